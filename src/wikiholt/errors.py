@@ -1,63 +1,63 @@
-"""The error tree. Every error says what happened and what to do about it.
+"""The error tree. Every error has a message, a stable code, an exit code and an HTTP status.
 
 WikiholtError
-├── BadInput             what was asked for makes no sense            (exit 2, HTTP 422)
+├── InvalidInput          the input is not valid                       (exit 2, HTTP 422)
 │   ├── InvalidSlug
 │   ├── InvalidQuery
 │   ├── InvalidSetting
 │   ├── InvalidSource
-│   ├── InvalidPage      a page's path, content, author or edit makes no sense
-│   ├── InvalidEvaluation questions or judgements make no sense, or there is nothing to ask
-│   ├── InvalidImport    what is to be imported cannot be read, or nobody knows whose it is
-│   └── TooLarge                                                      (HTTP 413)
-├── Refused              who asks may not                             (exit 11)
-│   ├── Unauthorized     no key, or one that is not known             (HTTP 401)
-│   ├── Forbidden        a key that does not open this                (HTTP 403)
-│   └── TooManyRequests  come back after `retry_after` seconds        (HTTP 429)
-├── NotFound             the thing named does not exist               (exit 3, HTTP 404)
+│   ├── InvalidPage       a page's path, content, author or edit is not valid
+│   ├── InvalidEvaluation questions or judgements are not valid, or there are none
+│   ├── InvalidImport     the data to import is unreadable or has no known owner
+│   └── InputTooLarge                                                  (HTTP 413)
+├── AccessDenied          permission denied                            (exit 11, HTTP 403)
+│   ├── Unauthorized      no key, or an unknown key                    (HTTP 401)
+│   ├── Forbidden         the key does not grant this                  (HTTP 403)
+│   └── TooManyRequests   rate limited; retry after `retry_after` s    (HTTP 429)
+├── NotFound              the named object does not exist              (exit 3, HTTP 404)
 │   ├── WikiNotFound
 │   ├── PageNotFound
 │   ├── AttachmentNotFound
 │   ├── KeyNotFound
 │   ├── BackupNotFound
-│   └── NoQueryLog       nobody has turned it on, and there is none
-├── Conflict             it exists already, or somebody is at work    (exit 4, HTTP 409)
+│   └── QueryLogNotFound  the query log is disabled and empty
+├── Conflict              the object exists, or is in use              (exit 4, HTTP 409)
 │   ├── WikiExists
 │   ├── PageExists
-│   ├── RevisionMismatch the page is another one than the writer read
-│   ├── NotWritable      this wiki's source takes no writes
-│   └── Busy
-│       └── LockTimeout  the database did not grant a lock in time     (HTTP 503)
-├── ModelError           the embedder cannot be trusted               (exit 5, HTTP 503)
+│   ├── RevisionMismatch  the page changed since the writer read it
+│   ├── NotWritable       the wiki's source is read-only
+│   └── Busy              another process holds the lock
+│       └── LockTimeout   the database did not grant a lock in time    (HTTP 503)
+├── ModelError            the model cannot be used                     (exit 5, HTTP 503)
 │   ├── ModelMissing
 │   ├── ModelCorrupt
 │   ├── ModelMismatch
-│   └── ModelUnproven
-├── SourceError          the git repository cannot be read            (exit 6, HTTP 503)
+│   └── ModelSelfTestFailed
+├── SourceError           the git repository cannot be read            (exit 6, HTTP 503)
 │   ├── SourceMissing
-│   ├── SourceBroken
-│   ├── RepositoryReplaced another repository lies where the wiki's was
+│   ├── SourceCorrupt
+│   ├── RepositoryReplaced another repository is at the wiki's path
 │   └── NoCommits
-├── IndexFault          the index cannot serve                       (exit 7, HTTP 503)
+├── IndexUnavailable      the index cannot answer                      (exit 7, HTTP 503)
 │   ├── IndexMissing
-│   │   └── IndexHealing it was broken and is being mended
+│   │   └── IndexRepairing the index was damaged and is being rebuilt
 │   ├── IndexCorrupt
-│   │   └── IndexForeign it is another wiki's, or does not say whose it is
+│   │   └── IndexForeign  the index belongs to another wiki, or does not name its wiki
 │   ├── IndexTooNew
 │   ├── NothingIndexed
-│   ├── NotHere          a cache cannot answer this; the store can
-│   ├── StorageRefused   disk full, read-only directory
-│   └── DatabaseAway     come back after `retry_after` seconds; nothing is lost
-├── SyncFailed           the counts do not add up                     (exit 8, HTTP 503)
+│   ├── CacheCannotAnswer the cache cannot answer this query; the store can
+│   ├── StorageError      disk full, or a read-only directory
+│   └── DatabaseUnavailable retry after `retry_after` s; no data is lost
+├── SyncFailed            the sync's counts do not add up              (exit 8, HTTP 503)
 │   └── NoPages
-└── MissingExtra         an optional dependency is not installed      (exit 9, HTTP 503)
+└── MissingDependency     an optional dependency is not installed      (exit 9, HTTP 503)
 """
 
 from typing import ClassVar
 
 
 class WikiholtError(Exception):
-    """An error with a message a person can act on and, where there is one, a hint."""
+    """Base class. `message` says what happened; `hint`, if any, says what to do about it."""
 
     code: ClassVar[str] = "wikiholt-error"
     exit_code: ClassVar[int] = 1
@@ -177,7 +177,7 @@ class PageExists(Conflict):
 
 
 class RevisionMismatch(Conflict):
-    """`current` is the revision that last changed the page, or None when the page is not there."""
+    """`current` is the revision that last changed the page, or None if the page does not exist."""
 
     code = "revision-mismatch"
 
@@ -282,7 +282,7 @@ class StorageError(IndexUnavailable):
 
 
 class DatabaseUnavailable(IndexUnavailable):
-    """A database cannot be reached now. Never taken for damage: what it holds is there when it is back."""
+    """A database cannot be reached now. This is never treated as damage: its data is intact."""
 
     code = "database-away"
 

@@ -33,7 +33,7 @@ def get_registry_file(ward: DamagedWiki) -> Path:
 def test_a_wiki_that_was_just_made_needs_no_backup_yet_and_one_that_is_older_does(ward: DamagedWiki) -> None:
     assert get_failures(ward) == []
     (fault,) = get_failures(ward, interval=1e-6)
-    assert (fault.subject, fault.detail) == ("wiki notes", "its newest backup is not there yet")
+    assert (fault.subject, fault.detail) == ("wiki notes", "there is no backup yet")
     assert "wikiholt backup notes" in fault.advice
     assert get_failures(ward, interval=0.0) == [], "none is wanted by schedule"
 

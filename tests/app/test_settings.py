@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.paths import ROOT
+from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS, Settings, WikiSettings
 from wikiholt.app.settings.manual_page import render_settings_page
-from wikiholt.app.settings.settings_loader import Settings, WikiSettings, load_settings
-from wikiholt.app.settings.table import SETTINGS, WIKI_SETTINGS
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 
 DOCS = ROOT / "docs" / "settings.md"
@@ -28,17 +28,19 @@ def write_settings(path: Path, text: str) -> Path:
 
 
 def test_every_setting_has_a_field_and_every_field_a_setting() -> None:
-    assert [field.name for field in dataclasses.fields(Settings)] == [setting.attribute for setting in SETTINGS]
+    assert [field.name for field in dataclasses.fields(Settings)] == [
+        setting.attribute for setting in SETTINGS.values()
+    ]
     assert [field.name for field in dataclasses.fields(WikiSettings)] == [
-        setting.attribute for setting in WIKI_SETTINGS
+        setting.attribute for setting in WIKI_SETTINGS.values()
     ]
 
 
 def test_variables_are_distinct() -> None:
-    assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
+    assert len({setting.variable for setting in SETTINGS.values()}) == len(SETTINGS)
 
 
-@pytest.mark.parametrize("setting", [*SETTINGS, *WIKI_SETTINGS], ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", [*SETTINGS.values(), *WIKI_SETTINGS.values()], ids=lambda setting: setting.name)
 def test_every_default_is_a_value_that_would_be_accepted(setting) -> None:  # type: ignore[no-untyped-def]
     assert setting.parse(setting.default, "default") == setting.default
     assert setting.help.endswith(".")
@@ -46,9 +48,11 @@ def test_every_default_is_a_value_that_would_be_accepted(setting) -> None:  # ty
 
 def test_the_manual_is_written_from_the_table() -> None:
     assert DOCS.read_text("utf-8") == render_settings_page(), (
-        "write what wikiholt.app.settings.manual_page.render_settings_page() returns to docs/settings.md"
+        "run `python -m wikiholt.app.settings.manual_page > docs/settings.md`"
     )
-    assert all(f"`{setting.name}`" in render_settings_page() for setting in (*SETTINGS, *WIKI_SETTINGS))
+    assert all(
+        f"`{setting.name}`" in render_settings_page() for setting in (*SETTINGS.values(), *WIKI_SETTINGS.values())
+    )
 
 
 @pytest.mark.usefixtures("here")
@@ -123,19 +127,19 @@ def test_tables_and_dots_say_the_same(here: Path) -> None:
         ("modle = 'x'", "no setting 'modle' \\(in .*my.toml\\)", "Did you mean model?"),
         ("[chunk]\ntarget = 5", "no setting 'chunk.target'", "Did you mean chunk.target_tokens?"),
         ("[chunks.deep]\nx = 5", "no setting 'chunks.deep.x'", "Known settings: data"),
-        ("threads = '4'", "is in quotes", "Write threads = 4."),
-        ("threads = true", "must be a whole number", "Threads"),
-        ("threads = 1.5", "must be a whole number", "Threads"),
+        ("threads = '4'", "must not be quoted", "Write threads = 4."),
+        ("threads = true", "must be an integer", "Threads"),
+        ("threads = 1.5", "must be an integer", "Threads"),
         ("threads = -1", "between 0 and 1,024", "Threads"),
-        ("threads = [1]", "must be a whole number", "Threads"),
-        ("model = 5", "must be a text", "embedding model"),
-        ("model = {name = 'x'}", "must be a text", "embedding model"),
-        ("language = 'englisch'", "not known", "Did you mean 'english'?"),
-        ("vectors = 'FAISS'", "not known", "Did you mean 'faiss'?"),
+        ("threads = [1]", "must be an integer", "Threads"),
+        ("model = 5", "must be a string", "embedding model"),
+        ("model = {name = 'x'}", "must be a string", "embedding model"),
+        ("language = 'englisch'", "unknown value", "Did you mean 'english'?"),
+        ("vectors = 'FAISS'", "unknown value", "Did you mean 'faiss'?"),
         ("lock.timeout = nan", "between 0 and", "Seconds"),
-        ("search.stale_check = 1", "true or false", "answer"),
+        ("search.stale_check = 1", "true or false", "search result"),
         ("url = 'https://example.org/'", "must contain {path}", "link"),
-        ("url = '{path}{slug}'", "{slug} is not known", "link"),
+        ("url = '{path}{slug}'", "{slug} is not a known placeholder", "link"),
         ("url = 'javascript:{path}'", "http or https", "link"),
         ("chunk.overlap_tokens = 200", "must be less than", "quarter"),
         ("this is not toml", "cannot be read", "TOML"),
@@ -152,8 +156,8 @@ def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, told: s
     [
         ({"WIKIHOLT_MODLE": "x"}, "no setting 'WIKIHOLT_MODLE' \\(in the environment\\)"),
         ({"WIKIHOLT_THREADS": "four"}, "threads = 'four' \\(environment variable WIKIHOLT_THREADS\\)"),
-        ({"WIKIHOLT_THREADS": "４"}, "whole number"),
-        ({"WIKIHOLT_THREADS": "1_000"}, "whole number"),
+        ({"WIKIHOLT_THREADS": "４"}, "an integer"),
+        ({"WIKIHOLT_THREADS": "1_000"}, "an integer"),
         ({"WIKIHOLT_SEARCH_STALE_CHECK": "maybe"}, "true or false"),
         ({"WIKIHOLT_LOCK_TIMEOUT": "inf"}, "must be a number"),
         ({"WIKIHOLT_DATA": "~nobody-by-this-name/x"}, "must be a path"),
@@ -199,7 +203,7 @@ def test_what_container_platforms_announce_is_no_setting() -> None:
     assert load_settings(environ=announced) == load_settings()
 
 
-@given(st.dictionaries(st.sampled_from([setting.variable for setting in SETTINGS]), st.text(max_size=20)))
+@given(st.dictionaries(st.sampled_from([setting.variable for setting in SETTINGS.values()]), st.text(max_size=20)))
 def test_any_text_is_taken_or_refused_by_name(environ: dict[str, str]) -> None:
     try:
         settings = load_settings(data=Path("nowhere at all"), environ=environ)
@@ -222,8 +226,8 @@ def test_settings_of_a_wiki_are_understood() -> None:
     ("settings", "told"),
     [
         ({"langauge": "german"}, "no setting 'langauge'"),
-        ({"language": "klingon"}, "not known"),
-        ({"anchors": "gitlab"}, "not known"),
+        ({"language": "klingon"}, "unknown value"),
+        ({"anchors": "gitlab"}, "unknown value"),
         ({"url": "https://example.org"}, "must contain {path}"),
         ({"model": "x"}, "no setting 'model'"),
     ],

@@ -44,7 +44,7 @@ def _half_a_page() -> None:
 def _unsynced_backup() -> None:
     """A shelf that gives a copy its name before its bytes are on the disk."""
     replace_attribute(backup_directory, "os", _OsWithout("fsync"))
-    replace_attribute(backup, "_fsync", lambda _: None)
+    replace_attribute(backup, "fsync_path", lambda _: None)
 
 
 class _OsWithout:

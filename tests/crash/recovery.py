@@ -139,9 +139,9 @@ class LogCollector(logging.Handler):
         self.lines.append(f"{record.name}: {record.getMessage()}")
 
     def get_recovery_path(self, *, rebuilt: bool, new: bool) -> str:
-        if any("takes its place" in line for line in self.lines):
+        if any("replaces it" in line for line in self.lines):
             return "restored"
-        if any("built again from git" in line for line in self.lines) or (rebuilt and not new):
+        if any("rebuilt from git" in line for line in self.lines) or (rebuilt and not new):
             return "rebuilt"
         if any(line.startswith(_CACHE_LOGGERS) for line in self.lines):
             return "cache rebuilt"

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
-import wikiholt.interfaces.cli.serve_command  # noqa: F401 - the command loads it late; here once for all rounds
+import wikiholt.interfaces.cli.http_server  # noqa: F401 - the command loads it late; here once for all rounds
 from tests.crash.child_process import TIMEOUT_S, ChildChannel
 from tests.crash.random_edits import COMMON_WORD, make_page
 from tests.support.services import FAST_SERVE_SETTINGS, REAL_MODEL, install_fake_model

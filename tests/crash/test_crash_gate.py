@@ -33,7 +33,7 @@ from wikiholt.wikis.service import WikiService
 ROUNDS, SEED = choose(50, 20), 2024
 _CAUGHT_BY = {
     "half a page": ("sync", "kill at a step", "nobody harmed it, and it was"),
-    "unsynced backup": ("back up", "power cut", "its bytes are not those that were written"),
+    "unsynced backup": ("back up", "power cut", "its checksum does not match"),
     "key before it is kept": ("register", "kill at a moment", "should open its wiki"),
 }
 

@@ -23,7 +23,7 @@ from tests.docs.deploy_files import (
 from tests.support.paths import ROOT
 from wikiholt import __version__
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.interfaces.cli import serve_command
+from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli.parser import parse_arguments
 
 DEPLOY = ROOT / "deploy"
@@ -62,7 +62,7 @@ def test_a_unit_starts_the_service_with_settings_that_exist(path: Path) -> None:
     check_variables(variables)
     assert variables["WIKIHOLT_DATA"] == f"/state/{unit.get_one('StateDirectory')}".replace("%i", "8765")
     assert ("WIKIHOLT_CONFIG" in variables) == ("@" in path.name)
-    patience = serve_command._SHUTDOWN_TIMEOUT_S + serve_command._STOP_TIMEOUT_S
+    patience = http_server._SHUTDOWN_TIMEOUT_S + http_server._STOP_TIMEOUT_S
     assert float(unit.get_one("TimeoutStopSec")) > patience, "it is not killed while it ends in good order"
 
 
@@ -186,7 +186,7 @@ def test_nodes_of_compose_have_settings_that_exist_and_know_their_proxy() -> Non
         assert node["volumes"] == [f"{name}:/data"]
         assert (
             int(node["stop_grace_period"].removesuffix("s"))
-            > serve_command._SHUTDOWN_TIMEOUT_S + serve_command._STOP_TIMEOUT_S
+            > http_server._SHUTDOWN_TIMEOUT_S + http_server._STOP_TIMEOUT_S
         )
 
 

@@ -14,7 +14,7 @@ import wikiholt
 from tests.support.paths import ROOT
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet
 from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.cli import wiki_commands
+from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, PROBLEMS_FOUND_EXIT_CODE
 from wikiholt.interfaces.cli.main import INTERRUPTED_EXIT_CODE, UNEXPECTED_EXIT_CODE
 from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
 from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document
@@ -226,8 +226,8 @@ def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
     families = {family.exit_code: family for family in WikiholtError.__subclasses__()}
     ends = {
         0,
-        wiki_commands.NOTHING_FOUND_EXIT_CODE,
-        wiki_commands.PROBLEMS_FOUND_EXIT_CODE,
+        NOTHING_FOUND_EXIT_CODE,
+        PROBLEMS_FOUND_EXIT_CODE,
         UNEXPECTED_EXIT_CODE,
         INTERRUPTED_EXIT_CODE,
     }

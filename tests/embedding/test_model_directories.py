@@ -9,6 +9,7 @@ import pytest
 from tests.embedding import tiny_model
 from tests.embedding.tiny_model import DIMENSIONS, build_onnx_graph, make_embedding_table, write_model
 from wikiholt.embedding import load_embedder, model_files
+from wikiholt.embedding.model_loader import LoadedModel
 from wikiholt.errors import InvalidInput, ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
 
 
@@ -197,7 +198,7 @@ def test_a_graph_that_is_no_text_model_is_refused(tmp_path: Path) -> None:
         (np.zeros_like(make_embedding_table()), "zeros"),
         (np.full_like(make_embedding_table(), np.nan), "not finite"),
         (np.full_like(make_embedding_table(), np.inf), "not finite"),
-        (np.ones_like(make_embedding_table()), "unlike sentences"),
+        (np.ones_like(make_embedding_table()), "unrelated sentences"),
     ],
 )
 def test_a_model_that_gives_nonsense_proves_nothing(tmp_path: Path, rows: np.ndarray, complaint: str) -> None:
@@ -234,8 +235,8 @@ def test_a_proof_is_remembered_until_the_model_fails_or_the_time_is_over(
 ) -> None:
     embedder = load_embedder(write_model(tmp_path))
     runs: list[str] = []
-    really = embedder._run_model
-    monkeypatch.setattr(embedder, "_run_model", lambda ids: (runs.append("run"), really(ids))[1])
+    really = LoadedModel.run
+    monkeypatch.setattr(LoadedModel, "run", lambda model, ids: (runs.append("run"), really(model, ids))[1])
 
     def proved_anew() -> bool:
         runs.clear()
@@ -244,7 +245,7 @@ def test_a_proof_is_remembered_until_the_model_fails_or_the_time_is_over(
 
     assert [proved_anew(), proved_anew()] == [True, False]
     with monkeypatch.context() as broken:
-        broken.setattr(embedder, "_run_model", lambda ids: np.full((1, 3, 4), np.nan, np.float32))
+        broken.setattr(LoadedModel, "run", lambda model, ids: np.full((1, 3, 4), np.nan, np.float32))
         with pytest.raises(ModelSelfTestFailed):
             embedder.embed_query("the cat")
         with pytest.raises(ModelSelfTestFailed):
@@ -254,5 +255,5 @@ def test_a_proof_is_remembered_until_the_model_fails_or_the_time_is_over(
     assert proved_anew(), "nothing is trusted for ever"
     monkeypatch.undo()
     monkeypatch.setattr("os.getpid", lambda: 1)
-    monkeypatch.setattr(embedder, "_run_model", lambda ids: (runs.append("run"), really(ids))[1])
+    monkeypatch.setattr(LoadedModel, "run", lambda model, ids: (runs.append("run"), really(model, ids))[1])
     assert proved_anew(), "another process proves for itself"

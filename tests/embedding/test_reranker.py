@@ -138,7 +138,7 @@ def test_known_pairs_of_ones_own_are_proved(tmp_path: Path) -> None:
 
 def test_a_reranker_that_cannot_tell_an_answer_is_refused(tmp_path: Path) -> None:
     flat = build_onnx_graph(np.ones((len(VOCABULARY), 1), np.float32), pooled=True)
-    with pytest.raises(ModelSelfTestFailed, match="strange text"):
+    with pytest.raises(ModelSelfTestFailed, match="unrelated text"):
         load_reranker(load_tiny_reranker(tmp_path, files={"model.onnx": flat}))
 
 
@@ -151,7 +151,7 @@ def test_neither_kind_is_taken_for_the_other(tmp_path: Path) -> None:
     assert caught.value.hint == "set it as model"
     with pytest.raises(ModelMissing):
         load_reranker("no-such-model")
-    with pytest.raises(ModelMismatch, match="4 numbers a pair"):
+    with pytest.raises(ModelMismatch, match="4 numbers per pair"):
         load_reranker(
             write_model(
                 tmp_path / "wide",

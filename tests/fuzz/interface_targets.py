@@ -12,8 +12,8 @@ from starlette.requests import Request as HttpRequest
 
 from tests.fuzz.fuzz_texts import PATHS
 from tests.fuzz.text_targets import assert_storable, parse_data
-from wikiholt.app.settings.settings_loader import WikiSettings, load_settings
-from wikiholt.app.settings.table import SETTINGS, WIKI_SETTINGS
+from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS, WikiSettings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidPage, InvalidQuery, InvalidSetting, InvalidSlug, WikiholtError
 from wikiholt.git.filenames import validate_page_file
@@ -24,7 +24,8 @@ from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, resolve_link_paths
-from wikiholt.text.page_parser import get_page_path, parse_page
+from wikiholt.text.page_names import get_page_path
+from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.pages.page_locator import get_candidate_files, validate_path
 from wikiholt.wikis.slugs import propose_slug, validate_slug
 
@@ -162,7 +163,7 @@ def check_signatures(text: str) -> None:
 
 
 def check_settings(text: str) -> None:
-    for setting in (*SETTINGS, *WIKI_SETTINGS):
+    for setting in (*SETTINGS.values(), *WIKI_SETTINGS.values()):
         for raw in (text, text.strip(), text[:3]):
             try:
                 setting.parse(raw, "here")

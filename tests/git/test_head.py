@@ -43,7 +43,7 @@ def test_an_unborn_branch_beside_a_full_one_is_named_with_the_way_out(
 
 
 def test_a_missing_path_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(SourceMissing, match="nothing at"):
+    with pytest.raises(SourceMissing, match="does not exist"):
         GitSource(tmp_path / "gone").get_head()
 
 
@@ -96,7 +96,7 @@ def test_a_git_file_leads_to_its_repository(repository: Repository, tmp_path: Pa
 def test_a_git_file_that_leads_nowhere_is_broken(repository: Repository, source: GitSource) -> None:
     shutil.rmtree(repository.path / ".git")
     (repository.path / ".git").write_text("gitdir: ../elsewhere\n")
-    with pytest.raises(SourceCorrupt, match="does not lead to a repository"):
+    with pytest.raises(SourceCorrupt, match="does not point to a repository"):
         source.get_head()
 
 
@@ -146,7 +146,7 @@ def test_a_torn_ref_is_broken_even_when_an_old_one_is_packed(
     repository.commit({"Home.md": "one"})
     repository.run_git("pack-refs", "--all")
     (repository.path / ".git" / "refs" / "heads" / "main").write_bytes(torn)
-    with pytest.raises(SourceCorrupt, match="leads nowhere"):
+    with pytest.raises(SourceCorrupt, match="cannot be resolved"):
         source.get_head()
 
 
@@ -258,7 +258,7 @@ def test_a_hanging_git_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
     source = GitSource(git_dir, timeout=0.2)
     began = time.monotonic()
     for ask in (source.get_head, lambda: source.read_tree("0" * 40), lambda: list(source.read_blobs(["0" * 40], 10))):
-        with pytest.raises(SourceCorrupt, match="did not answer"):
+        with pytest.raises(SourceCorrupt, match="timed out"):
             ask()
     assert time.monotonic() - began < 30
 

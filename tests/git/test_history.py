@@ -141,7 +141,7 @@ def test_a_hole_in_the_history_costs_dates_but_not_the_wiki(
     with caplog.at_level(logging.WARNING):
         found = get_change_dates(source, ["a.md", "c.md"], head)
     assert found == {"a.md": repository.get_commit_time(3), "c.md": repository.get_commit_time(3)}
-    assert "could not read the whole history" in caplog.text
+    assert "could not read all of the history" in caplog.text
 
 
 def test_a_commit_with_an_impossible_date_is_dated_at_the_beginning(repository: Repository, source: GitSource) -> None:

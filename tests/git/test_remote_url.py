@@ -184,7 +184,7 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse(monkeypatch: 
 
 
 def test_a_name_that_resolves_to_nothing_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(SourceMissing, match="not known"):
+    with pytest.raises(SourceMissing, match="is unknown"):
         RemoteSource("https://nowhere.invalid/w", tmp_path, FetchLimits()).check_readable()
 
 

@@ -11,7 +11,8 @@ from tests.support.git_repository import Repository
 from tests.support.git_servers import LocalServer, make_advertising_handler, make_git_handler, run_http_server
 from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config, open_application
-from wikiholt.app.settings.settings_loader import Settings, load_settings
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.indexing.index_backups import BackupPolicy

@@ -48,7 +48,7 @@ def test_of_several_that_claim_a_slug_the_first_wins_and_the_others_are_reported
     make_repositories(tmp_path, "a", "a.git", "b/repo", "b/repository", "b.git", "c/repository", "c.git")
     assert get_found_slugs(tmp_path) == {"a": "a", "b": "b/repo", "c": "c/repository"}
     assert set(get_skipped(tmp_path)) == {"a.git", "b/repository", "b.git", "c.git"}
-    assert get_skipped(tmp_path)["b.git"] == "b/repo is the wiki b already"
+    assert get_skipped(tmp_path)["b.git"] == "b/repo is already the wiki b"
 
 
 def test_what_lies_inside_a_repository_is_its_content(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_link_out_of_the_directory_is_reported_and_not_followed(tmp_path: Path
     (root / "loop").symlink_to("loop")
     (root / "dangling").symlink_to("nowhere")
     assert get_found_slugs(root) == {"inside": "inside", "alias": "alias"}
-    assert get_skipped(root)["away"] == "it is a link that leads out of the directory"
+    assert get_skipped(root)["away"] == "it is a link to outside the directory"
 
 
 @pytest.mark.parametrize("target", ["../../outside/.git", "../victim/.git", "{tmp}/outside/.git"])
@@ -91,7 +91,7 @@ def test_a_wiki_cannot_pass_another_repository_off_as_its_own(tmp_path: Path, ta
         (root / "eve" / "repo").symlink_to(aim.removesuffix("/.git"))
     assert get_found_slugs(root) == {"victim": "victim"}
     assert [reason for path, reason in get_skipped(root).items() if path.startswith("eve")] == [
-        "it leads out of its own directory"
+        "it references files outside its own directory"
     ]
 
 

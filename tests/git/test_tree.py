@@ -45,7 +45,7 @@ def test_a_missing_sub_directory_is_an_error_that_names_those_there_are(reposito
 
 @pytest.mark.parametrize("outside", ["../other", "docs/../..", "/etc", "a\0b"])
 def test_a_sub_directory_outside_the_repository_is_refused(tmp_path: Path, outside: str) -> None:
-    with pytest.raises(InvalidSource, match="does not lie inside"):
+    with pytest.raises(InvalidSource, match="is not inside"):
         GitSource(tmp_path, subdirectory=outside)
 
 
@@ -129,7 +129,7 @@ def test_an_empty_tree_has_no_pages(repository: Repository, source: GitSource) -
 
 def test_a_commit_that_is_gone_is_an_error(repository: Repository, source: GitSource) -> None:
     repository.commit({"Home.md": "one"})
-    with pytest.raises(SourceCorrupt, match="does not hold commit"):
+    with pytest.raises(SourceCorrupt, match="does not contain commit"):
         source.read_tree("1" * 40)
 
 

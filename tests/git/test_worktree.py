@@ -48,7 +48,7 @@ def test_a_page_with_changes_that_are_not_committed_is_not_written(repository: R
     mess(repository)
     before = repository.run_git("status", "--porcelain=v2")
     source = GitSource(repository.path)
-    with pytest.raises(NotWritable, match="not committed"):
+    with pytest.raises(NotWritable, match="uncommitted changes"):
         put_file(source, "a.md", "mine")
     assert source.get_head() == head
     assert repository.run_git("status", "--porcelain=v2") == before

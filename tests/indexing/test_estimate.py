@@ -88,9 +88,9 @@ def test_the_command_says_it_with_the_real_model_and_changes_nothing(
     assert told["seconds"] > told["seconds_reusing"]
     assert main([*data, "--set", "precision=fp32", "reindex", "notes", "--dry-run"]) == 0
     text = capsys.readouterr().out
-    assert "0 vectors taken over, 12 to embed" in text
+    assert "0 vectors reused, 12 to embed" in text
     assert "nothing was changed" in text
     assert main([*data, "status", "notes", "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
-    assert (status["generation"], status["health"]["condition"], status["set_aside"]) == (1, "ok", [])
+    assert (status["generation"], status["health"]["condition"], status["quarantined"]) == (1, "ok", [])
     assert main([*data, "reindex", "nowhere", "--dry-run"]) == 3

@@ -59,7 +59,7 @@ def test_where_the_name_of_the_published_generation_leads_nowhere_the_newest_who
     ward.embedder.embedded.clear()
     with caplog.at_level(logging.WARNING):
         ward.handle.sync()
-    assert f"the newest that is whole ({answers}) does" in caplog.text
+    assert f"the newest intact one ({answers}) is used" in caplog.text
     assert not ward.handle.get_status().quarantined, "nothing good is put aside"
     assert ward.embedder.embedded == []
     assert (ward.directory / "CURRENT").read_text() == f"{answers}\n"
@@ -73,7 +73,7 @@ def test_a_damaged_generation_gives_way_to_a_whole_one_beside_it(
     with caplog.at_level(logging.WARNING):
         ward.handle.sync()
     story = [record.getMessage() for record in caplog.records if record.name == "wikiholt.indexing.repair"]
-    assert ["set aside" in story[0], "generation 1, which is whole" in story[1], "stands for HEAD" in story[2]] == [
+    assert ["quarantined" in story[0], "generation 1 is intact" in story[1], "intact and at HEAD" in story[2]] == [
         True,
         True,
         True,

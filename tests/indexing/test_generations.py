@@ -102,7 +102,7 @@ def test_when_the_old_model_is_gone_words_alone_answer_and_say_so(ward: DamagedW
     answer = ward.handle.search(SearchRequest("unique7"))
     assert answer.hits[0].path == "page-7"
     assert answer.degraded
-    assert "words alone" in answer.notes[0]
+    assert "keyword only" in answer.notes[0]
     with pytest.raises(ModelMissing):
         search_by_meaning(ward, "unique7")
     held.released.set()
@@ -206,7 +206,7 @@ def test_a_generation_that_is_not_whole_never_takes_over(ward: DamagedWiki, monk
     monkeypatch.setattr(type(store), "create_generation", lambda *given, **named: Spoiled(really(*given, **named)))
     with pytest.raises(SyncFailed) as caught:
         ward.handle.sync()
-    assert "goes on answering" in caught.value.message
+    assert "keeps answering" in caught.value.message
     assert store.get_published(wiki_id) == 1
     assert search_by_meaning(ward, "unique7").hits[0].path == "page-7"
     monkeypatch.undo()

@@ -57,11 +57,11 @@ def test_an_index_harmed_before_the_start_is_mended_from_its_backup(
     ward.assert_healthy()
     assert len(ward.embedder.embedded) == 1, "all but the page that changed since comes from the backup"
     told = [record.getMessage() for record in caplog.records if record.name == "wikiholt.indexing.repair"]
-    story = [line for line in told if "seems to be broken" not in line]
+    story = [line for line in told if "seems to be damaged" not in line]
     assert len(story) == 3, told
-    assert "is set aside as broken-" in story[0]
-    assert "takes its place" in story[1]
-    assert "stands for HEAD" in story[2]
+    assert "is quarantined as broken-" in story[0]
+    assert "replaces it" in story[1]
+    assert "intact and at HEAD" in story[2]
     assert all(line.startswith("notes: ") for line in told)
     aside = ward.handle.get_status().quarantined
     assert len(aside) == 1
@@ -75,7 +75,7 @@ def test_an_index_without_a_backup_is_built_again_from_git(ward: DamagedWiki, ca
     with caplog.at_level(logging.WARNING):
         report = ward.handle.sync()
     assert report.rebuilt
-    assert "built again from git" in caplog.text
+    assert "rebuilt from git" in caplog.text
     ward.assert_healthy()
 
 
@@ -131,7 +131,7 @@ def test_answers_say_so_while_an_index_is_known_to_be_damaged(ward: DamagedWiki)
     answer = ward.handle.search(SearchRequest("unique7"))
     assert answer.hits
     assert answer.degraded
-    assert "is being mended" in answer.notes[-1]
+    assert "is being repaired" in answer.notes[-1]
     status = ward.handle.get_status()
     assert status.health.reason
     ward.handle.sync()
@@ -207,7 +207,7 @@ def test_a_suspicion_that_proves_wrong_costs_nothing(ward: DamagedWiki, caplog: 
     with caplog.at_level(logging.WARNING):
         ward.handle.sync()
     assert (ward.handle.get_status().quarantined, ward.embedder.embedded) == ((), [])
-    assert "is whole" in caplog.text
+    assert "found it intact" in caplog.text
     ward.assert_healthy()
 
 

@@ -17,7 +17,7 @@ from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 
-SUGGESTION_XPATH = "//p[@class='meant']"
+SUGGESTION_XPATH = "//p[@class='correction']"
 HOSTILE = "pritner <img src=x onerror=alert(1)>"
 
 
@@ -89,7 +89,7 @@ def test_one_sentence_names_each_word_once() -> None:
     answer = SearchResult(
         "pritner pritner tonner", SearchMode.HYBRID, (), 1, 1.0, None, None, False, False, False, (), "a b c"
     )
-    assert format_did_you_mean(answer) == "Showing pages for “a b c”; no page holds “pritner” or “tonner”."
+    assert format_did_you_mean(answer) == "Showing results for “a b c”; no page contains “pritner” or “tonner”."
 
 
 @pytest.mark.model
@@ -108,7 +108,7 @@ def test_the_command_line_says_so_in_one_line_and_the_real_model_knows_a_boat(
         return capsys.readouterr().out
 
     lines = asked("kuberntes replicas").splitlines()
-    assert lines[0] == "Showing pages for “kubernetes replicas”; no page holds “kuberntes”."
+    assert lines[0] == "Showing results for “kubernetes replicas”; no page contains “kuberntes”."
     assert lines[1].startswith("1. Kubernetes")
     found = json.loads(asked("kuberntes\x1b[31m", "--json"))
     assert found["did_you_mean"] == "kubernetes\x1b[31m"

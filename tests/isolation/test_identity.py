@@ -156,7 +156,7 @@ def test_serve_takes_the_new_repository_for_a_new_wiki_by_itself(
     roots.scan()
     new = ground.service.registry.get("garden")
     assert (new.id != old.id, new.settings) == (True, old.settings)
-    assert "1 keys of the one before were removed" in caplog.text
+    assert "1 keys of the previous wiki were removed" in caplog.text
     assert ground.service.registry.keys.find_by_token(token) is None
     handle = ground.service.get_handle("garden")
     handle.sync()
@@ -359,7 +359,7 @@ def test_the_command_line_names_a_replaced_wiki_and_goes_on(files: Ground, capsy
     for command in (("status",), ("restore", "--list")):
         code, out, err = run(*command)
         assert ("other" in out, "Safe" in out) == (True, False), command
-        assert "error: garden: Another repository lies" in err, command
+        assert "error: garden: The path of this wiki has another repository" in err, command
         assert code == (6 if command == ("status",) else 0)
     for command in (("status", "garden"), ("key", "create", "garden"), ("report", "garden"), ("backup", "garden")):
         code, out, err = run(*command)

@@ -6,18 +6,19 @@ from pathlib import Path
 import pytest
 
 from tests.malformed.page_steps import STEPS, measure_seconds
+from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.app.settings.table import SETTINGS
 from wikiholt.domain.page import Page
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli.output import format_json
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.text.frontmatter import parse_datetime, split_frontmatter
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
-from wikiholt.text.links import PageNameIndex, remove_page_extension
+from wikiholt.text.links import PageNameIndex, resolve_link_paths
 from wikiholt.text.markdown import MAX_LINES, parse_outline
 from wikiholt.text.model_text import to_plain_text
-from wikiholt.text.page_parser import get_page_path, parse_page
+from wikiholt.text.page_names import get_page_path
+from wikiholt.text.page_parser import parse_page
 
 
 def parse_text(text: str) -> Page:
@@ -68,7 +69,7 @@ def test_aliases_do_not_multiply_what_frontmatter_holds() -> None:
     front = split_frontmatter(f"---\ntitle: kept\n{wide}---\nbody\n")
     assert front.metadata.title == "kept"
     assert len(json.dumps(front.fields)) < 1_000_000
-    assert "repeats itself" in front.warnings[0]
+    assert "expands to too much data" in front.warnings[0]
 
 
 def test_ten_thousand_spaces_in_a_date_or_a_tag_are_read_once() -> None:
@@ -100,12 +101,12 @@ def test_json_on_a_terminal_holds_nothing_it_would_obey(char: str) -> None:
 
 @pytest.mark.parametrize("file", ["..md", "...md", "a/...md", "a/..md"])
 def test_no_page_has_a_path_that_means_another_directory(file: str) -> None:
-    assert get_page_path(file) == remove_page_extension(file) == file
-    assert get_page_path("....md") == remove_page_extension("....md") == "..."
+    assert (get_page_path(file),) == resolve_link_paths((f"/{file}",), False, "x.md") == (file,)
+    assert (get_page_path("....md"),) == resolve_link_paths(("/....md",), False, "x.md") == ("...",)
 
 
 def test_a_number_of_five_thousand_digits_is_refused_as_a_setting() -> None:
-    for setting in SETTINGS:
+    for setting in SETTINGS.values():
         if setting.kind in (int, float):
             with pytest.raises(InvalidSetting):
                 setting.parse("9" * 5_000, "here")

@@ -17,7 +17,7 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.keyword_query import parse_query
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.text.page_names import get_page_path
 
 REASONS = {"binary", "lfs-pointer", "too-large", "symlink", "submodule"}
 PROBLEMS = {

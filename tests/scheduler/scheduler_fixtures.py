@@ -7,6 +7,7 @@ from threading import Event, Lock
 
 from tests.support.git_repository import Repository
 from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchResult
 from wikiholt.domain.wiki import Wiki
@@ -14,7 +15,7 @@ from wikiholt.errors import IndexMissing, NothingIndexed, WikiNotFound
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import DiscoveredRepository, SchedulerConfig
+from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder

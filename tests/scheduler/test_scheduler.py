@@ -8,9 +8,10 @@ import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
 from tests.support.git_repository import Repository
+from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPages, SourceCorrupt, WikiNotFound
-from wikiholt.scheduler.wiki_records import DiscoveredRepository, WikiEntry
+from wikiholt.scheduler.wiki_records import WikiEntry
 
 
 def test_a_repository_that_appears_becomes_searchable(ground: SchedulerFixture) -> None:

@@ -241,7 +241,7 @@ def test_vectors_of_another_model_are_never_compared(garden: SearchFixture, wiki
     answer = other.search(SearchRequest("oil the handle of a spade"))
     assert get_paths(answer)[0] == "tools/spade"
     assert answer.degraded
-    assert "words alone" in answer.notes[0]
+    assert "keyword only" in answer.notes[0]
     other.close()
 
 

@@ -165,7 +165,7 @@ def test_while_the_word_cache_is_not_ready_an_answer_says_that_slips_were_not_lo
     handle = house.open_handle(closed)
     answer = handle.search(SearchRequest("kuberntes cluster"))
     assert (answer.did_you_mean, answer.hits[0].path, answer.degraded) == ("", "Cluster", True)
-    assert any("slips" in note for note in answer.notes)
+    assert any("typos" in note for note in answer.notes)
     handle.close()
 
 

@@ -6,7 +6,7 @@ import sys
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wikiholt.interfaces.cli import serve_command
+from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli.main import main
 
 _LEAKED: list[bytes] = []
@@ -34,12 +34,12 @@ class LeakingApp:
 
 
 if __name__ == "__main__":
-    original_create_app = serve_command.create_app
+    original_create_app = http_server.create_app
 
     def create_faulty_app(farm):  # type: ignore[no-untyped-def]
         app = original_create_app(farm)
         app.add_middleware(LeakingApp)
         return app
 
-    serve_command.create_app = create_faulty_app
+    http_server.create_app = create_faulty_app
     sys.exit(main())

@@ -25,7 +25,7 @@ ATTACKS = [
     "<form action='//x.example'><input name=a autofocus onfocus=alert(1)>",
     "<button formaction='javascript:alert(1)'>x</button>",
     "<details open ontoggle=alert(1)>x</details>",
-    "<p id='app.q' class='unseen' onclick=alert(1)>x</p><a id='app.results' name='cookie'>y</a>",
+    "<p id='app.q' class='visually-hidden' onclick=alert(1)>x</p><a id='app.results' name='cookie'>y</a>",
     "<h2 id='app.main'>x</h2><h2 id='__proto__'>y</h2>",
     "<a href='javascript:alert(1)'>x</a>",
     "<a href='java\tscript:alert(1)'>x</a>",

@@ -12,7 +12,8 @@ import numpy as np
 from wikiholt import embedding
 from wikiholt.app import bootstrap
 from wikiholt.app.backends import open_backend
-from wikiholt.app.settings.settings_loader import Settings, load_settings
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.index import FloatArray

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts, parse_text
 from wikiholt.domain.page import Page, PageProblem
-from wikiholt.text.page_parser import get_page_path, parse_page
+from wikiholt.text.page_names import get_page_path
+from wikiholt.text.page_parser import parse_page
 
 COMMITTED = datetime(2024, 5, 6, 7, 8, tzinfo=timezone(timedelta(hours=2)))
 

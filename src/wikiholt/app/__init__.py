@@ -1,1 +1,1 @@
-"""Settings, composition of the parts, diagnosis, migration and import."""
+"""The application: settings, composition of the service, health checks, migration and import."""

@@ -1,4 +1,4 @@
-"""The composition root: settings in, a working service out. The only place where parts are chosen and joined."""
+"""The composition root: builds the service from the settings. The only place that chooses implementations."""
 
 import importlib.util
 import logging
@@ -12,11 +12,13 @@ from typing import cast
 
 from wikiholt import embedding
 from wikiholt.app.backends import Backend, no_shared_buckets, open_backend
-from wikiholt.app.settings.settings_loader import Settings, WikiSettings, load_settings
+from wikiholt.app.settings.definitions import Settings, WikiSettings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
+from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
@@ -33,7 +35,7 @@ from wikiholt.git.source import GitSource
 from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import DiscoveredRepository, SchedulerConfig
+from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.markdown import AnchorStyle
@@ -46,11 +48,11 @@ from wikiholt.wikis.rate_limit import RateLimiter
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _MAX_OPEN_WIKIS = 256
 _FILES_PER_WIKI = 16
-"""Files that a wiki under load may have open: a few connections, each with its log, and caches."""
+"""Open files of a wiki under load: a few connections, each with its log, and caches."""
 
 
 def open_service(
@@ -60,22 +62,22 @@ def open_service(
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> WikiService:
-    """The service of a data directory, with its settings read from file, environment and arguments."""
+    """Load the settings and build the service of a data directory."""
     return build_service(load_settings(data, config, environ or {}, overrides or {}))
 
 
 def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backend | None = None) -> WikiService:
-    """The service these settings describe; nothing is touched until it is used. What lies below `roots` stays there."""
+    """The service that the settings describe. Does no I/O. Repositories below `roots` must not read outside of it."""
     backend = backend or open_backend(settings, _get_backup_policy(settings))
     store, registry = backend.store, backend.registry
     chroma = _build_chroma(settings, registry) if settings.vectors == "chroma" else None
-    workshop = Components(
+    components = Components(
         vector_engine=chroma,
         store=store,
         embedder=make_embedder_loader(settings),
         databases=backend.databases,
         query_log_writer=QueryLogWriter(
-            backend.open_query_log, QueryRetention(settings.queries_keep, settings.queries_most)
+            backend.open_query_log, QueryRetention(settings.queries_keep_days, settings.queries_max_entries)
         ),
         vector_cache=_make_vector_cache_opener(settings, backend)
         if chroma is None
@@ -89,38 +91,34 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         reranking=build_reranking(settings),
         identity=cache(lambda: embedding.identify_model(settings.model, settings.precision)),
     )
-    open_wikis = _get_max_open_wikis()
     return WikiService(
         registry,
-        workshop,
+        components,
         lambda wiki: build_wiki_config(wiki, settings, backend, roots),
-        max_open=open_wikis,
+        max_open=_get_max_open_wikis(),
         repositories=GitRepositoryIdentities(),
     )
 
 
 def open_evaluation_handle(service: WikiService, slug: str, questions: Sequence[Question]) -> WikiHandle:
-    """A handle for asking these questions: what they are taken from is left out of the words it finds pages by.
-
-    Whoever asked for it closes it.
-    """
-    words = service.get_handle(slug).build_terms_without(questions)
-    return service.open_with_keyword_cache(slug, lambda index: PatchedKeywordCache(index, words))
+    """A handle whose keyword search excludes the text that the questions were taken from. The caller closes it."""
+    terms = service.get_handle(slug).build_terms_without(questions)
+    return service.open_with_keyword_cache(slug, lambda index: PatchedKeywordCache(index, terms))
 
 
 def _get_backup_policy(settings: Settings) -> BackupPolicy:
-    return BackupPolicy(settings.data / Path(settings.backup_place).expanduser(), settings.backup_keep)
+    return BackupPolicy(settings.data / Path(settings.backup_directory).expanduser(), settings.backup_keep)
 
 
 def _get_max_open_wikis() -> int:
-    """How many wikis may be kept open, by the files this process may have open; half are left to others."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MAX_OPEN_WIKIS if allowed < 0 else max(8, min(_MAX_OPEN_WIKIS, allowed // 2 // _FILES_PER_WIKI))
+    """The number of wikis to keep open: their files may use half of the open-file limit of this process."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_OPEN_WIKIS if limit < 0 else max(8, min(_MAX_OPEN_WIKIS, limit // 2 // _FILES_PER_WIKI))
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """All there is behind a server of many wikis."""
+    """The parts of a server of many wikis."""
 
     service: WikiService
     access: AccessPolicy
@@ -132,13 +130,13 @@ class Application:
 def open_application(
     settings: Settings, roots: Sequence[Path] = (), *, service: WikiService | None = None, only_slug: str | None = None
 ) -> Application:
-    """The farm these settings describe, over the repositories below `roots`; the keeper is not started yet.
+    """Build the application; the scheduler is not started. Repositories below `roots` are discovered.
 
-    `only` is the slug of the one wiki its keeper looks after, and then only keeps at its HEAD; raises WikiNotFound.
+    With `only_slug` the scheduler syncs that wiki alone, without backups and checks. Raises WikiNotFound.
     """
-    ground = open_backend(settings, _get_backup_policy(settings)) if service is None else None
-    service = service or build_service(settings, roots, ground)
-    pace = SchedulerConfig(
+    backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
+    service = service or build_service(settings, roots, backend)
+    config = SchedulerConfig(
         workers=settings.sync_workers,
         slice_s=settings.sync_slice,
         discovery_interval_s=settings.discover_interval,
@@ -147,10 +145,9 @@ def open_application(
         get_interval=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
     )
     only_id = service.registry.get(only_slug).id if only_slug is not None else None
-    shifts = ground.open_assignments() if ground is not None and only_slug is None else None
-    find = partial(_find_repositories, roots)
-    keeper = Scheduler(service, pace, find, only_id, shifts)
-    service.on_damage = keeper.request_repair
+    assignments = backend.open_assignments() if backend is not None and only_slug is None else None
+    scheduler = Scheduler(service, config, partial(_find_repositories, roots), only_id, assignments)
+    service.on_damage = scheduler.request_repair
     return Application(
         service=service,
         access=AccessPolicy(
@@ -163,49 +160,49 @@ def open_application(
         rate_limiter=RateLimiter(
             settings.limit_key_per_minute,
             settings.limit_address_per_minute,
-            shared_buckets=ground.open_buckets if ground else no_shared_buckets,
+            shared_buckets=backend.open_buckets if backend else no_shared_buckets,
         ),
-        scheduler=keeper,
+        scheduler=scheduler,
         settings=settings,
     )
 
 
 def _find_repositories(roots: Sequence[Path]) -> Iterator[DiscoveredRepository]:
-    return (found for root in roots for found in find_repositories(root))
+    return (repository for root in roots for repository in find_repositories(root))
 
 
 def make_embedder_loader(settings: Settings) -> Callable[[], Embedder]:
-    """A function that loads the model the first time it is asked for, and gives the same one ever after."""
+    """A function that loads the model on its first call and returns the same one afterwards."""
     return Lazy(
         lambda: embedding.load_embedder(settings.model, precision=settings.precision, threads=settings.threads or None)
     )
 
 
 def build_reranking(settings: Settings) -> RerankConfig | None:
-    """The reranker that is set, to be loaded when it is first needed, and the time it has."""
+    """The configured reranker, loaded on first use, with its time budget; None if none is set."""
     model, threads = settings.rerank_model, settings.threads or None
     if not model:
         return None
     try:
         identity = embedding.identify_model(model, None, embedding.RERANKER).fingerprint
     except ModelError:
-        identity = model  # whoever asks for it hears what is wrong with it
-    # Searches do without it: none is to wait for what is broken.
-    reader = Lazy(lambda: embedding.load_reranker(model, threads=threads), retry_delay_s=60.0)
-    return RerankConfig(reader, settings.rerank_budget / 1000, identity)
+        identity = model  # loading it reports the error
+    # After a failure, searches go on without it instead of waiting for another attempt.
+    reranker = Lazy(lambda: embedding.load_reranker(model, threads=threads), retry_delay_s=60.0)
+    return RerankConfig(reranker, settings.rerank_budget / 1000, identity)
 
 
 def get_scale(recipe: Recipe) -> CosineScale:
-    """What the cosines of this recipe's model mean, by its card; those of a model that is gone mean themselves."""
+    """The cosine scale of the recipe's model, by its model card; the identity if the model is not available."""
     with suppress(ModelError, OSError):
-        found = embedding.identify_model(*get_model_and_precision(recipe))
-        if found.fingerprint == recipe.fingerprint:
-            return found.scale
+        identity = embedding.identify_model(*get_model_and_precision(recipe))
+        if identity.fingerprint == recipe.fingerprint:
+            return identity.scale
     return CosineScale()
 
 
 def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: Sequence[Path] = ()) -> WikiConfig:
-    """What the general settings and a wiki's own make of it."""
+    """The configuration of a wiki: its own settings, with the general settings as defaults."""
     own = WikiSettings.parse(wiki.settings)
     pipeline = TextPipeline(
         target_tokens=settings.chunk_target_tokens,
@@ -227,54 +224,55 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
 
 
 def _build_remote_source(wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend) -> RemoteSource:
-    costs = FetchLimits(
+    limits = FetchLimits(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,
         timeout=settings.remote_timeout,
         max_bytes=settings.remote_max_bytes,
     )
-    # A wiki that is only being tried has no id, and so no place for a mirror.
-    place = backend.store.get_directory(wiki.id) if wiki.id else None
-    word = _make_shared_head(backend.store, wiki.id) if wiki.id and backend.is_shared else None
+    # A wiki that is only being validated has no id, and so no directory for a mirror.
+    directory = backend.store.get_directory(wiki.id) if wiki.id else None
+    shared_head = _make_shared_head(backend.store, wiki.id) if wiki.id and backend.is_shared else None
     return RemoteSource(
         wiki.source,
-        place,
-        costs,
+        directory,
+        limits,
         subdirectory=wiki_settings.subdirectory,
         ignore=wiki_settings.ignore,
-        shared_head=word,
+        shared_head=shared_head,
     )
 
 
 def _make_shared_head(store: IndexStore, wiki_id: str) -> SharedHead:
-    """What nodes tell each other of a remote lies with the wiki's index."""
+    """The HEAD of a remote, shared between nodes as a note in the store."""
     return SharedHead(
         lambda: store.get_note(wiki_id, "head"), lambda head: store.set_note(wiki_id, "head", head, create=True)
     )
 
 
 def _make_vector_cache_opener(settings: Settings, backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
-    def make(index: WikiIndex, wiki_id: str) -> VectorCache:
+    def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
         kind = settings.vectors
-        # An HNSW index finds most of the nearest, in tens of milliseconds; a node's own cache finds them all, in a few.
-        small = backend.is_shared and index.get_state().chunks < settings.postgres_hnsw_from
-        if kind == "store" or (kind == "auto" and small):
+        # An HNSW index finds most of the nearest chunks in tens of milliseconds. A cache on the node is exact and takes
+        # a few milliseconds.
+        is_small = backend.is_shared and index.get_state().chunks < settings.postgres_hnsw_from
+        if kind == "store" or (kind == "auto" and is_small):
             return DatabaseVectorCache(index)
-        made, note = create_vector_cache(
+        cache, note = create_vector_cache(
             kind, index, _get_cache_directory(backend, wiki_id), faiss_min_chunks=settings.faiss_crossover
         )
         if note:
-            _LOG.info(note)
-        return made
+            _log.info(note)
+        return cache
 
-    return make
+    return open_cache
 
 
 def _build_chroma(settings: Settings, registry: Registry) -> ChromaEngine:
-    """Chroma as the settings have it; raises MissingExtra where it is to run here and is not installed."""
+    """The Chroma engine of the settings. Raises MissingDependency if it should run here and is not installed."""
     if settings.chroma_path and importlib.util.find_spec("chromadb_rust_bindings") is None:
         raise MissingDependency("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
-    place = ChromaConfig(
+    config = ChromaConfig(
         url=settings.chroma_url,
         path=settings.data / Path(settings.chroma_path).expanduser() if settings.chroma_path else None,
         tenant=settings.chroma_tenant,
@@ -283,33 +281,33 @@ def _build_chroma(settings: Settings, registry: Registry) -> ChromaEngine:
         timeout=settings.chroma_timeout,
         token=settings.chroma_token,
     )
-    return ChromaEngine(place, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list_wikis()))
+    return ChromaEngine(config, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list_wikis()))
 
 
 def _make_chroma_cache_opener(chroma: ChromaEngine, backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
-    def make(index: WikiIndex, wiki_id: str) -> VectorCache:
+    def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
         generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
-        place = _get_cache_directory(backend, wiki_id)
+        directory = _get_cache_directory(backend, wiki_id)
         return chroma.open_cache(
-            index, place, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
+            index, directory, wiki_id, slug, lambda: backend.store.get_published(wiki_id) == generation
         )
 
-    return make
+    return open_cache
 
 
 def _make_keyword_cache_opener(backend: Backend) -> Callable[[WikiIndex, str], KeywordCache | None]:
-    def make(index: WikiIndex, wiki_id: str) -> KeywordCache | None:
+    def open_cache(index: WikiIndex, wiki_id: str) -> KeywordCache | None:
         if index.get_state().pages <= backend.keyword_cache_min_pages:
             return None
         return FileKeywordCache(index, _get_cache_directory(backend, wiki_id))
 
-    return make
+    return open_cache
 
 
 def _get_cache_directory(backend: Backend, wiki_id: str) -> Path:
-    """Where caches of the wiki may lie; beside a database there may be nothing of it on this machine yet."""
-    place = backend.store.get_directory(wiki_id)
+    """The cache directory of a wiki. With a database it may not exist yet on this machine."""
+    directory = backend.store.get_directory(wiki_id)
     if backend.is_shared:
-        with suppress(OSError):  # a cache that cannot be written answers all the same
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return place
+        with suppress(OSError):  # caches work without a directory
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory

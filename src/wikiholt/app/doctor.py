@@ -1,4 +1,4 @@
-"""A check of everything Wikiholt stands on, with what to do about each fault found."""
+"""Health checks of `wikiholt doctor`, each with advice for what it finds."""
 
 import os
 import shutil
@@ -20,14 +20,13 @@ from wikiholt.wikis.service import WikiService
 _MIN_FREE_BYTES = 500 * 1024 * 1024
 _OTHERS_MODE, _OTHERS_WRITE_MODE = 0o077, 0o002
 _REGISTRY_BACKUP_GRACE = timedelta(hours=1)
-"""Longer than it ever takes until a change of the registry is backed up."""
+"""Longer than the usual delay until a change of the registry is backed up."""
 _MAX_SHOWN = 5
-_UNFINISHED_MOVE_TEXT = "what 1 move left at another place is still there"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at; `advice` says what to do where it is not well."""
+    """The result of one check; `advice` says what to do if it failed."""
 
     subject: str
     well: bool
@@ -36,7 +35,7 @@ class CheckResult:
 
 
 def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iterator[CheckResult]:
-    """Look at git, model, disk, permissions, keys, backups and every wiki; changes nothing."""
+    """Check git, model, disk, permissions, keys, backups and every wiki. Changes nothing."""
     yield _check_git()
     yield _check_model(service.components.embedder)
     if service.components.reranking is not None:
@@ -44,9 +43,9 @@ def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iter
     yield _check_data_directory(data)
     yield _check_disk(data)
     if service.components.vector_engine is not None:
-        wrong = service.components.vector_engine.check()
-        advice = "see docs/engines.md; exact search answers meanwhile" if wrong else ""
-        yield CheckResult(service.components.vector_engine.name, not wrong, wrong or "answers as it should", advice)
+        fault = service.components.vector_engine.check()
+        advice = "see docs/engines.md; searches use exact scores meanwhile" if fault else ""
+        yield CheckResult(service.components.vector_engine.name, not fault, fault or "responds correctly", advice)
     if service.components.databases is not None:
         yield from _check_databases(service.components.databases)
     wikis: Sequence[Wiki] = ()
@@ -65,57 +64,56 @@ def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iter
 
 
 def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
-    """The databases that hold indexes: there, of a version that will do, and of today's layout."""
+    """Check that the databases are reachable, of a supported version, and of the current schema."""
     try:
-        found, cut_off = databases.get_statuses(), databases.find_unfinished_moves()
+        statuses, unfinished = databases.get_statuses(), databases.find_unfinished_moves()
     except WikiholtError as error:
-        said = " ".join(str(error.__cause__ or "").split())
-        detail = f"{error.message}: {said}" if said else error.message
+        cause = " ".join(str(error.__cause__ or "").split())
+        detail = f"{error.message}: {cause}" if cause else error.message
         yield CheckResult("databases", False, detail, "check the setting store, and the server")
         return
-    for each in found:
-        subject = f"database {each.name}"
-        if each.away:
-            yield CheckResult(subject, False, each.away, "its wikis answer again once it is back; nothing is lost")
+    for status in statuses:
+        subject = f"database {status.name}"
+        if status.away:
+            advice = "its wikis are available again when the database is; no data is lost"
+            yield CheckResult(subject, False, status.away, advice)
             continue
-        held = f"{each.wikis} wikis" if each.wikis != 1 else "1 wiki"
-        yield CheckResult(subject, True, f"PostgreSQL {each.server}, pgvector {each.vector}; {held}")
-        if each.behind:
-            detail = f"{each.behind} of its wikis have tables of an older layout"
+        wikis = _format_wikis(status.wikis)
+        yield CheckResult(subject, True, f"PostgreSQL {status.server}, pgvector {status.vector}; {wikis}")
+        if status.behind:
+            detail = f"{_format_wikis(status.behind)} with tables of an older schema"
             yield CheckResult(subject, False, detail, "run `wikiholt upgrade` once every node runs this version")
-    if cut_off:
-        detail = (
-            f"what {len(cut_off)} moves left at another place is still there"
-            if len(cut_off) > 1
-            else _UNFINISHED_MOVE_TEXT
-        )
-        yield CheckResult(
-            "databases", False, detail, "if nobody is moving a wiki, `wikiholt database sweep` removes it"
-        )
+    if unfinished:
+        detail = f"leftovers of unfinished moves: {len(unfinished)}"
+        yield CheckResult("databases", False, detail, "if no move is running, `wikiholt database sweep` deletes them")
+
+
+def _format_wikis(count: int) -> str:
+    return "1 wiki" if count == 1 else f"{count} wikis"
 
 
 def _check_orphans(service: WikiService, known: set[str]) -> Iterator[CheckResult]:
     store = service.components.store
     try:
-        strays = [each for each in store.list_wiki_ids() if each not in known]
+        orphans = [wiki_id for wiki_id in store.list_wiki_ids() if wiki_id not in known]
     except WikiholtError:
-        return  # a database that is away was told of already
+        return  # _check_databases has reported an unavailable database
     if service.components.databases is None:
-        for stray in strays:
-            detail = f"{store.get_directory(stray)} belongs to no wiki"
-            yield CheckResult("strays", False, detail, "delete it if nothing else put it there")
-    elif strays:
-        shown = ", ".join(strays[:_MAX_SHOWN]) + (" …" if len(strays) > _MAX_SHOWN else "")
-        advice = "a move may be under way; if none is, `wikiholt database sweep` removes them"
-        yield CheckResult("strays", False, f"indexes that belong to no wiki: {shown}", advice)
+        for wiki_id in orphans:
+            detail = f"{store.get_directory(wiki_id)} belongs to no wiki"
+            yield CheckResult("strays", False, detail, "delete it, unless another program created it")
+    elif orphans:
+        names = ", ".join(orphans[:_MAX_SHOWN]) + (" …" if len(orphans) > _MAX_SHOWN else "")
+        advice = "if no move is running, `wikiholt database sweep` deletes them"
+        yield CheckResult("strays", False, f"indexes that belong to no wiki: {names}", advice)
 
 
 def _check_git() -> CheckResult:
     try:
-        done = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True, timeout=10)
+        process = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError) as error:
-        return CheckResult("git", False, f"git does not run ({error})", "install git and put it on PATH")
-    return CheckResult("git", True, done.stdout.strip())
+        return CheckResult("git", False, f"git cannot be run ({error})", "install git and put it on PATH")
+    return CheckResult("git", True, process.stdout.strip())
 
 
 def _check_model(embedder: Callable[[], Embedder]) -> CheckResult:
@@ -124,97 +122,97 @@ def _check_model(embedder: Callable[[], Embedder]) -> CheckResult:
         model.run_self_test()
     except WikiholtError as error:
         return CheckResult("model", False, error.message, error.hint)
-    return CheckResult(
-        "model", True, f"{model.fingerprint}, {model.dimensions} dimensions, gives the vectors it should"
-    )
+    return CheckResult("model", True, f"{model.fingerprint}, {model.dimensions} dimensions, self-test passed")
 
 
 def _check_reranker(reranking: RerankConfig) -> CheckResult:
     try:
-        reader = reranking.get_reranker()
-        reader.run_self_test()
+        reranking.get_reranker().run_self_test()
     except WikiholtError as error:
         return CheckResult("reranker", False, error.message, error.hint)
-    budget = f"{reranking.timeout_s * 1000:.0f} ms a search"
-    return CheckResult("reranker", True, f"{reranking.identity}, gives the scores it should; {budget}")
+    budget = f"{reranking.timeout_s * 1000:.0f} ms per search"
+    return CheckResult("reranker", True, f"{reranking.identity}, self-test passed; {budget}")
 
 
 def _check_data_directory(data: Path) -> CheckResult:
-    nearest = next(place for place in (data.absolute(), *data.absolute().parents) if place.exists())
+    nearest = _find_existing(data)
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         return CheckResult(
-            "data directory", False, f"{nearest} cannot be written", "change its owner, or choose --data"
+            "data directory", False, f"{nearest} is not writable", "change its owner, or choose another --data"
         )
     if data.exists() and data.stat().st_mode & _OTHERS_WRITE_MODE:
-        detail = f"every user of this machine may put files into {data}"
+        detail = f"every user of this machine can create files in {data}"
         return CheckResult("data directory", False, detail, f"chmod o-w {data}")
-    made = "" if data.exists() else " (will be made)"
-    return CheckResult("data directory", True, f"{data}{made}")
+    note = "" if data.exists() else " (will be created)"
+    return CheckResult("data directory", True, f"{data}{note}")
+
+
+def _find_existing(path: Path) -> Path:
+    """The path or its nearest parent that exists."""
+    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
 
 
 def _check_disk(data: Path) -> CheckResult:
-    nearest = next(place for place in (data.absolute(), *data.absolute().parents) if place.exists())
-    free = shutil.disk_usage(nearest).free
+    free = shutil.disk_usage(_find_existing(data)).free
     text = f"{free / 1024**3:.1f} GiB free"
     if free < _MIN_FREE_BYTES:
-        return CheckResult("disk", False, text, "make room: an index needs about four times the size of its pages")
+        return CheckResult(
+            "disk", False, text, "free some space: an index needs about four times the size of its pages"
+        )
     return CheckResult("disk", True, text)
 
 
 def _check_registry(service: WikiService, file: Path, wikis: int, backup_interval: float) -> Iterator[CheckResult]:
-    """The registry's file, which holds secrets, its backups, and keys that open nothing any more."""
-    counted = CheckResult("registry", True, "1 wiki" if wikis == 1 else f"{wikis} wikis")
+    """Check the permissions of the registry file, which contains secrets, its backups, and expired keys."""
+    summary = CheckResult("registry", True, _format_wikis(wikis))
     if service.components.databases is not None:
-        yield counted
+        yield summary
         yield from _check_expired_keys(service)
         return
     try:
-        found = file.stat()
+        file_status = file.stat()
     except OSError:
-        yield counted
+        yield summary
         return
-    if found.st_mode & _OTHERS_MODE:
-        detail = f"other users of this machine may read or write {file}, which holds secrets"
-        yield CheckResult("registry", False, detail, f"chmod 600 {file}; the next change of the registry does it too")
+    if file_status.st_mode & _OTHERS_MODE:
+        detail = f"other users of this machine can read or write {file}, which contains secrets"
+        yield CheckResult("registry", False, detail, f"chmod 600 {file}; the next change of the registry does so too")
     else:
-        yield counted
-    changed = datetime.fromtimestamp(found.st_mtime, UTC)
+        yield summary
+    changed = datetime.fromtimestamp(file_status.st_mtime, UTC)
     if (
         backup_interval
         and datetime.now(UTC) - changed > _REGISTRY_BACKUP_GRACE
         and service.registry.backups.is_outdated()
     ):
-        detail = f"what was changed in the registry by {changed:%Y-%m-%d %H:%M} UTC is in no good backup"
-        yield CheckResult(
-            "backups", False, detail, "run `wikiholt backup --registry`, and check the backups' directory"
-        )
+        detail = f"no usable backup contains the change of the registry of {changed:%Y-%m-%d %H:%M} UTC"
+        yield CheckResult("backups", False, detail, "run `wikiholt backup --registry`, and check the backup directory")
     yield from _check_expired_keys(service)
 
 
 def _check_expired_keys(service: WikiService) -> Iterator[CheckResult]:
     now = datetime.now(UTC)
-    gone = [key for key in service.registry.keys.list() if key.expires_at is not None and key.expires_at <= now]
-    if gone:
-        named = ", ".join(f"{key.id} ({key.label})" if key.label else key.id for key in gone[:_MAX_SHOWN])
-        more = f" and {len(gone) - _MAX_SHOWN} more" if len(gone) > _MAX_SHOWN else ""
-        advice = "`wikiholt key revoke ID` strikes one; whoever still uses it needs a new one"
-        yield CheckResult("keys", False, f"expired, and opening nothing: {named}{more}", advice)
+    expired = [key for key in service.registry.keys.list() if key.expires_at is not None and key.expires_at <= now]
+    if expired:
+        names = ", ".join(f"{key.id} ({key.label})" if key.label else key.id for key in expired[:_MAX_SHOWN])
+        more = f" and {len(expired) - _MAX_SHOWN} more" if len(expired) > _MAX_SHOWN else ""
+        advice = "delete them with `wikiholt key revoke ID`; clients that still use them need new keys"
+        yield CheckResult("keys", False, f"expired: {names}{more}", advice)
 
 
 def _check_backup(handle: WikiHandle, state: IndexState, interval: float) -> Iterator[CheckResult]:
-    """Whether what has been in the index for long is in a backup too; a wiki that did not change needs no new one."""
+    """Check that a changed index has a recent backup. A wiki that did not change needs no new one."""
     newest = handle.backups.find_newest()
     since = handle.wiki.created_at if newest is None else newest.taken_at
     age = datetime.now(UTC) - since
     if not interval or age.total_seconds() <= 2 * interval or (newest is not None and newest.state == state):
         return
-    told = f"of {since:%Y-%m-%d %H:%M} UTC, and the index has changed since" if newest is not None else "not there yet"
-    yield CheckResult(
-        f"wiki {handle.wiki.slug}",
-        False,
-        f"its newest backup is {told}",
-        f"run `wikiholt backup {handle.wiki.slug}`; while the service runs its log says why it made none",
-    )
+    slug = handle.wiki.slug
+    detail = "there is no backup yet"
+    if newest is not None:
+        detail = f"the newest backup is of {since:%Y-%m-%d %H:%M} UTC, and the index has changed since"
+    advice = f"run `wikiholt backup {slug}`; the log of the service says why it created none"
+    yield CheckResult(f"wiki {slug}", False, detail, advice)
 
 
 def _check_wiki(handle: WikiHandle, backup_interval: float) -> Iterator[CheckResult]:
@@ -226,17 +224,17 @@ def _check_wiki(handle: WikiHandle, backup_interval: float) -> Iterator[CheckRes
         return
     faults = handle.check()
     if faults:
-        handle.check_integrity()  # what it finds is remembered, so that the next sync mends it
-    again = f"run `wikiholt sync {handle.wiki.slug}`"
+        handle.check_integrity()  # records the damage, so that the next sync repairs it
+    sync = f"run `wikiholt sync {handle.wiki.slug}`"
     for fault in faults:
-        yield CheckResult(subject, False, fault, f"{again}: it puts the damaged index aside and mends it")
+        yield CheckResult(subject, False, fault, f"{sync}: it quarantines the damaged index and repairs it")
     yield from _check_backup(handle, status.state, backup_interval)
     if status.stale and status.error is None:
-        yield CheckResult(subject, False, "the index is behind HEAD", again)
+        yield CheckResult(subject, False, "the index is behind HEAD", sync)
     if status.problems:
         first = status.problems[0]
         detail = f"{len(status.problems)} pages could not be indexed; the first: {first.file}: {first.detail}"
-        yield CheckResult(subject, False, detail, f"see `wikiholt status {handle.wiki.slug}` and mend the pages")
+        yield CheckResult(subject, False, detail, f"see `wikiholt status {handle.wiki.slug}` and fix the pages")
     elif not faults and not status.stale:
         counts = f"pages: {status.state.pages}, chunks: {status.state.chunks}"
-        yield CheckResult(subject, True, f"whole and at HEAD; {counts}")
+        yield CheckResult(subject, True, f"intact and at HEAD; {counts}")

@@ -1,8 +1,8 @@
-"""From one store to another, wiki by wiki: an embedded service to PostgreSQL, or back.
+"""Migrates all wikis from one store to another: from files to PostgreSQL, or back.
 
-Indexes go first, each as a backup that the other store adopts, publishes and checks to the last byte; what is
-registered goes last, in one transaction, so that nobody there looks after a wiki before it is whole. The source is only
-read. Whoever was cut off begins again: what is there and equal is left as it is.
+Indexes are copied first, each as a backup that the target imports, publishes and verifies. The registry is copied last,
+in one transaction, so that no node uses a wiki before it is complete. The source is only read. After an interruption
+the migration can be run again; it skips what is already there and equal.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,11 +18,11 @@ from wikiholt.errors import Conflict, IndexCorrupt, IndexMissing, StorageError, 
 from wikiholt.wikis.registry import find_missing_rows
 from wikiholt.wikis.service import WikiService
 
-_RETRY_HINT = "run the same command again: what is there already is left as it is"
+_RETRY_HINT = "run the same command again: it skips what is already there"
 
 
 class MigrationOutcome(StrEnum):
-    """`there` was moved before; `bare` has no index yet, and is only registered."""
+    """`there`: it was moved before. `bare`: it has no index yet and is only registered."""
 
     MOVED = "moved"
     ALREADY_THERE = "there"
@@ -32,7 +32,7 @@ class MigrationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WikiMigration:
-    """What became of one wiki."""
+    """The result for one wiki."""
 
     slug: str
     outcome: MigrationOutcome
@@ -43,7 +43,7 @@ class WikiMigration:
 
 @dataclass(frozen=True, slots=True)
 class MigrationReport:
-    """What became of all of them; `rows` are the registry's that were added, `left` wikis that came meanwhile."""
+    """The results of all wikis, the number of registry rows copied, and the slugs of wikis added meanwhile."""
 
     wikis: tuple[WikiMigration, ...]
     registry_rows: int
@@ -51,9 +51,9 @@ class MigrationReport:
 
 
 class StoreMigration:
-    """Bound to the service that is read and the one that is written; `scratch` is a directory for one copy at a time.
+    """Migrates the wikis of `source` to `target`; `scratch` is a directory for one copy at a time.
 
-    `seen` is told of each wiki when it is done.
+    `on_wiki_done` is called with the result of each wiki.
     """
 
     def __init__(
@@ -70,57 +70,60 @@ class StoreMigration:
         target.registry.expect_empty()
 
     def plan(self) -> MigrationReport:
-        """What a move would do; writes nothing. Raises WikiExists where the target has others of the same name."""
+        """What a migration would do; writes nothing. Raises WikiExists if the target has another wiki of that name."""
         wikis, rows = self._source.list_wikis(), self._source.registry.read_rows()
         missing = find_missing_rows(self._target.registry.read_rows(), rows, {wiki.id for wiki in wikis})
         return MigrationReport(tuple(self._plan_wiki(wiki) for wiki in wikis), sum(map(len, missing.values())))
 
     def run(self) -> MigrationReport:
-        """Move every wiki. One that fails is told of and keeps no other from it; it is not registered there."""
+        """Migrate every wiki. A wiki that fails is reported and not registered; the others are migrated."""
         wikis = self._source.list_wikis()
         find_missing_rows(
             self._target.registry.read_rows(), self._source.registry.read_rows(), {wiki.id for wiki in wikis}
         )
-        there = {wiki.id for wiki in self._target.registry.list_wikis()}
-        done: list[WikiMigration] = []
+        registered = {wiki.id for wiki in self._target.registry.list_wikis()}
+        results: list[WikiMigration] = []
         for wiki in wikis:
-            done.append(self._migrate_wiki(wiki, registered=wiki.id in there))
-            self._on_wiki_done(done[-1])
-        whole = {wiki.id for wiki, each in zip(wikis, done, strict=True) if each.outcome is not MigrationOutcome.FAILED}
+            results.append(self._migrate_wiki(wiki, registered=wiki.id in registered))
+            self._on_wiki_done(results[-1])
+        complete = {
+            wiki.id
+            for wiki, result in zip(wikis, results, strict=True)
+            if result.outcome is not MigrationOutcome.FAILED
+        }
         rows = self._source.registry.read_rows()
-        added = self._target.registry.import_rows(rows, whole)
-        if any(find_missing_rows(self._target.registry.read_rows(), rows, whole).values()):
+        added = self._target.registry.import_rows(rows, complete)
+        if any(find_missing_rows(self._target.registry.read_rows(), rows, complete).values()):
             raise Conflict("the registry was changed while it was being copied", hint=_RETRY_HINT)
         known = {wiki.id for wiki in wikis}
-        left = tuple(wiki.slug for wiki in self._source.registry.list_wikis() if wiki.id not in known)
-        return MigrationReport(tuple(done), added, left)
+        added_meanwhile = tuple(wiki.slug for wiki in self._source.registry.list_wikis() if wiki.id not in known)
+        return MigrationReport(tuple(results), added, added_meanwhile)
 
     def _plan_wiki(self, wiki: Wiki) -> WikiMigration:
-        ours = _read_state(self._source.components.store, wiki.id)
-        if ours is None:
+        source = _read_state(self._source.components.store, wiki.id)
+        if source is None:
             return WikiMigration(wiki.slug, MigrationOutcome.NO_INDEX)
-        theirs = _read_state(self._target.components.store, wiki.id)
-        there = theirs is not None and _is_same_state(ours, theirs)
-        return WikiMigration(
-            wiki.slug, MigrationOutcome.ALREADY_THERE if there else MigrationOutcome.MOVED, ours.pages, ours.chunks
-        )
+        target = _read_state(self._target.components.store, wiki.id)
+        is_there = target is not None and _is_same_state(source, target)
+        outcome = MigrationOutcome.ALREADY_THERE if is_there else MigrationOutcome.MOVED
+        return WikiMigration(wiki.slug, outcome, source.pages, source.chunks)
 
     def _migrate_wiki(self, wiki: Wiki, *, registered: bool) -> WikiMigration:
         try:
-            expected = self._plan_wiki(wiki)
+            planned = self._plan_wiki(wiki)
             if registered and _read_state(self._target.components.store, wiki.id) is not None:
-                # It lives there by now, and may have gone on since: what is here must not take its place.
-                return replace(expected, outcome=MigrationOutcome.ALREADY_THERE)
-            if expected.outcome is MigrationOutcome.ALREADY_THERE and not self._is_intact(wiki):
-                expected = replace(expected, outcome=MigrationOutcome.MOVED)
-            if expected.outcome is MigrationOutcome.MOVED:
+                # The target uses it already and may be newer. It must not be replaced.
+                return replace(planned, outcome=MigrationOutcome.ALREADY_THERE)
+            if planned.outcome is MigrationOutcome.ALREADY_THERE and not self._is_intact(wiki):
+                planned = replace(planned, outcome=MigrationOutcome.MOVED)
+            if planned.outcome is MigrationOutcome.MOVED:
                 self._copy_wiki(wiki)
-            return expected
+            return planned
         except WikiholtError as error:
             return WikiMigration(wiki.slug, MigrationOutcome.FAILED, error=error)
 
     def _is_intact(self, wiki: Wiki) -> bool:
-        """Whether what one who was cut off has left there is what is here, byte for byte."""
+        """Whether the copy of an interrupted migration equals the source, byte for byte."""
         source, target = self._source.components.store, self._target.components.store
         try:
             with closing(source.open(wiki.id)) as here, closing(target.open(wiki.id)) as there:
@@ -130,9 +133,9 @@ class StoreMigration:
         return True
 
     def _copy_wiki(self, wiki: Wiki) -> None:
-        shop, store = self._target.components, self._target.components.store
+        store, lock_timeout = self._target.components.store, self._target.components.lock_timeout
         with _open_copy(self._source.components.store, wiki.id, self._scratch) as file:
-            with store.write_lock(wiki.id, shop.lock_timeout):
+            with store.write_lock(wiki.id, lock_timeout):
                 store.publish(wiki.id, store.import_backup(wiki.id, file))
                 with closing(store.open_backup(file)) as copied, closing(store.open(wiki.id)) as there:
                     _require_equal(copied, there)
@@ -141,17 +144,17 @@ class StoreMigration:
 
 @contextmanager
 def _open_copy(store: IndexStore, wiki_id: str, scratch: Path) -> Iterator[Path]:
-    """A copy of the published index, for as long as the block lasts."""
+    """A copy of the published index, deleted at the end of the block."""
     file = scratch / f"{wiki_id}.sqlite"
     try:
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)  # of one who was killed
+        file.unlink(missing_ok=True)  # left by a killed process
         with closing(store.open(wiki_id)) as index:
             index.write_backup(file)
         yield file
     except OSError as error:
         raise StorageError(
-            f"no copy of the index could be written ({error.strerror or error})", hint=f"make room, then {_RETRY_HINT}"
+            f"the index could not be copied ({error.strerror or error})", hint=f"free some space, then {_RETRY_HINT}"
         ) from error
     finally:
         with suppress(OSError):
@@ -168,12 +171,12 @@ def _read_state(store: IndexStore, wiki_id: str) -> IndexState | None:
 
 
 def _is_same_state(one: IndexState, other: IndexState) -> bool:
-    """Whether the two stand for the same; generations are counted by each store for itself."""
+    """Whether both states are the same, apart from the generation, which each store counts for itself."""
     return replace(one, generation=0) == replace(other, generation=0)
 
 
 def _require_equal(source: WikiIndex, target: WikiIndex) -> None:
-    """Raise unless every byte that arrived is right, by its seals, and all of it arrived, by state and blobs."""
+    """Raise unless all checksums of the copy are right, and its state, blobs and problems equal the source's."""
     faults = target.check()
     if not faults and not _is_same_state(source.get_state(), target.get_state()):
         faults = ["counts, version or revision differ"]
@@ -183,5 +186,5 @@ def _require_equal(source: WikiIndex, target: WikiIndex) -> None:
         faults = ["pages or problems differ"]
     if faults:
         raise IndexCorrupt(
-            f"what arrived is not what was sent: {faults[0]}", hint=f"check the disks, then {_RETRY_HINT}"
+            f"the copy differs from the source: {faults[0]}", hint=f"check the disks, then {_RETRY_HINT}"
         )

@@ -1,36 +1,36 @@
-"""One piece of background work at a time, its result fetched by whoever asks next."""
+"""A worker that runs one background job at a time and keeps its result until the owner takes it."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-T = TypeVar("T")
-R = TypeVar("R")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Cancelled(Exception):
-    """The work was told to stop."""
+    """The job was cancelled."""
 
 
-class BackgroundWorker(Generic[R]):
-    """Runs one job in a thread of its own, or at once when not in the background. Not for two threads to start."""
+class BackgroundWorker(Generic[Result]):
+    """Runs one job in its own thread, or inline if `background` is false. Only one thread may start jobs."""
 
     def __init__(self, name: str, *, background: bool) -> None:
         self._name = name
         self._background = background
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._result: R | None = None
+        self._result: Result | None = None
         self._failure: Exception | None = None
 
     @property
     def is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, job: Callable[[], R | None]) -> bool:
-        """Begin a job unless one is running or its result waits to be taken; says whether it was begun."""
-        untaken = self._result is not None or self._failure is not None
-        if self.is_busy or untaken or self._stopping.is_set():
+    def start(self, job: Callable[[], Result | None]) -> bool:
+        """Start a job unless one is running or a result has not been taken. Returns whether it started."""
+        has_result = self._result is not None or self._failure is not None
+        if self.is_busy or has_result or self._stopping.is_set():
             return False
         if not self._background:
             self._run_job(job)
@@ -39,36 +39,36 @@ class BackgroundWorker(Generic[R]):
         self._thread.start()
         return True
 
-    def take_result(self) -> tuple[R | None, Exception | None]:
-        """What the last job gave or failed with, once; nothing while it runs."""
+    def take_result(self) -> tuple[Result | None, Exception | None]:
+        """Return and clear the result or the failure of the last job. Both are None while a job runs."""
         if self.is_busy:
             return None, None
-        taken = self._result, self._failure
+        outcome = self._result, self._failure
         self._result = self._failure = None
-        return taken
+        return outcome
 
-    def iter_until_stopped(self, items: Iterable[T]) -> Iterator[T]:
-        """The items one by one, until told to stop."""
+    def iter_until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield the items. Raises Cancelled once the worker is stopped."""
         for item in items:
             if self._stopping.is_set():
                 raise Cancelled
             yield item
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the running job; says whether it has ended."""
+        """Wait for the running job. Returns whether it has ended."""
         if self._thread is not None:
             self._thread.join(timeout)
         return not self.is_busy
 
     def stop(self, timeout: float) -> bool:
-        """Tell the running job to stop and wait for it; no other is begun."""
+        """Cancel the running job, wait for it, and refuse new jobs. Returns whether it has ended."""
         self._stopping.set()
         return self.wait(timeout)
 
-    def _run_job(self, job: Callable[[], R | None]) -> None:
+    def _run_job(self, job: Callable[[], Result | None]) -> None:
         try:
             self._result = job()
         except Cancelled:
             pass
-        except Exception as error:  # noqa: BLE001 - kept for whoever asks for the result
+        except Exception as error:  # noqa: BLE001 - kept for `take_result`
             self._failure = error

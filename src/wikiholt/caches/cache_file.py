@@ -1,8 +1,12 @@
-"""What goes wrong with a derived cache. The caller answers from the truth instead and says `degraded`."""
+"""Files of derived caches: their format, their directory, and the errors that make a search fall back to the index.
+
+A file is written once under its final name and never changed, so any number of processes may map it.
+"""
 
 import contextlib
 import fcntl
 import json
+import logging
 import mmap
 import os
 import re
@@ -22,35 +26,37 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.errors import IndexUnavailable
 from wikiholt.regular_files import move_away, open_regular
 
+_LOG = logging.getLogger(__name__)
+
 
 class CacheNotReady(IndexUnavailable):
-    """The cache stands for no version yet: it is being built, or it was closed."""
+    """The cache has no version yet: it is being built, or it was closed."""
 
     code = "cache-not-ready"
 
 
 class CacheBroken(IndexUnavailable):
-    """The cache's file does not hold what was written; it is dropped and made anew on the next refresh."""
+    """The cache file is damaged. It is removed, and the next refresh rebuilds it."""
 
     code = "cache-broken"
 
 
-# The file of a derived cache: a checked header, then named sections, each with its own checksum. A file is written
-# once under its final name and never changed, so any number of processes may map it. Its time of modification is set
-# into the past when it is written: whoever touches a mapped file gives himself away.
+# File format: a header with a checksum, then named sections, each with its own checksum. The mtime is backdated after
+# writing, so any later modification is detectable.
 
 
 MAGIC = b"WHDERIVE"
 FORMAT_VERSION = 2
-"""2 says whose cache it is."""
+"""Version 2 added the owner."""
 ALIGNMENT_BYTES = 4096
-_REBUILD_HINT = "nothing to do: the cache is rebuilt from the index"
+_REBUILD_HINT = "no action needed: the cache is rebuilt from the index"
 _CHECKSUM_BLOCK_BYTES = 16 << 20
+_BACKDATE_NS = 3_600_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FileSection:
-    """Where a section lies in the file, and the CRC-32 of its bytes."""
+    """Offset and length of a section, and the CRC-32 of its bytes."""
 
     name: str
     offset: int
@@ -60,20 +66,20 @@ class FileSection:
 
 @dataclass(frozen=True, slots=True)
 class CacheFileHeader:
-    """What a cache file says about itself."""
+    """The header of a cache file."""
 
     kind: str
     owner: str
-    """The id of the wiki it belongs to."""
+    """The id of the wiki that the file belongs to."""
     generation: int
     version: int
     about: Mapping[str, Any]
-    """What its kind of cache adds: counts, dimensions, whatever a file must agree on to be used."""
+    """Fields of the kind of cache (counts, dimensions) that must match before the file is used."""
     size: int
     sections: tuple[FileSection, ...]
 
     def encode(self) -> bytes:
-        """The first block of the file."""
+        """Return the first block of the file."""
         text = json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
         block = MAGIC + len(text).to_bytes(4, "little") + zlib.crc32(text).to_bytes(4, "little") + text
         if len(block) > ALIGNMENT_BYTES:
@@ -82,7 +88,7 @@ class CacheFileHeader:
 
     @classmethod
     def decode(cls, block: bytes) -> "CacheFileHeader":
-        """Read the first block of a file; raises CacheBroken on anything unexpected."""
+        """Parse the first block of a file. Raises CacheBroken if it is invalid."""
         length = int.from_bytes(block[8:12], "little")
         text = block[16 : 16 + length]
         if block[:8] != MAGIC or len(block) != ALIGNMENT_BYTES or len(text) != length:
@@ -97,7 +103,7 @@ class CacheFileHeader:
 
 
 class SectionWriter:
-    """Writes sections one after another into an open, empty file; `finish` makes it durable."""
+    """Writes sections in sequence into an open, empty file. `finish` makes the file durable."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -105,7 +111,7 @@ class SectionWriter:
         self._file.seek(ALIGNMENT_BYTES)
 
     def write(self, name: str, data: NDArray[Any]) -> None:
-        """Append to the section of that name; sections are written whole, one after another."""
+        """Append to a section. A section cannot be continued after another one was started."""
         content = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
         if self._sections and self._sections[-1].name == name:
             last = self._sections.pop()
@@ -119,7 +125,7 @@ class SectionWriter:
         )
 
     def read_floats(self, name: str, width: int) -> FloatArray:
-        """The rows of a section of floats, mapped from what was written so far."""
+        """Return the rows of a float section, mapped from the unfinished file."""
         self._file.flush()
         section = next(section for section in self._sections if section.name == name)
         if not section.length:
@@ -128,7 +134,7 @@ class SectionWriter:
         return np.frombuffer(view, np.float32, section.length // 4, section.offset).reshape(-1, width)
 
     def finish(self, kind: str, owner: str, generation: int, version: int, about: Mapping[str, Any]) -> CacheFileHeader:
-        """Write the header, which says whose file it is, and bring every byte to the disk."""
+        """Write the header and flush the file to disk."""
         end = max((section.offset + section.length for section in self._sections), default=0)
         size = max(end, ALIGNMENT_BYTES)
         header = CacheFileHeader(kind, owner, generation, version, about, size, tuple(self._sections))
@@ -137,13 +143,13 @@ class SectionWriter:
         self._file.truncate(size)
         self._file.flush()
         os.fsync(self._file.fileno())
-        long_ago = time.time_ns() - 3_600_000_000_000
-        os.utime(self._file.fileno(), ns=(long_ago, long_ago))
+        backdated = time.time_ns() - _BACKDATE_NS
+        os.utime(self._file.fileno(), ns=(backdated, backdated))
         return header
 
 
 class MappedFile:
-    """A cache file, mapped for reading. It stays readable after the file was replaced or removed."""
+    """A cache file mapped for reading. It stays readable after the file is replaced or removed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -155,24 +161,24 @@ class MappedFile:
             self.header = CacheFileHeader.decode(os.pread(descriptor, ALIGNMENT_BYTES, 0))
             status = os.fstat(descriptor)
             if status.st_size != self.header.size:
-                raise CacheBroken("The cache was cut short.", hint=_REBUILD_HINT)
+                raise CacheBroken("The cache file is truncated.", hint=_REBUILD_HINT)
             self._map = mmap.mmap(descriptor, self.header.size, access=mmap.ACCESS_READ)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CacheBroken("The header of the cache makes no sense.", hint=_REBUILD_HINT) from error
+            raise CacheBroken("The header of the cache is invalid.", hint=_REBUILD_HINT) from error
         self._opened_status = (status.st_size, status.st_mtime_ns)
         self._sections = {section.name: section for section in self.header.sections}
         if any(s.offset < ALIGNMENT_BYTES or s.offset + s.length > self.header.size for s in self.header.sections):
-            raise CacheBroken("The sections of the cache lie outside of it.", hint=_REBUILD_HINT)
+            raise CacheBroken("A section of the cache exceeds the file.", hint=_REBUILD_HINT)
 
     def get_section(self, name: str) -> memoryview:
-        """The bytes of a section."""
+        """Return the bytes of a section. Raises CacheBroken if it is missing."""
         section = self._sections.get(name)
         if section is None:
-            raise CacheBroken(f"The cache lacks its section {name!r}.", hint=_REBUILD_HINT)
+            raise CacheBroken(f"Section {name!r} of the cache is missing.", hint=_REBUILD_HINT)
         return memoryview(self._map)[section.offset : section.offset + section.length]
 
     def verify_checksums(self, names: Iterable[str] | None = None) -> None:
-        """Compare the checksums of these sections, or of all, with what is in the file."""
+        """Verify the checksums of these sections, or of all. Raises CacheBroken on a mismatch."""
         for name in self._sections if names is None else names:
             content, crc = self.get_section(name), 0
             for start in range(0, len(content), _CHECKSUM_BLOCK_BYTES):
@@ -182,15 +188,14 @@ class MappedFile:
                 raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_REBUILD_HINT)
 
     def ensure_unchanged(self) -> None:
-        """Raise unless the file is as it was when it was opened: a map of a file cut short kills its reader."""
+        """Raise CacheBroken if the file changed since it was opened: reading a truncated map kills the process."""
         status = os.fstat(self._descriptor)
         if self.invalid or (status.st_size, status.st_mtime_ns) != self._opened_status:
-            raise CacheBroken("The cache's file was changed while in use.", hint=_REBUILD_HINT)
+            raise CacheBroken("The cache file was changed while in use.", hint=_REBUILD_HINT)
 
 
-# The folder a cache keeps its files in: their names, who may remove which, and how a new one appears. Any number of
-# processes may share it. A file appears by an atomic rename; while one is being written its writer holds a lock on
-# it, so what a killed writer left behind can be told from work in progress.
+# The directory of a cache, shared by any number of processes. A file appears by an atomic rename. Its writer holds a
+# lock on the temporary file, so leftovers of a killed writer can be distinguished from work in progress.
 
 
 _FILE_NAME_PATTERN = re.compile(r"([a-z]+)-g(\d{6,18})-v(\d{1,18})\.([a-z]+)")
@@ -199,7 +204,7 @@ _TEMPORARY_SUFFIX = ".writing"
 
 @dataclass(frozen=True, slots=True)
 class CacheFileName:
-    """Whose file it is, which generation and version it stands for, and which kind of cache wrote it."""
+    """Family, generation and version of a cache file, and the kind of cache that wrote it."""
 
     family: str
     generation: int
@@ -219,24 +224,40 @@ class CacheDirectory:
 
     @property
     def owner(self) -> str:
-        """Whose caches these are: the folder bears the id of its wiki."""
+        """The id of the wiki, which is the name of the directory."""
         return self.path.name
 
     def list_files(self, generation: int, kind: str) -> list[CacheFileName]:
-        """The files of that generation and kind, newest first; none when the folder cannot be read."""
-        found = [name for name in self._list_all() if (name.generation, name.kind) == (generation, kind)]
-        return sorted(found, key=lambda name: -name.version)
+        """List the files of a generation and kind, newest first. Empty if the directory cannot be read."""
+        names = [name for name in self._list_all() if (name.generation, name.kind) == (generation, kind)]
+        return sorted(names, key=lambda name: -name.version)
 
     def get_path(self, name: CacheFileName) -> Path:
         return self.path / str(name)
 
     def remove(self, name: CacheFileName) -> None:
-        """Remove a file; whoever mapped it keeps it."""
+        """Remove a file. Processes that mapped it can still read it."""
         with contextlib.suppress(OSError):
             move_away(self.get_path(name))
 
+    def invalidate(self, file: MappedFile, error: Exception) -> None:
+        """Mark a mapped file as invalid, so that nothing uses it again, and remove it."""
+        header = file.header
+        name = CacheFileName(self.family, header.generation, header.version, header.kind)
+        _LOG.warning("removing the cache file %s: %s", name, error)
+        file.invalid = True
+        self.remove(name)
+
+    def verify(self, file: MappedFile) -> None:
+        """Verify all checksums of a mapped file. Invalidates a damaged file and raises CacheBroken."""
+        try:
+            file.verify_checksums()
+        except CacheBroken as error:
+            self.invalidate(file, error)
+            raise
+
     def remove_older(self, newest: CacheFileName) -> None:
-        """Remove what a file makes superfluous: older versions of its generation, and older generations."""
+        """Remove files that this one replaces: older versions, older generations, and other kinds of the version."""
         for name in self._list_all():
             older = (name.generation, name.version) < (newest.generation, newest.version)
             same = (name.generation, name.version) == (newest.generation, newest.version) and name.kind != newest.kind
@@ -245,11 +266,8 @@ class CacheDirectory:
 
     @contextlib.contextmanager
     def open_for_writing(self, name: CacheFileName) -> Iterator[BinaryIO]:
-        """A new file that takes this name when the block ends well, and leaves nothing when it does not.
-
-        Until then it lies where its own `name` says.
-        """
-        # The folder is never made here: where it is gone, its wiki was removed and nothing of it may come back.
+        """Open a temporary file that is renamed to this name on success and removed on failure."""
+        # The directory is never created here: if it is gone, the wiki was removed and must not reappear.
         self._remove_abandoned()
         temporary, file = self._create_temporary(name)
         try:
@@ -277,13 +295,13 @@ class CacheDirectory:
             file = open(path, "x+b", opener=_open_world_readable)  # noqa: SIM115 - the caller closes it
             with contextlib.suppress(OSError):
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A sweep may have taken the file between its creation and our lock.
+            # Another process may have removed the file between its creation and our lock.
             if os.fstat(file.fileno()).st_nlink:
                 return path, file
             file.close()
 
     def _remove_abandoned(self) -> None:
-        """Remove what killed writers left; a live writer holds the lock of its file."""
+        """Remove temporary files of killed writers. A live writer holds the lock of its file."""
         for path in self.path.glob(f"{self.family}-*{_TEMPORARY_SUFFIX}"):
             with contextlib.suppress(OSError):
                 descriptor = open_regular(path)
@@ -294,7 +312,7 @@ class CacheDirectory:
                     os.close(descriptor)
 
     def _fsync_directory(self) -> None:
-        """Make the rename durable; a cache may do without where the system cannot."""
+        """Make the rename durable, best effort."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:

@@ -1,8 +1,9 @@
-"""What a git repository gives."""
+"""Values read from and written to a git repository."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 
 class EntryKind(StrEnum):
@@ -13,7 +14,7 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A page's place in a tree: the blob it holds, or why it is not a file."""
+    """An entry of a git tree: its blob id and its kind."""
 
     blob: str
     kind: EntryKind = EntryKind.FILE
@@ -21,7 +22,7 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """A page file that differs between two trees; None where it is not there."""
+    """A page file that differs between two trees; None where the file does not exist."""
 
     file: str
     old: TreeEntry | None
@@ -30,7 +31,7 @@ class TreeChange:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A blob as read; `data` is None when it is larger than asked for or missing (`size` is -1 then)."""
+    """The content of a blob. `data` is None if it exceeds the requested limit or is missing (then `size` is -1)."""
 
     id: str
     size: int
@@ -39,7 +40,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class AttachedFile:
-    """A file that lies beside pages and is none, with the size of its blob in bytes."""
+    """A file that is not a page, with the size of its blob in bytes."""
 
     blob: str
     size: int
@@ -47,7 +48,7 @@ class AttachedFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of a file's history; `date` is when its author wrote it."""
+    """One commit of a file's history; `date` is the author date."""
 
     revision: str
     author: str
@@ -58,7 +59,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One commit of the whole wiki, with the page files it touched."""
+    """One commit of the wiki, with the page files it touched."""
 
     commit: Commit
     files: tuple[str, ...]
@@ -66,7 +67,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What a page was before: `file` is the page today; `then`, from the top of the repository, is where it lay."""
+    """An earlier version of a page: `file` is its current file, `old_file` its file at that time (from the root)."""
 
     file: str
     old_file: str
@@ -75,7 +76,7 @@ class FileVersion:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who a commit is by."""
+    """The author of a commit."""
 
     name: str
     email: str
@@ -83,12 +84,25 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """One file of a commit to be made: what it shall hold (None: be gone) and the blob that must be there before.
+    """One file of a commit: its new content (None deletes it) and the blob that must be there before.
 
-    It is a page, unless it is `attached` to one.
+    The file is a page unless `is_attachment` is set.
     """
 
     file: str
     data: bytes | None
     expected_blob: str | None
     is_attachment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredRepository:
+    """A repository found in a directory of wikis. With a `reason`, it cannot be registered.
+
+    If `confined_to` is set, git must not read anything outside that directory.
+    """
+
+    slug: str
+    path: Path
+    reason: str = ""
+    confined_to: Path | None = None

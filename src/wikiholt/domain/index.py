@@ -1,4 +1,4 @@
-"""The arrays numbers travel in."""
+"""Values of an index: its entries, changes, state, health, and reports of syncs."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +13,7 @@ FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
 
-# What an index holds and how it changes.
+# Entries and changes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PageEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexChange:
-    """What one transaction makes true. With a revision, the index then stands for that commit."""
+    """What one transaction writes. With a `revision`, the index matches that commit afterwards."""
 
     pages: tuple[PageEntry, ...] = ()
     deleted: tuple[str, ...] = ()
@@ -40,34 +40,34 @@ class IndexChange:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a generation is made: the model (whose vectors are never mixed with another's) and the text pipeline."""
+    """How a generation is built: the model and the text pipeline. Vectors of different models are never mixed."""
 
     fingerprint: str
     dimensions: int
     pipeline: str
     model: str = field(default="", compare=False)
     precision: str = field(default="", compare=False)
-    """By what the model can be loaded again, as long as it is there; `fingerprint` says whether it is the same."""
+    """`model` and `precision` load the model again, if it is still installed; `fingerprint` tells if it is the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class CosineScale:
-    """What a model's cosines mean: as near as passages that have nothing in common, and as near as question and answer.
+    """Calibrates a model's cosines: the typical value of unrelated passages, and of a question and its answer.
 
-    Some models put any two texts close together. On the common scale that is nought.
+    Some models place any two texts close together; `normalize` maps that baseline to 0.
     """
 
     unrelated: float = 0.0
     related: float = 1.0
 
     def normalize(self, cosine: float) -> float:
-        """How near in meaning: 0 for the unrelated, 1 for the alike, more for the same; the order stays."""
+        """Map a cosine to the common scale: 0 for unrelated, 1 for related, above 1 for near-identical. Monotonic."""
         return max(0.0, (cosine - self.unrelated) / (self.related - self.unrelated))
 
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """Where an index stands. `version` grows with every committed change."""
+    """A summary of an index. `version` grows with every committed change."""
 
     generation: int
     version: int
@@ -81,7 +81,7 @@ class IndexState:
 
 @dataclass(frozen=True, slots=True)
 class VectorRows:
-    """Chunks as a vector cache sees them, row by row."""
+    """Chunks with their vectors, row by row."""
 
     chunk_ids: IntArray
     page_ids: IntArray
@@ -90,7 +90,7 @@ class VectorRows:
 
 @dataclass(frozen=True, slots=True)
 class VectorDelta:
-    """What changed between two versions of an index: rows added and chunk ids dropped."""
+    """The difference between two versions of an index: rows added and chunk ids dropped."""
 
     version: int
     added: VectorRows
@@ -99,7 +99,7 @@ class VectorDelta:
 
 @dataclass(frozen=True, slots=True)
 class KeywordRow:
-    """A page as a word cache sees it; `words` is empty for a page that is hidden from search."""
+    """The terms of a page; empty for a page that is hidden from search."""
 
     page_id: int
     terms: PageTerms
@@ -107,7 +107,7 @@ class KeywordRow:
 
 @dataclass(frozen=True, slots=True)
 class KeywordDelta:
-    """Pages whose words changed between two versions, as they are now, and the ids of pages that are gone."""
+    """Pages whose terms changed between two versions, in their current form, and the ids of deleted pages."""
 
     version: int
     changed: tuple[KeywordRow, ...]
@@ -116,31 +116,31 @@ class KeywordDelta:
 
 @dataclass(frozen=True, slots=True)
 class VectorHits:
-    """Nearest chunks, nearest first; `distances` are cosine distances (1 - cosine)."""
+    """The nearest chunks, nearest first; `distances` are cosine distances (1 - cosine)."""
 
     chunk_ids: IntArray
     page_ids: IntArray
     distances: FloatArray
     degraded: bool = False
-    """Whether a cache found them in another way than it should have, since part of it is away. They are right."""
+    """Whether a cache used its fallback because part of it was unavailable. The hits are correct."""
 
 
-# Whether an index is whole, as far as that is known.
+# Health.
 
 
 class HealthCondition(StrEnum):
-    """`broken` once damage is noticed, `healing` once the damaged index is set aside and until another stands."""
+    """`broken` once damage is detected; `repairing` from the quarantine of the damaged index until it is rebuilt."""
 
     OK = "ok"
-    REPAIRING = "healing"
+    REPAIRING = "repairing"
     BROKEN = "broken"
 
 
 class VerificationResult(StrEnum):
-    """What comparing an index's bytes with those its last writer left has shown.
+    """The result of comparing an index's bytes with the checksum its last writer recorded.
 
-    `none` while there is no index, or it is being written; `too large` for one whose bytes are not compared; `changed`
-    for one that is not as its last writer left it, and too large to be read at once to see whether that matters.
+    `none`: there is no index, or it is being written. `too large`: the index is too large to have a checksum.
+    `changed`: the index differs from the checksum and is too large to be checked in full at once.
     """
 
     COMPARED = "compared"
@@ -151,26 +151,26 @@ class VerificationResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """How an index is. `reason` says what was found, `since` when, `aside` where the damaged one was put."""
+    """The health of an index: `reason` is the fault, `quarantined_as` the name of the damaged index."""
 
     condition: HealthCondition = HealthCondition.OK
     reason: str = ""
     since: datetime | None = None
     quarantined_as: str = ""
     checked_at: datetime | None = None
-    """When every byte was last read and found right."""
+    """When the last full check succeeded."""
 
     @property
     def is_ok(self) -> bool:
         return self.condition is HealthCondition.OK
 
 
-# What a sync did, and what building an index anew would take.
+# Reports.
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What a sync did."""
+    """What a sync changed."""
 
     revision: str
     added: int = 0
@@ -187,11 +187,10 @@ class SyncReport:
 
 @dataclass(frozen=True, slots=True)
 class ReindexEstimate:
-    """What building an index anew would take, on this machine and with the settings of now.
+    """What rebuilding an index would cost on this machine with the current settings.
 
-    `chunks_to_embed` are chunks with a text of their own: equal texts are embedded once. `reusable_vectors` is how many
-    of these the present index has a vector for, made by the same model: a sync after a change of settings takes them
-    over, a reindexing makes them anew.
+    `chunks_to_embed` counts distinct texts: equal texts are embedded once. `reusable_vectors` counts those with a
+    vector by the same model in the current index: a sync after a change of settings reuses them, a reindex does not.
     """
 
     pages: int
@@ -199,11 +198,11 @@ class ReindexEstimate:
     chunks_to_embed: int
     reusable_vectors: int
     seconds: float
-    """Of a reindexing, which takes over nothing."""
+    """Time of a reindex, which reuses no vectors."""
     seconds_reusing: float
-    """Of a sync, which takes over what it can."""
+    """Time of a sync, which reuses vectors."""
     disk_bytes: int
-    """What the new index and its caches would take beside the present one."""
+    """Disk space of the new index and its caches, in addition to the current ones."""
     disk_free: int
     exact: bool
-    """Whether every page was read; otherwise counts are those of a fair sample, extrapolated."""
+    """Whether every page was read; otherwise the counts are extrapolated from a sample."""

@@ -1,4 +1,4 @@
-"""What pages are made of."""
+"""Values of pages: parsed pages, chunks, links, page content, and results of writes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class Heading:
 class Link:
     """A link as written on a page: `[text](target)` or, if `wiki`, `[[target]]` or `[[text|target]]`.
 
-    `paths` are the page paths it may mean, counted from the top of the wiki, the first that is a page counts; none for
-    a link that leads out of the wiki or stays on its page.
+    `paths` are the candidate page paths, relative to the root of the wiki; the first that exists is the target. Empty
+    for a link that leaves the wiki or stays on its page.
     """
 
     target: str
@@ -36,7 +36,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class PageMetadata:
-    """What a page's frontmatter says, in the forms search needs."""
+    """A page's frontmatter, normalized for search."""
 
     title: str | None = None
     category: str | None = None
@@ -49,7 +49,7 @@ class PageMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlock:
-    """A block of a page's Markdown: `page.body[start:end]`, on these lines of the file (both included)."""
+    """A block of a page's Markdown: `page.body[start:end]`, on these lines of the file (inclusive)."""
 
     kind: str
     start: int
@@ -60,7 +60,7 @@ class MarkdownBlock:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page, read from one git blob. `path` is the file without `.md`; lines count from 1 in the file."""
+    """One page, parsed from one git blob. `path` is the file without `.md`; lines count from 1 in the file."""
 
     file: str
     path: str
@@ -76,12 +76,12 @@ class Page:
     """Whether the name comes from the blob (title or first heading) and not from the file's name."""
     words: int = 0
     length: int = 0
-    """Characters of the whole file."""
+    """Characters of the file, including the frontmatter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage: exactly `page.body[start:end]`, its first `overlap` characters repeated from the one before."""
+    """A passage, exactly `page.body[start:end]`; its first `overlap` characters repeat the previous chunk's end."""
 
     index: int
     text: str
@@ -96,7 +96,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PageTerms:
-    """A page as the keyword index holds it: analysed terms, separated by spaces, one string a field."""
+    """The keyword index of a page: analysed terms separated by spaces, one string per field."""
 
     name: str
     headings: str
@@ -105,7 +105,7 @@ class PageTerms:
 
 @dataclass(frozen=True, slots=True)
 class PageProblem:
-    """A page that could not be indexed, and why."""
+    """A page that could not be indexed, and the reason."""
 
     file: str
     blob: str
@@ -113,16 +113,16 @@ class PageProblem:
     detail: str
 
 
-# Pages as their readers and writers see them: content, links between pages, commits made.
+# Page content, links between pages, and results of writes.
 
 
 FrontmatterValue: TypeAlias = "str | list[FrontmatterValue] | dict[str, FrontmatterValue] | None"
-"""A value of a frontmatter: every scalar is the text that was written."""
+"""A frontmatter value. Scalars are kept as written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """A page by its two names."""
+    """A page's path and display name."""
 
     path: str
     name: str
@@ -130,7 +130,7 @@ class PageRef:
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """A link, seen from one of its pages: the page at the other end, and how and where the link is written."""
+    """A link seen from one of its pages: the page at the other end, and the link's text, anchor and line."""
 
     path: str
     name: str
@@ -141,7 +141,7 @@ class PageLink:
 
 @dataclass(frozen=True, slots=True)
 class PageLinks:
-    """The links of one page, in both directions; `missing` are the paths it links to that are no page."""
+    """The links of one page in both directions; `missing` are link targets that do not exist."""
 
     path: str
     links_to: tuple[PageLink, ...] = ()
@@ -151,18 +151,18 @@ class PageLinks:
 
 @dataclass(frozen=True, slots=True)
 class PageGraph:
-    """All pages and who links to whom, as (from path, to path), each pair once."""
+    """All pages and the links between them, as distinct (from path, to path) pairs."""
 
     pages: tuple[PageRef, ...]
     edges: tuple[tuple[str, str], ...]
     missing: tuple[tuple[str, str], ...]
-    """Links to what is no page: (from path, path linked to)."""
+    """Links to pages that do not exist: (from path, target path)."""
     indexed_revision: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class PageList:
-    """Some of the pages that pass a filter, by path; `total` is how many do."""
+    """One slice of the pages that match a filter, by path; `total` counts all of them."""
 
     pages: tuple[StoredPage, ...]
     total: int
@@ -171,7 +171,7 @@ class PageList:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """A value that filters may name, as it is mostly written, and how many pages have it."""
+    """A filter value in its most common spelling, and the number of pages that have it."""
 
     value: str
     count: int
@@ -179,7 +179,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """What there is to filter by, the most frequent first; folders are those at the top."""
+    """The values to filter by, most frequent first; folders are the top-level ones."""
 
     pages: int
     categories: tuple[Facet, ...]
@@ -189,7 +189,7 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """One page as git has it. `revision` is the commit that last changed it, `read_at` the commit it was read at."""
+    """One page as stored in git: `revision` last changed it, `read_at` is the commit it was read from."""
 
     name: str
     path: str
@@ -207,15 +207,15 @@ class PageContent:
     linked_from: tuple[PageLink, ...] = ()
     missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What is odd about the page itself."""
+    """Problems of the page itself."""
     notes: tuple[str, ...] = ()
-    """What could not be said of it, such as its links while there is no index."""
+    """Information that is not available, such as the links while there is no index."""
     headings: tuple[Heading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PageWriteResult:
-    """A page as it stands after a write; `changed` is False where it held that content already."""
+    """A page after a write; `changed` is False if the page already had that content."""
 
     name: str
     path: str
@@ -228,7 +228,7 @@ class PageWriteResult:
 
 @dataclass(frozen=True, slots=True)
 class PageDeleteResult:
-    """A page that was deleted by this commit."""
+    """A page deleted by this commit."""
 
     path: str
     file: str
@@ -237,7 +237,7 @@ class PageDeleteResult:
 
 @dataclass(frozen=True, slots=True)
 class PageRenameResult:
-    """A page that has another path since this commit, and the pages whose links the commit rewrote."""
+    """A page renamed by this commit, and the pages whose links the commit rewrote."""
 
     name: str
     path: str
@@ -249,7 +249,7 @@ class PageRenameResult:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file attached to a page: it lies in the directory of the page's name. `media_type` is guessed by its name."""
+    """A file attached to a page, stored in the directory named like the page. `media_type` is guessed from the name."""
 
     filename: str
     file: str
@@ -269,7 +269,7 @@ class AttachmentList:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentResult:
-    """An attachment as it stands after a write; `data` is given where it was read."""
+    """An attachment after a write or a read; `data` is set after a read."""
 
     path: str
     attachment: Attachment

@@ -1,4 +1,4 @@
-"""What the core asks of where pages come from."""
+"""Protocols of sources, models and caches: what the core needs from git, from models and from faster index copies."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -20,99 +20,104 @@ from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.domain.wiki import Wiki
 
 
+def never_stop() -> bool:
+    """The default for `stop` callbacks: never stop."""
+    return False
+
+
 class Source(Protocol):
-    """Where a wiki's pages come from: one git repository, read at a revision."""
+    """A wiki's git repository, read at a revision."""
 
     def get_head(self) -> str:
-        """The commit at HEAD; raises SourceMissing, SourceBroken or NoCommits."""
+        """The commit at HEAD. Raises SourceMissing, SourceCorrupt or NoCommits."""
 
     def get_last_known_head(self) -> str:
-        """HEAD as far as anybody knows it, for saying whether an answer is behind; brings nothing, so it never waits.
+        """The last fetched HEAD, for reporting whether an answer is stale. Fetches nothing, so it never waits.
 
-        Raises what `head` raises.
+        Raises what `get_head` raises.
         """
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
-        """Every page file at the revision (relative to the wiki's sub-directory) with its blob."""
+        """Every page file at the revision, relative to the wiki's subdirectory."""
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
-        """The page files that differ between two revisions, at a cost of the difference; None when that is unknown."""
+        """The page files that differ between two revisions, at the cost of the difference; None if that is unknown."""
 
     def read_blobs(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
-        """The blobs, in the order asked for; one larger than `limit` bytes comes without its data."""
+        """The blobs in the requested order. A blob larger than `limit` bytes comes without its data."""
 
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
-        """When each file was last changed by a commit; `since` is a commit to stop at if it is an ancestor."""
+        """When each file was last changed by a commit. The search stops at the commit `since` if it is an ancestor."""
 
     def resolve_revision(self, revision: str) -> str:
-        """The full id of a commit named by at least 7 of its digits; only commits that HEAD descends from count."""
+        """The full id of a commit given by at least 7 digits. Only ancestors of HEAD count."""
 
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
-        """The page file's entry at the revision, or None when there is no such page; cheap in any wiki."""
+        """The entry of a page file at the revision, or None if there is no such page. Cheap in any wiki."""
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        """The files right in a folder that are no pages, by name; none where there is no such folder."""
+        """The files directly in a folder that are not pages, by name; empty if the folder does not exist."""
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
-        """The commits that changed a file, newest first, its earlier names followed; none for an unknown file."""
+        """The commits that changed a file, newest first, following renames; empty for an unknown file."""
 
     def read_log(self, limit: int, skip: int = 0) -> Sequence[LogEntry]:
         """The commits that touched a page, newest first."""
 
     def find_old_versions(self, revision: str, limit: int) -> Sequence[FileVersion]:
-        """At most so many former versions of the pages at the revision, newest first, followed through renames."""
+        """At most `limit` earlier versions of the pages at the revision, newest first, following renames."""
 
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
-        """Make one commit of these edits on HEAD and return its id.
+        """Commit these edits on top of HEAD and return the commit id.
 
-        Raises RevisionMismatch when a file is not the one expected, NotWritable, Busy, and InvalidPage for a path,
-        author or message that makes no sense.
+        Raises RevisionMismatch if a file is not at its expected blob, NotWritable, Busy, and InvalidPage for an invalid
+        path, author or message.
         """
 
-    def fetch(self, stop: Callable[[], bool] = ...) -> bool:
-        """Bring what is new from where the pages really live, if that is elsewhere; whether something came.
+    def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
+        """Fetch from the remote, if there is one, and return whether something changed.
 
-        Ends soon, with Busy, once `stop` says so.
+        Raises Busy soon after `stop` returns True.
         """
 
     def check_readable(self) -> None:
-        """Raise what would keep the pages from being read; a source without commits yet is welcome."""
+        """Raise the error that keeps the pages from being read. A source without commits is accepted."""
 
 
 class RepositoryIdentities(Protocol):
-    """Tells the repository of a wiki from another one that takes its place at the same path."""
+    """Detects when another repository has taken the place of a wiki's repository at the same path."""
 
     def identify(self, source: str) -> str:
-        """When the repository at this path was created, in a form to compare; empty where that cannot be told."""
+        """The creation time of the repository at this path in a comparable form; empty if unknown."""
 
     def bind(self, wiki: Wiki) -> str:
-        """Mark the wiki's repository as its own, if possible; returns what to record of it."""
+        """Mark the repository as this wiki's, if possible, and return what to record about it."""
 
     def release(self, wiki: Wiki) -> None:
-        """Take the mark away, where it can be; never raises."""
+        """Remove the mark if possible. Never raises."""
 
     def matches(self, wiki: Wiki) -> bool:
-        """Whether the repository at the wiki's path is the one that was recorded; cheap enough for every request."""
+        """Whether the repository at the wiki's path is the recorded one. Cheap enough for every request."""
 
 
-# What the core asks of a model.
+# Models.
 
 
 class Reranker(Protocol):
-    """Reads a query and a text together and says how well the text answers it. Safe to use from many threads."""
+    """Scores how well a text answers a query by reading both together. Safe to use from many threads."""
 
     @property
     def name(self) -> str: ...
 
     def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
-        """A logit a text; None when they are not all there within that time, and then no work is left behind."""
+        """One logit per text; None if not all are ready in time, and then no work continues."""
 
     def run_self_test(self) -> None:
-        """Raise ModelUnproven unless known pairs get the known scores."""
+        """Raise ModelSelfTestFailed unless known pairs get the known scores."""
 
 
 class ModelInfo(Protocol):
-    """What a model is: enough to say whether an index was made with it."""
+    """Identifies a model, to tell whether an index was built with it."""
 
     @property
     def fingerprint(self) -> str:
@@ -120,7 +125,7 @@ class ModelInfo(Protocol):
 
     @property
     def model(self) -> str:
-        """By what it was loaded, and can be again: the name or directory of a model."""
+        """The name or directory that loads the model."""
 
     @property
     def precision(self) -> str: ...
@@ -130,7 +135,7 @@ class ModelInfo(Protocol):
 
     @property
     def scale(self) -> CosineScale:
-        """What the cosines of its vectors mean."""
+        """Calibration of the cosines of its vectors."""
 
 
 class Embedder(ModelInfo, Protocol):
@@ -138,95 +143,97 @@ class Embedder(ModelInfo, Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens of text one vector can stand for, the model's own special tokens not counted."""
+        """Maximum number of tokens per text, not counting the model's special tokens."""
 
     def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
-        """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
+        """The character range of each token in order, without special tokens and without truncation."""
 
     def is_known_word(self, word: str) -> bool:
-        """Whether the word is one of its tokens, whole: a word it has often read, and no slip of one."""
+        """Whether the word is a single token of the model: a common word, not a misspelling."""
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
-        """One unit vector a text; a text over the window is an error."""
+        """One unit vector per text. A text longer than `max_tokens` is an error."""
 
     def embed_query(self, text: str) -> FloatArray:
-        """The unit vector of a query; a query over the window is cut."""
+        """The unit vector of a query. A query longer than `max_tokens` is truncated."""
 
     def run_self_test(self) -> None:
-        """Raise ModelUnproven unless known sentences give the known vectors; a proof may hold for a while."""
+        """Raise ModelSelfTestFailed unless known sentences get the known vectors. The result may be cached."""
 
 
 @runtime_checkable
 class SupportsSentenceScoring(Protocol):
-    """What a model may also be: quick to say which of some sentences is closest to a query, without being run."""
+    """A model that can also rank sentences by closeness to a query without running inference."""
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
-        """What says how close each sentence of a passage is to the query, comparable within the passage and the same
-        whatever else is asked; None if this model cannot say."""
+        """A function that scores the sentences of a passage; None if the model cannot score this query.
+
+        Scores are comparable within one passage and depend on nothing else.
+        """
 
 
-# What the core asks of faster forms of an index: thrown away at any moment, allowed to fail in any way.
+# Caches: may be deleted at any moment and may fail in any way.
 
 
 class VectorCache(Protocol):
-    """A faster form of one index's vectors. Thrown away at any moment; may fail in any way."""
+    """A fast copy of one index's vectors. May be deleted at any moment and may fail in any way."""
 
     @property
     def version(self) -> int | None:
-        """The version of the index this cache stands for; None before it is ready."""
+        """The index version of this cache; None before it is ready."""
 
     def refresh(self) -> None:
-        """Bring the cache to the index's version: by the rows changed since, by a file on disk, or by building."""
+        """Update the cache to the index's version: from changed rows, from a file on disk, or by building it."""
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        """The nearest chunks, of these pages (sorted ids) only if given."""
+        """The nearest chunks; with `page_ids` (sorted), only of these pages."""
 
     def verify(self) -> None:
-        """Read every byte of its file; raises where one is not as it was written, and never uses that file again."""
+        """Verify every byte of its file. Raises on damage and never uses that file again."""
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait for work in the background to end; the next refresh takes it up."""
+        """Wait until background work ends; the next refresh uses its result."""
 
     def close(self) -> None: ...
 
 
 class VectorEngine(Protocol):
-    """What vector caches lean on that is no file: one for all wikis of a process. May be away at any moment."""
+    """A service that vector caches use, one for all wikis of a process. May be unavailable at any moment."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def is_up(self) -> bool:
-        """Whether it answered when it was last needed."""
+        """Whether it answered the last request."""
 
     def get_metrics(self) -> Mapping[str, tuple[str, int]]:
-        """Each counter with what it counts; none belongs to a wiki."""
+        """Counters by name, each with its help text. None is per wiki."""
 
     def check(self) -> str:
-        """What is wrong with it, in words for the operator; empty when nothing is."""
+        """A description of the fault for the operator; empty if there is none."""
 
     def delete_wiki(self, wiki_id: str, slug: str) -> None:
-        """Remove what it holds of a wiki that was removed; later, if it is away. Never raises."""
+        """Delete the data of a removed wiki; later, if the service is unavailable. Never raises."""
 
     def close(self) -> None: ...
 
 
 class Lexicon(Protocol):
-    """The terms of one index at one version; a term that no living page holds is not in it."""
+    """The terms of one index at one version. Terms of deleted pages are not included."""
 
     def count_pages(self, term: str) -> int:
-        """How many pages hold the term."""
+        """The number of pages that contain the term."""
 
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        """At most so many terms that begin so, of so many letters if given."""
+        """At most `limit` terms with this prefix; with `lengths`, only terms of these lengths."""
 
     def find_by_suffix(self, suffix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        """At most so many terms that end so, of so many letters if given."""
+        """At most `limit` terms with this suffix; with `lengths`, only terms of these lengths."""
 
 
 class KeywordCache(Protocol):
-    """A faster form of one index's words: the same pages with the same scores. May fail in any way."""
+    """A fast copy of one index's keywords: same pages, same scores. May fail in any way."""
 
     @property
     def version(self) -> int | None: ...
@@ -238,7 +245,7 @@ class KeywordCache(Protocol):
     def get_max_score(self, query: KeywordQuery) -> float: ...
 
     def get_lexicon(self) -> Lexicon:
-        """The terms of the version it stands for; fails as `search` does."""
+        """The terms of its version. Fails as `search` does."""
 
     def verify(self) -> None: ...
 

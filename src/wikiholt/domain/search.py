@@ -1,4 +1,4 @@
-"""What is asked and what is answered."""
+"""Values of a search: filters, queries, stored pages, hits, results, and the query log."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,9 +7,9 @@ from enum import StrEnum
 from wikiholt.errors import InvalidQuery
 
 MAX_FILTER_VALUES = 50
-"""Tags, and categories, that one filter may name."""
+"""Maximum number of tags, and of categories, in one filter."""
 MAX_FILTER_VALUE_CHARS = 500
-"""Characters of one value of a filter."""
+"""Maximum length of one filter value, in characters."""
 
 
 class SearchMode(StrEnum):
@@ -26,7 +26,7 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PageFilter:
-    """Narrows the pages that may be found; an empty filter lets every page pass. All given parts must hold."""
+    """Restricts the pages of a search. All conditions must match; an empty filter matches every page."""
 
     categories: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -37,22 +37,22 @@ class PageFilter:
         return bool(self.categories or self.tags or self.path_prefix or self.updated_since)
 
     def validate(self) -> None:
-        """Raise InvalidQuery for a filter that no store should be asked to apply."""
-        for what, values in (("tags", self.tags), ("categories", self.categories)):
+        """Raise InvalidQuery if the filter exceeds the limits or contains invalid text."""
+        for label, values in (("tags", self.tags), ("categories", self.categories)):
             if len(values) > MAX_FILTER_VALUES:
-                raise InvalidQuery(f"the filter names {len(values)} {what}", hint=f"use at most {MAX_FILTER_VALUES}")
-        for what, values in (("tag", self.tags), ("category", self.categories), ("path", (self.path_prefix,))):
+                raise InvalidQuery(f"the filter names {len(values)} {label}", hint=f"use at most {MAX_FILTER_VALUES}")
+        for label, values in (("tag", self.tags), ("category", self.categories), ("path", (self.path_prefix,))):
             for value in values:
                 if len(value) > MAX_FILTER_VALUE_CHARS:
                     raise InvalidQuery(
-                        f"a {what} of the filter has {len(value)} characters",
+                        f"a {label} of the filter has {len(value)} characters",
                         hint=f"use at most {MAX_FILTER_VALUE_CHARS}",
                     )
-                validate_text(f"a {what} of the filter", value)
+                validate_text(f"a {label} of the filter", value)
 
 
 def validate_text(label: str, text: str) -> None:
-    """Refuse what no encoding of Unicode can hold: half a surrogate pair, which bytes that are no text turn into."""
+    """Raise InvalidQuery for unpaired surrogates, which bytes that are not UTF-8 decode to."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -61,9 +61,9 @@ def validate_text(label: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeywordQuery:
-    """A keyword query, analysed. Pages must hold every phrase, no excluded phrase, and at least one term.
+    """An analysed keyword query. Pages must contain every phrase, no excluded phrase, and at least one term.
 
-    Each phrase is a tuple of terms that follow one another; `prefix` is the last word as typed so far.
+    Each phrase is a tuple of consecutive terms; `prefix` is the last word as typed so far.
     """
 
     terms: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class KeywordQuery:
 
 @dataclass(frozen=True, slots=True)
 class KeywordHit:
-    """A page found by words; a larger BM25 score is better."""
+    """A page found by keywords; a higher BM25 score is better."""
 
     page_id: int
     score: float
@@ -85,7 +85,7 @@ class KeywordHit:
 
 @dataclass(frozen=True, slots=True)
 class StoredPage:
-    """A page as the index knows it, without its text."""
+    """A page in the index, without its text."""
 
     page_id: int
     file: str
@@ -103,7 +103,7 @@ class StoredPage:
 
 @dataclass(frozen=True, slots=True)
 class StoredLink:
-    """A link as the index knows it: the page it stands on and the paths it may mean; see `Link`."""
+    """A link in the index: its page and its candidate target paths; see `Link`."""
 
     page_id: int
     target: str
@@ -115,7 +115,7 @@ class StoredLink:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk as the index knows it."""
+    """A chunk in the index."""
 
     chunk_id: int
     page_id: int
@@ -140,7 +140,7 @@ class Snippet:
     text: str
     matches: tuple[Span, ...] = ()
     sentence: Span | None = None
-    """Where the sentence stands, or what is shown of it, that is closest in meaning to the query."""
+    """The sentence closest in meaning to the query, or the visible part of it."""
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -167,14 +167,14 @@ class Hit:
     tags: tuple[str, ...]
     last_updated: datetime | None
     text: str = ""
-    """The whole chunk, as it is written on the page."""
+    """The full text of the chunk, as written on the page."""
     total_chunks: int = 0
     page_words: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search returns; says how fresh it is and whether it had to make do."""
+    """The result of a search, with its freshness and whether it is degraded."""
 
     query: str
     mode: SearchMode
@@ -188,16 +188,16 @@ class SearchResult:
     nothing_relevant: bool
     notes: tuple[str, ...] = ()
     did_you_mean: str = ""
-    """The query with words that no page holds replaced by like ones that some do; pages were found by it."""
+    """The query with unknown words replaced by similar known ones; the hits were found with it."""
     reranked: bool = False
-    """Whether a reranker has read the best pages."""
+    """Whether a reranker rescored the best pages."""
 
 
-# Searches as they are written down, if the operator wants that.
+# Query log.
 
 
 class SearchInterface(StrEnum):
-    """By which way somebody searched."""
+    """The interface a search came through."""
 
     HTTP = "http"
     OTTERWIKI = "otterwiki"
@@ -207,7 +207,7 @@ class SearchInterface(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:
-    """One search and what came of it; nothing says who asked."""
+    """One search and its outcome. It contains nothing about the user."""
 
     at: float
     """Seconds since 1970."""
@@ -219,18 +219,18 @@ class QueryRecord:
     nothing_relevant: bool
     degraded: bool
     score: float
-    """That of the best hit, 0 without one."""
+    """The score of the best hit, 0 if there is none."""
     ms: float
     did_you_mean: str
     pages: tuple[str, ...]
-    """Paths of the pages that were shown, best first."""
+    """Paths of the returned pages, best first."""
     lost: int = 0
-    """How many searches before this one could not be written down."""
+    """Number of searches before this one that could not be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRetention:
-    """What a query log may hold: entries of so many days, and the newest so many of them."""
+    """Limits of a query log: the maximum age of a record and the maximum number of records."""
 
     max_days: float
     max_records: int
@@ -238,8 +238,8 @@ class QueryRetention:
 
 @dataclass(frozen=True, slots=True)
 class QueryRecords:
-    """What a query log holds of a period, oldest first."""
+    """The records of a period, oldest first."""
 
     records: tuple[QueryRecord, ...]
     damaged_at: float | None = None
-    """When the log was found damaged and begun anew, if it ever was."""
+    """When the log was last replaced because of damage, if ever."""

@@ -1,4 +1,4 @@
-"""What the core asks of indexes, and of where they are kept."""
+"""Protocols of storage: indexes and their store, the query log, shared databases and node assignments."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
@@ -20,6 +20,7 @@ from wikiholt.domain.index import (
     VerificationResult,
 )
 from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
     KeywordQuery,
@@ -47,19 +48,19 @@ class VectorSnapshot(Protocol):
 
 
 class WikiIndex(Protocol):
-    """One wiki's index. It was opened for one wiki and knows no other. Safe to use from many threads."""
+    """One wiki's index, with no access to any other wiki. Safe to use from many threads."""
 
     @property
     def generation(self) -> int: ...
 
     @property
     def wiki_id(self) -> str:
-        """The wiki that the index says it belongs to."""
+        """The owner recorded in the index."""
 
     def get_state(self) -> IndexState: ...
 
     def get_version(self) -> int:
-        """The version now committed; cheap enough for every search."""
+        """The committed version. Cheap enough for every search."""
 
     def get_page_blobs(self) -> Mapping[str, str]:
         """File → blob id of every indexed page."""
@@ -67,37 +68,37 @@ class WikiIndex(Protocol):
     def get_problems(self) -> Sequence[PageProblem]: ...
 
     def apply(self, change: IndexChange) -> int:
-        """Make the change true in one transaction and return the new version; a second time changes nothing."""
+        """Apply the change in one transaction and return the new version. Idempotent."""
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        """The vectors of chunks whose embedded text has one of these hashes."""
+        """The vectors of chunks whose embedded text has one of these hashes, by hash."""
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         """The best pages by BM25, best first."""
 
     def get_max_keyword_score(self, query: KeywordQuery) -> float:
-        """The BM25 score no page can exceed for this query: what a page would have that holds it word for word."""
+        """An upper bound of the BM25 score for this query: that of a page that contains it word for word."""
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        """The nearest chunks by an exact scan of the truth, of these pages (sorted ids) only if given."""
+        """The nearest chunks by an exact scan; with `page_ids` (sorted), only of these pages."""
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
-        """The ids of the pages that pass, sorted; None when every page does."""
+        """The sorted ids of the pages that match; None if the filter is empty."""
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
-        """The ids of the pages that hold every phrase of the query and nothing it excludes, sorted."""
+        """The sorted ids of the pages with every phrase and no excluded phrase of the query."""
 
     def open_vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]:
-        """All vectors at one version, for building a cache."""
+        """All vectors at one version, to build a cache from."""
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
-        """What a cache at that version lacks; None when it is too old to be brought up to date."""
+        """What a vector cache at that version must apply; None if it is too old to be updated."""
 
     def open_keyword_rows(self) -> AbstractContextManager[tuple[int, Iterator[KeywordRow]]]:
-        """The version, and every page's words at it, for building a word cache."""
+        """The version and every page's terms at that version, to build a keyword cache from."""
 
     def get_keyword_changes(self, version: int) -> KeywordDelta | None:
-        """What a word cache at that version lacks; None when it is too old to be brought up to date."""
+        """What a keyword cache at that version must apply; None if it is too old to be updated."""
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]: ...
 
@@ -106,232 +107,234 @@ class WikiIndex(Protocol):
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]: ...
 
     def get_page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
-        """Every chunk of these pages, in order; at most the first `limit` of each page if given."""
+        """The chunks of these pages in order; with `limit`, at most that many per page."""
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
-        """How many pages pass, and those of them from `offset` on, in the order of their paths."""
+        """The number of pages that match, and up to `limit` of them from `offset` on, ordered by path."""
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
-        """The pages whose path, or the last part of it, is one of these when folded (`text.links.folded`)."""
+        """The pages whose folded path, or its last part, is one of these keys (see `text.links.fold_path`)."""
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
-        """The links that stand on these pages, or on any page, in the order they stand there."""
+        """The links on these pages, or on all pages, in document order."""
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
-        """The links one of whose paths is one of these when folded."""
+        """The links with one of these keys among their folded target paths."""
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
-        """The vectors of every chunk of these pages."""
+        """The vectors of all chunks of these pages."""
 
     def get_facets(self, where: PageFilter) -> Facets:
-        """What there is to filter by among the pages that pass."""
+        """The values to filter by among the pages that match."""
 
-    def check(self, stop: Callable[[], bool] = ...) -> Sequence[str]:
-        """What is wrong with the index, in words; empty when nothing is. Reads every byte.
+    def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
+        """Read every byte and return descriptions of the faults; empty if there are none.
 
-        `stop` is asked every few thousandths of a second; Busy is raised once it says so.
+        `stop` is called every few milliseconds; raises Busy once it returns True.
         """
 
-    def write_backup(self, to: Path, stop: Callable[[], bool] = ...) -> IndexState:
-        """Write the index as it is at one moment to a new file, while others read and write, and say what that is.
+    def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
+        """Write a consistent copy to a new file while others read and write, and return the copied state.
 
-        Raises Busy once `stop` says so; what has been written by then is no copy.
+        Raises Busy once `stop` returns True; the file is unusable then.
         """
 
     def close(self) -> None: ...
 
 
 class IndexStore(Protocol):
-    """Makes, opens and drops indexes by opaque id."""
+    """Creates, opens and deletes indexes by opaque wiki id."""
 
     def create(self, wiki_id: str, recipe: Recipe) -> WikiIndex:
-        """A new, empty, published index; the one that is there already if there is one."""
+        """Create an empty published index, or open the existing one."""
 
     def open(self, wiki_id: str) -> WikiIndex:
-        """The published generation; raises IndexMissing, IndexCorrupt or IndexTooNew.
+        """Open the published generation. Raises IndexMissing, IndexCorrupt or IndexTooNew.
 
-        One that belongs to another wiki, or does not say whose it is, is refused: IndexForeign.
+        Raises IndexForeign if it belongs to another wiki or does not name its wiki.
         """
 
     def create_generation(self, wiki_id: str, recipe: Recipe, *, from_scratch: bool = False) -> WikiIndex:
-        """An empty index beside the published one, resumed if one was begun with the same recipe.
+        """Create an empty index beside the published one, or resume one that was started with the same recipe.
 
-        One that is to be made `afresh` goes on only with what was begun so; never with a copy that was adopted.
+        With `from_scratch`, resume only one that was also started from scratch, never an imported backup.
         """
 
     def publish(self, wiki_id: str, generation: int) -> None:
-        """Make that generation the one `open` gives, in one step; the one before stays until `sweep`."""
+        """Atomically make `open` return that generation. The previous one stays until `remove_old_generations`."""
 
     def get_published(self, wiki_id: str) -> int | None:
-        """The published generation's number, or None; cheap enough for every search."""
+        """The number of the published generation, or None. Cheap enough for every search."""
 
     def recover_published(self, wiki_id: str) -> bool:
-        """Where the name of the published generation was lost, write down which one `open` gives; for the writer.
+        """If the pointer to the published generation is lost, restore it and return True. Requires the write lock.
 
-        Whether it was. The newest that stands for a revision is the published one then.
+        The newest generation that has a revision counts as published.
         """
 
     def write_lock(self, wiki_id: str, timeout: float) -> AbstractContextManager[None]:
-        """Hold the wiki's one writer lock, across processes; raises Busy after the timeout."""
+        """Hold the wiki's exclusive write lock across processes. Raises Busy after the timeout."""
 
     def get_directory(self, wiki_id: str) -> Path:
-        """Where this wiki's caches and mirrors may be kept on this machine; `drop` removes it with all it holds."""
+        """The directory for this wiki's caches and mirrors on this machine; `delete` removes it."""
 
     def exists(self, wiki_id: str) -> bool:
-        """Whether there is anything of this wiki here, be it an index or a trace of one."""
+        """Whether the store has any data of this wiki."""
 
     def get_note(self, wiki_id: str, name: str) -> str | None:
-        """A small text that is kept with the index, for every process to read; None where none can be read."""
+        """A small text stored with the index, readable by every process; None if there is none."""
 
     def set_note(self, wiki_id: str, name: str, text: str, *, create: bool = False) -> None:
-        """Keep a small text with the index, whole or not at all; raises StorageRefused or DatabaseAway.
+        """Store a small text with the index atomically. Raises StorageError or DatabaseUnavailable.
 
-        Without `make` a wiki of which nothing is here is left so: it may have been removed.
+        Without `create`, does nothing if the store has no data of this wiki: it may have been removed.
         """
 
     def activity_lock(self, wiki_id: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Sit at the wiki's desk, across processes: whoever works on it does, and nobody else; raises Busy.
+        """Hold the wiki's activity lock across processes. Raises Busy if it is taken.
 
-        Gives a function that leaves a note on the desk and never fails. The desk of one who dies is free.
+        Yields a function that publishes a progress text and never fails. The lock of a dead process is released.
         """
 
     def get_activity(self, wiki_id: str) -> str | None:
-        """The last note of whoever sits at the desk, "" before the first; None when nobody sits there."""
+        """The last progress text of the lock's holder, "" before the first; None if nobody holds the lock."""
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        """What the wiki takes up: its index, what was set aside, caches and mirrors on this machine."""
+        """Disk use of the wiki: its index, quarantined indexes, and caches and mirrors on this machine."""
 
     def list_quarantined(self, wiki_id: str) -> Sequence[str]:
-        """The names under which broken indexes were set aside, oldest first."""
+        """The names of quarantined indexes, oldest first."""
 
     def get_change_token(self, wiki_id: str) -> str:
-        """What can be told of the published index without opening it; another after anything was written."""
+        """A token of the published index that changes with every write. Does not open the index."""
 
     def is_unmodified(self, wiki_id: str) -> bool:
-        """Whether the published index is as its last writer left it, by its stamp."""
+        """Whether the change token is the one its last writer recorded."""
 
     def compare_checksum(self, wiki_id: str, max_age_s: float = ...) -> VerificationResult:
-        """Compare the published index's bytes with those its last writer left; raises IndexCorrupt where one differs
-        that matters.
+        """Compare the published index's bytes with the checksum its last writer recorded.
 
-        Not again within `max_age_s` seconds. For readers: takes a few milliseconds, and waits for nobody.
+        Raises IndexCorrupt if the index is damaged. Skipped if the last comparison is at most `max_age_s` seconds old.
+        For readers: takes a few milliseconds and waits for no lock.
         """
 
     def verify(self, wiki_id: str, *, full: bool = False) -> None:
-        """Check the published index unless it is as its last writer left it, or in any case; raises IndexCorrupt.
+        """Check the published index if it changed since its last writer, or always with `full`. Raises IndexCorrupt.
 
-        For the writer.
+        Requires the write lock.
         """
 
     def quarantine(self, wiki_id: str, reason: str) -> str:
-        """Move a broken index out of the way under a name that says when and why; never deletes it.
+        """Move a damaged index aside under a name with the time and reason, which is returned. Never deletes it.
 
-        Another generation that is whole stays, and is published in its place.
+        If another generation is intact, it is published instead.
         """
 
     def open_backup(self, file: Path) -> WikiIndex:
-        """A copy that `WikiIndex.backup` wrote, for reading only; raises IndexMissing, IndexCorrupt or IndexTooNew.
+        """Open a copy written by `WikiIndex.write_backup` read-only. Raises IndexMissing, IndexCorrupt or IndexTooNew.
 
-        It may be any wiki's: its `wiki_id` says whose.
+        The copy may be of any wiki; see its `wiki_id`.
         """
 
     def import_backup(self, wiki_id: str, file: Path) -> int:
-        """Take a copy in as a generation beside the published one, checked, and return its number; for the writer.
+        """Import a copy as a new unpublished generation, verify it, and return its number. Requires the write lock.
 
         Raises IndexForeign for a copy of another wiki.
         """
 
     def remove_old_generations(self, wiki_id: str) -> None:
-        """Remove generations that were published before the one that is now."""
+        """Remove generations older than the published one."""
 
     def delete(self, wiki_id: str) -> Sequence[str]:
-        """Remove every byte of the index and name what was removed."""
+        """Delete all data of the wiki and return the names of what was deleted."""
 
     def list_wiki_ids(self) -> Sequence[str]: ...
 
 
-# What the core asks of where searches are written down.
+# Query log.
 
 
 class QueryLog(Protocol):
-    """What was searched for in one wiki. It was made for one wiki and knows no other. Safe to use from many threads.
+    """The query log of one wiki, with no access to any other wiki. Safe to use from many threads.
 
-    All may raise Busy, StorageRefused or DatabaseAway, and others of IndexFault; what was committed stays.
+    All methods may raise Busy, StorageError, DatabaseUnavailable and other IndexUnavailable errors; committed records
+    are kept.
     """
 
     def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        """Add these, and forget what is out of bounds, in one transaction; a damaged log is begun anew.
+        """Add records and delete those beyond the retention limits, in one transaction. Replaces a damaged log.
 
-        Of a wiki of which nothing is here nothing is written: it was removed.
+        Does nothing if the store has no data of this wiki: it was removed.
         """
 
     def read(self, since: float) -> QueryRecords | None:
-        """What was written since then; None where nothing was ever written."""
+        """The records since that time; None if nothing was ever written."""
 
     def trim(self, retention: QueryRetention) -> None:
-        """Forget what is out of bounds."""
+        """Delete the records beyond the retention limits."""
 
     def clear(self) -> int:
-        """Forget everything; how many entries that were."""
+        """Delete all records and return their number."""
 
 
-# What the core asks of databases that several machines share, and of the other machines.
+# Shared databases and nodes.
 
 
 class DatabaseAdmin(Protocol):
-    """The databases that hold indexes, where those are no files: one for all wikis of a process."""
+    """Administration of the databases that store indexes, for all wikis of a process."""
 
     def get_statuses(self) -> Sequence[DatabaseStatus]:
-        """How each stands: asks each of them, for a few seconds at most; raises DatabaseAway if nobody knows them."""
+        """The status of each database; waits a few seconds at most. Raises DatabaseUnavailable."""
 
     def find_unfinished_moves(self) -> Sequence[str]:
-        """The ids of wikis of which a move that was cut off has left something at another place."""
+        """The ids of wikis with data left at their old place by an interrupted move."""
 
     def finish_move(self, wiki_id: str) -> None:
-        """Remove what such a move has left; raises Busy while somebody is just moving the wiki."""
+        """Remove the data left by an interrupted move. Raises Busy while the wiki is being moved."""
 
     def add(self, name: str, address: str, weight: float) -> DatabaseStatus:
-        """Make a database ready for wikis, and have new ones go there; raises InvalidSetting and DatabaseAway."""
+        """Set up a database and open it for new wikis. Raises InvalidSetting and DatabaseUnavailable."""
 
     def remove(self, name: str) -> None:
-        """Know it no more, and touch nothing in it; raises Conflict while there are wikis on it."""
+        """Unregister a database without changing its data. Raises Conflict while it has wikis."""
 
     def set_open(self, name: str, *, accept_new: bool) -> None:
-        """Whether new wikis may go there."""
+        """Set whether the database accepts new wikis."""
 
     def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
-        """Bring every wiki to the layout of this program; goes on where another left off. Ids of those that could not
-        be brought along, with the reason.
+        """Upgrade the tables of every wiki to the current layout; resumes an interrupted upgrade.
+
+        Returns the ids of wikis that could not be upgraded, with the reason.
         """
 
     def get_database_name(self, wiki_id: str) -> str | None:
-        """The name of the database a wiki is on; None for one that has no index yet."""
+        """The name of a wiki's database; None if it has no index yet."""
 
     def move(self, wiki_id: str, to: str) -> bool:
-        """Move a wiki to another database while it answers; whether it was not there already."""
+        """Move a wiki to another database while it serves searches; returns False if it is already there."""
 
     def remove_leftovers(self, wiki_ids: Collection[str]) -> None:
-        """Remove what this machine keeps of wikis other than these: caches and mirrors of wikis that were removed.
+        """Remove local caches and mirrors of all wikis except these.
 
-        Also what moves to another database have left behind that were cut off.
+        Also removes data left at old places by interrupted moves.
         """
 
     def get_metrics(self) -> Mapping[str, int]:
-        """Connections that are open, and leases held, by this process."""
+        """The numbers of open connections and active leases of this process."""
 
     def get_timeout_counts(self) -> Mapping[str, int]:
-        """How many statements of this process the databases ended, by kind: `lock` for those that waited too long for
-        a lock, `statement` for those that ran too long.
+        """The number of this process's statements that timed out, by kind: `lock` while waiting for a lock, `statement`
+        while running.
         """
 
     def get_availability(self) -> Mapping[str, bool]:
-        """Of each database that is known here, whether it answered when it was last needed; asks nobody."""
+        """Whether each known database answered its last request. Sends no request."""
 
     def close(self) -> None: ...
 
 
 class NodeMessage(StrEnum):
-    """Why a node is called: for a wiki it looks after, or because which wikis those are may have changed."""
+    """A message to the node a wiki is assigned to, or about a change of assignments."""
 
     CHANGED = "wake"
     REPAIR = "mend"
@@ -341,19 +344,19 @@ class NodeMessage(StrEnum):
 
 
 class NodeAssignments(Protocol):
-    """Which wikis this node looks after, where several share the work. Safe to use from many threads.
+    """Divides the wikis among the nodes of a cluster. Safe to use from many threads.
 
-    It only divides the work: that two never write one index is the store's to see to.
+    It only divides work: the store's write lock keeps two nodes from writing one index.
     """
 
     def get_assigned(self) -> Set[str] | None:
-        """The ids of the wikis this node looks after; None where there is no other node."""
+        """The ids of the wikis assigned to this node; None if there is no other node."""
 
     def send(self, wiki_id: str, message: NodeMessage) -> None:
-        """Call the node that looks after the wiki, or that will; raises DatabaseAway."""
+        """Send a message to the node the wiki is assigned to. Raises DatabaseUnavailable."""
 
     def start(self, on_message: Callable[[str, NodeMessage], None]) -> None:
-        """Take on wikis, and tell of calls: with the wiki's id, or with none for SHIFTS. It must not raise."""
+        """Join the cluster. `on_message` gets the wiki's id, or "" for ASSIGNMENTS, and must not raise."""
 
     def close(self) -> None:
-        """Leave all wikis to others."""
+        """Leave the cluster; other nodes take over the wikis."""

@@ -1,4 +1,4 @@
-"""The wikis themselves."""
+"""Values of registered wikis, keys, databases and backups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from wikiholt.domain.index import IndexState
 
 @dataclass(frozen=True, slots=True)
 class Wiki:
-    """A wiki in the registry: its slug is what people type, its id is what names things on disk."""
+    """A registered wiki: users know it by its slug, files and tables by its id."""
 
     id: str
     slug: str
@@ -18,16 +18,16 @@ class Wiki:
     created_at: datetime
     settings: Mapping[str, str] = field(default_factory=dict)
     repository: str = ""
-    """What tells its repository from another at the same path (`sources/identity.py`); empty where nothing does."""
+    """Identifies the repository, so that another one at the same path is detected; empty if unknown."""
 
     @property
-    def get_location(self) -> tuple[str, str]:
-        """Where its repository lies, and when that was created, as far as it is known."""
+    def location(self) -> tuple[str, str]:
+        """The repository's path and, as far as known, its creation time."""
         return self.source, self.repository.removeprefix("marked").strip()
 
 
 class Scope(StrEnum):
-    """What a key allows; each allows what the ones before it do."""
+    """What a key grants; each scope includes the ones before it."""
 
     READ = "read"
     WRITE = "write"
@@ -40,7 +40,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as the registry knows it, without its secret. `wiki_id` is None for an operator's key."""
+    """A key without its secret. `wiki_id` is None for an operator's key."""
 
     id: str
     wiki_id: str | None
@@ -50,32 +50,32 @@ class Key:
     expires_at: datetime | None
 
 
-# How a database stands that holds indexes.
+# Databases.
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """One database. `address` is without secrets; `away` says why it could not be asked, and is empty where it was."""
+    """The status of one database. `address` has no secrets; `away` says why the database did not answer, if so."""
 
     name: str
     address: str
     open: bool
-    """Whether new wikis go there."""
+    """Whether the database accepts new wikis."""
     weight: float
     wikis: int
     behind: int
-    """Wikis there whose tables are of an older layout than this program writes."""
+    """Number of wikis whose tables have an older layout than this program writes."""
     server: str = ""
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""
     away: str = ""
 
 
-# Copies of an index that were kept, and of the registry.
+# Backups of an index and of the registry.
 
 
 class BackupReason(StrEnum):
-    """Why a copy was made."""
+    """Why a backup was made."""
 
     REQUESTED = "asked"
     SCHEDULED = "scheduled"
@@ -85,7 +85,7 @@ class BackupReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """One wiki's index as it was at a moment. `state` is None, and `fault` says why, where it cannot be used."""
+    """A backup of one wiki's index. If it is unusable, `state` is None and `fault` says why."""
 
     name: str
     taken_at: datetime
@@ -97,7 +97,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class RegistryBackup:
-    """The registry as it was at a moment; `fault` says why it cannot be used, where that is so."""
+    """A backup of the registry. If it is unusable, `fault` says why."""
 
     name: str
     taken_at: datetime

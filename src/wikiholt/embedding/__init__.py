@@ -1,7 +1,7 @@
-"""Text to vectors, and queries with texts to scores, on the CPU, from files that are already on this machine.
+"""Text to vectors, and queries with texts to scores, on the CPU, from model files that are already on this machine.
 
-`load` and `load_reranker` are the ways in. They read and verify, write nothing, and need no network, HOME or
-environment variable.
+`load_embedder` and `load_reranker` are the entry points. They read and verify files, write nothing, and need no
+network, HOME or environment variable.
 """
 
 from pathlib import Path
@@ -20,12 +20,12 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 def load_embedder(
     model: str | Path = DEFAULT_MODEL, *, precision: str | None = None, threads: int | None = None
 ) -> "OnnxEmbedder":
-    """The embedder of a built-in model or of a directory with a card, every file verified.
+    """The embedder of a built-in model or of a directory with a card; every file is verified.
 
-    Raises ModelMissing, ModelCorrupt or ModelMismatch. `precision` is the card's own unless given; `threads` is how
-    many texts are embedded at a time, one a core unless given.
+    `precision` defaults to that of the card; `threads` is the number of texts embedded in parallel, by default one per
+    core. Raises ModelMissing, ModelCorrupt, ModelMismatch.
     """
-    # onnxruntime and tokenizers cost a tenth of a second to import; commands that embed nothing do not pay it.
+    # onnxruntime and tokenizers take a tenth of a second to import; commands that embed nothing do not need them.
     from wikiholt.embedding.embedder import OnnxEmbedder  # noqa: PLC0415
     from wikiholt.embedding.model_loader import load_model  # noqa: PLC0415
 
@@ -33,9 +33,9 @@ def load_embedder(
 
 
 def load_reranker(model: str | Path, *, threads: int | None = None) -> "OnnxReranker":
-    """The reranker of a built-in name or of a directory with a card, every file verified and the scores proved.
+    """The reranker of a built-in model or of a directory with a card; every file is verified and the self-test passed.
 
-    Raises ModelMissing, ModelCorrupt, ModelMismatch or ModelUnproven.
+    Raises ModelMissing, ModelCorrupt, ModelMismatch, ModelSelfTestFailed.
     """
     from wikiholt.embedding.model_loader import load_model  # noqa: PLC0415 - as above
     from wikiholt.embedding.reranker import OnnxReranker  # noqa: PLC0415

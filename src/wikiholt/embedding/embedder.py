@@ -1,7 +1,7 @@
-"""The embedder that runs ONNX models on the CPU.
+"""Embeds texts with ONNX models on the CPU.
 
-One text a call, one thread a call, several calls at a time: no text is padded, and a vector depends on its text alone.
-Safe to use from many threads. After a fork the child makes its own worker threads; the weights are shared.
+Each call runs one text in one thread, with several calls in parallel: texts are not padded, and a vector depends on its
+text alone. Safe to use from many threads. After a fork the child creates its own worker threads and shares the weights.
 """
 
 import os
@@ -19,11 +19,11 @@ from wikiholt.embedding.self_test import check_references, check_vector
 from wikiholt.errors import ModelMismatch
 
 _SELF_TEST_TTL_S = 600.0
-"""Seconds in which a model that has proved itself need not do so again; a proof takes as long as embedding a page."""
+"""How long a passed self-test stays valid; a self-test takes as long as embedding a page."""
 
 
 class OnnxEmbedder:
-    """Embeds with one verified model; made by `wikiholt.embedding.load`."""
+    """Embeds with one verified model; created by `wikiholt.embedding.load_embedder`."""
 
     def __init__(self, loaded: LoadedModel, *, threads: int | None = None, model: str = "") -> None:
         self._model = loaded
@@ -33,7 +33,7 @@ class OnnxEmbedder:
         self._pool_pid = 0
         self._lock = threading.Lock()
         self._tested_at: tuple[int, float] | None = None
-        """In which process, and when."""
+        """Process id and time of the last passed self-test."""
 
     @property
     def name(self) -> str:
@@ -60,15 +60,15 @@ class OnnxEmbedder:
         return self._model.tokenizer.max_tokens
 
     def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
-        """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
+        """The character range of each token of the text, in order, without special tokens, not truncated."""
         return self._model.tokenizer.get_spans(text)
 
     def is_known_word(self, word: str) -> bool:
-        """Whether the word is a token, whole."""
+        """Whether the word is a single token."""
         return self._model.tokenizer.is_token(word)
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
-        """One unit vector a text, all or none; BadInput when a text is over the window."""
+        """One unit vector per text. Raises InvalidInput if a text exceeds the window; then none is returned."""
         if len(texts) == 0:
             return np.empty((0, self.dimensions), np.float32)
         if len(texts) == 1 or self._threads == 1:
@@ -81,26 +81,26 @@ class OnnxEmbedder:
                 future.cancel()
 
     def embed_query(self, text: str) -> FloatArray:
-        """The unit vector of a query, made in the calling thread; a query over the window is cut."""
+        """The unit vector of a query, computed in the calling thread; a query that exceeds the window is truncated."""
         return self._compute_vector(self._model.tokenizer.encode_query(text))
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
-        """What says how close sentences are to the query by the meanings of their words; None if this model cannot."""
+        """A function that scores sentences by how close their words are to the query; None if this model has none."""
         return self._model.word_vectors.make_sentence_scorer(query) if self._model.word_vectors is not None else None
 
     def run_self_test(self) -> None:
-        """Raise ModelUnproven unless known sentences give the known vectors.
+        """Raise ModelSelfTestFailed unless known sentences give the known vectors.
 
-        A proof holds for ten minutes in this process, or until the model fails at anything.
+        A passed test is valid for ten minutes in this process, or until the model raises any error.
         """
-        now, proved = time.monotonic(), self._tested_at
-        if proved is not None and proved[0] == os.getpid() and now - proved[1] < _SELF_TEST_TTL_S:
+        now, tested = time.monotonic(), self._tested_at
+        if tested is not None and tested[0] == os.getpid() and now - tested[1] < _SELF_TEST_TTL_S:
             return
         check_references(self._model.card, self._model.variant.fidelity, self._model.references, self._embed_passage)
         self._tested_at = (os.getpid(), now)
 
     def close(self) -> None:
-        """End the worker threads; a later call starts them again."""
+        """Stop the worker threads; a later call starts them again."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None and self._pool_pid == os.getpid():
@@ -116,7 +116,7 @@ class OnnxEmbedder:
 
     def _submit(self, texts: Sequence[str]) -> list[Future[FloatArray]]:
         with self._lock:
-            # Threads do not survive a fork, so a pool belongs to the process that made it.
+            # Threads do not survive a fork, so a pool belongs to the process that created it.
             if self._pool is None or self._pool_pid != os.getpid():
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
                 self._pool_pid = os.getpid()
@@ -127,25 +127,16 @@ class OnnxEmbedder:
 
     def _compute_vector(self, ids: IntArray) -> FloatArray:
         try:
-            vector = self._pool_output(self._run_model(ids))
+            vector = self._pool_output(self._model.run(ids))
             if self._model.card.normalise:
                 length = np.float32(np.sqrt(np.dot(vector, vector)))
-                # What cannot be scaled is left as it is, for the check below to name.
+                # A vector that cannot be normalized is left as it is, for `check_vector` to report.
                 vector = vector / length if np.isfinite(length) and length > 0 else vector
             check_vector(vector, self._model.card)
         except Exception:
             self._tested_at = None
             raise
         return vector
-
-    def _run_model(self, ids: IntArray) -> FloatArray:
-        feed = {"input_ids": ids[None, :]}
-        if "attention_mask" in self._model.inputs:
-            feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
-        if "token_type_ids" in self._model.inputs:
-            feed["token_type_ids"] = np.zeros((1, len(ids)), np.int64)
-        output: FloatArray = self._model.session.run(None, feed)[0]
-        return output
 
     def _pool_output(self, output: FloatArray) -> FloatArray:
         pooling, dimensions = self._model.card.pooling, self.dimensions
@@ -160,7 +151,7 @@ class OnnxEmbedder:
 
 
 def count_available_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

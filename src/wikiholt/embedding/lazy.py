@@ -1,4 +1,4 @@
-"""A part that is loaded when it is first needed, once a process."""
+"""Loads models on first use, once per process: the current ones, and the ones that existing indexes were built with."""
 
 import time
 from collections.abc import Callable
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """Loads at the first call and gives the same ever after. Safe to use from many threads: they wait for one."""
+    """Loads a value at the first call and returns the same value afterwards. Safe to use from many threads."""
 
     def __init__(self, load: Callable[[], T], retry_delay_s: float = 0.0) -> None:
-        """What could not be loaded is tried again after so many seconds; until then the same error is raised."""
+        """After a failure, loading is retried after `retry_delay_s`; until then the same error is raised."""
         self._load = load
         self._retry_delay_s = retry_delay_s
         self._loaded: T | None = None
@@ -26,7 +26,7 @@ class Lazy(Generic[T]):
         self._lock = Lock()
 
     def __call__(self) -> T:
-        """What was loaded; raises ModelError."""
+        """The loaded value. Raises ModelError."""
         with self._lock:
             if self._loaded is not None:
                 return self._loaded
@@ -40,15 +40,14 @@ class Lazy(Generic[T]):
             return self._loaded
 
 
-# Models that indexes were built with and that are not today's: loaded while an index needs them, and let go after.
-
+# Models of existing indexes that are not the current model.
 
 _RETRY_DELAY_S = 60.0
-"""Seconds until a model is tried again that could not be loaded."""
+"""How long the error of a failed load is repeated before loading is retried."""
 
 
 class PreviousModels:
-    """One of each for a whole process, kept as long as somebody holds it. Safe to use from many threads."""
+    """One instance per model and process, kept while somebody references it. Safe to use from many threads."""
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
@@ -57,13 +56,13 @@ class PreviousModels:
         self._lock = Lock()
 
     def __call__(self, recipe: Recipe) -> Embedder:
-        """The model of this recipe; raises ModelMissing, ModelCorrupt or ModelMismatch when it is there no more."""
+        """The model of this recipe. Raises ModelMissing, ModelCorrupt or ModelMismatch if it is no longer available."""
         with self._lock:
-            held = self._models.get(recipe.fingerprint)
-            if held is not None:
-                return held
-            until, error = self._failures.get(recipe.fingerprint, (0.0, None))
-            if error is not None and time.monotonic() < until:
+            model = self._models.get(recipe.fingerprint)
+            if model is not None:
+                return model
+            retry_at, error = self._failures.get(recipe.fingerprint, (0.0, None))
+            if error is not None and time.monotonic() < retry_at:
                 raise error
             try:
                 loaded = self._load_model(recipe)
@@ -75,21 +74,21 @@ class PreviousModels:
             return loaded
 
     def _load_model(self, recipe: Recipe) -> Embedder:
-        hint = "a sync builds the index with the model that is set now"
+        hint = "the next sync rebuilds the index with the current model"
         model, precision = get_model_and_precision(recipe)
         if not model:
-            raise ModelMissing("the index does not say which model it was built with", hint=hint)
+            raise ModelMissing("the index does not record which model it was built with", hint=hint)
         loaded = embedding.load_embedder(model, precision=precision, threads=self._threads)
         if loaded.fingerprint != recipe.fingerprint:
             raise ModelMismatch(
-                f"the index was built with {recipe.fingerprint}; what lies in its place is {loaded.fingerprint}",
+                f"the index was built with {recipe.fingerprint}; the installed model is {loaded.fingerprint}",
                 hint=hint,
             )
         return loaded
 
 
 def get_model_and_precision(recipe: Recipe) -> tuple[str, str | None]:
-    """Name and precision of the model that an index was built with; no name where it says none."""
-    # An index from before the model's name was kept tells it by its fingerprint, as far as it is a built-in one.
+    """Name and precision of the model that an index was built with; the name is empty if it is not recorded."""
+    # An older index does not record the model's name; the fingerprint has it if the model is a built-in one.
     name, _, rest = recipe.fingerprint.partition("/")
     return recipe.model or name, recipe.precision or rest.partition("/")[0] or None

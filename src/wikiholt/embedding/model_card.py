@@ -1,4 +1,4 @@
-"""A model's card: the small TOML file that says what a model is and which files, by digest, it is made of."""
+"""A model's card: the TOML file that describes a model and lists its files with their digests."""
 
 import math
 import re
@@ -20,14 +20,14 @@ _CARD_HINT = "docs/models.md shows a card field by field"
 
 @dataclass(frozen=True, slots=True)
 class WeightsPackage:
-    """An installed package whose files are read and whose code is never run."""
+    """An installed package that contains model files; its code is never run."""
 
     distribution: str
     version: str
     package: str
     directory: str
     extra: str = ""
-    """The extra of Wikiholt that brings it, where it does not come along anyway."""
+    """The extra of Wikiholt that installs it; empty if it is always installed."""
 
     @property
     def requirement(self) -> str:
@@ -36,7 +36,7 @@ class WeightsPackage:
 
 @dataclass(frozen=True, slots=True)
 class ModelVariant:
-    """One precision of a model. With a layout, the graph's weights are cut from `weights` as the layout says."""
+    """One precision of a model. With `layout`, the weights of the graph are extracted from `weights`."""
 
     precision: str
     graph: str
@@ -53,9 +53,9 @@ class ModelVariant:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a model is. `window` counts the tokens of one call, special tokens included.
+    """The description of a model. `window` is the maximum number of tokens of one call, with special tokens.
 
-    A reranker reads a query and a text in one call and gives one number: how well the text answers the query.
+    A reranker takes a query and a text in one call and returns one number: how well the text answers the query.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ModelCard:
 
 
 def read_card(path: Path) -> ModelCard:
-    """The card in this file; raises ModelCorrupt, naming the field, when it is not one."""
+    """Read the card in this file. Raises ModelCorrupt, naming the field, if it is invalid."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -86,7 +86,7 @@ def read_card(path: Path) -> ModelCard:
 
 
 class _CardReader:
-    """Reads one card and knows its path, so that every complaint names it."""
+    """Parses one card; errors name its path."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -97,13 +97,13 @@ class _CardReader:
             name: self._parse_variant(name, value) for name, value in self._get_field(table, "variants", dict).items()
         }
         kind = self._get_field(table, "kind", str, EMBEDDER)
-        one_number = kind == RERANKER
+        is_reranker = kind == RERANKER
         card = ModelCard(
             name=self._get_field(table, "name", str),
             kind=kind,
-            dimensions=1 if one_number else self._get_positive(table, "dimensions"),
+            dimensions=1 if is_reranker else self._get_positive(table, "dimensions"),
             window=self._get_positive(table, "window"),
-            pooling="none" if one_number else self._get_field(table, "pooling", str),
+            pooling="none" if is_reranker else self._get_field(table, "pooling", str),
             normalise=self._get_field(table, "normalise", bool, True),
             query_prefix=self._get_field(table, "query_prefix", str, ""),
             passage_prefix=self._get_field(table, "passage_prefix", str, ""),
@@ -123,16 +123,16 @@ class _CardReader:
         if card.kind not in MODEL_KINDS:
             raise self._make_error(f"kind is {card.kind!r}, not one of {', '.join(MODEL_KINDS)}")
         if not -1 <= card.scale.unrelated < card.scale.related <= 1:
-            raise self._make_error("unrelated and alike are not two cosines, the second larger")
+            raise self._make_error("unrelated and alike are not two cosines in ascending order")
         if card.pooling not in POOLINGS:
             raise self._make_error(f"pooling is {card.pooling!r}, not one of {', '.join(POOLINGS)}")
         if card.precision not in card.variants:
             raise self._make_error(f"precision is {card.precision!r}, but there is no [variants.{card.precision}]")
-        named = {card.tokenizer, *(file for variant in card.variants.values() for file in variant.files)}
+        required = {card.tokenizer, *(file for variant in card.variants.values() for file in variant.files)}
         if card.references is not None:
-            named.add(card.references)
-        if missing := sorted(named - card.digests.keys()):
-            raise self._make_error(f"[files] gives no sha256 for {', '.join(missing)}")
+            required.add(card.references)
+        if missing := sorted(required - card.digests.keys()):
+            raise self._make_error(f"[files] has no sha256 for {', '.join(missing)}")
 
     def _parse_variant(self, precision: str, table: Any) -> ModelVariant:
         if not isinstance(table, dict):
@@ -155,17 +155,17 @@ class _CardReader:
     def _parse_weights_package(self, table: dict[str, Any]) -> WeightsPackage | None:
         if "carrier" not in table:
             return None
-        carrier = self._get_field(table, "carrier", dict)
+        package = self._get_field(table, "carrier", dict)
         values = {
-            key: self._get_field(carrier, key, str) for key in ("distribution", "version", "package", "directory")
+            key: self._get_field(package, key, str) for key in ("distribution", "version", "package", "directory")
         }
-        return WeightsPackage(**values, extra=self._get_field(carrier, "extra", str, ""))
+        return WeightsPackage(**values, extra=self._get_field(package, "extra", str, ""))
 
     def _parse_digests(self, table: dict[str, Any]) -> dict[str, str]:
         for file, digest in table.items():
             parts = PurePosixPath(file).parts
             if PurePosixPath(file).is_absolute() or ".." in parts or "\\" in file:
-                raise self._make_error(f"the file {file!r} lies outside the model's directory")
+                raise self._make_error(f"the file {file!r} is outside the model's directory")
             if not isinstance(digest, str) or not _SHA256_PATTERN.fullmatch(digest):
                 raise self._make_error(f"the digest of {file} is not 64 lower-case hexadecimal digits")
         return table
@@ -195,4 +195,4 @@ class _CardReader:
         return value
 
     def _make_error(self, problem: str) -> ModelCorrupt:
-        return ModelCorrupt(f"The model card {self._path} is wrong: {problem}", hint=_CARD_HINT)
+        return ModelCorrupt(f"The model card {self._path} is invalid: {problem}", hint=_CARD_HINT)

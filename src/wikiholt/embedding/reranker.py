@@ -1,8 +1,8 @@
-"""The reranker that runs ONNX cross-encoders on the CPU.
+"""Scores pairs of query and text with ONNX cross-encoders on the CPU.
 
-One pair of query and text a call, one thread a call: nothing is padded, and a score depends on its pair alone. A few
-workers read for the whole process, and for one search at a time; the others wait for their turn, and not for long.
-Safe to use from many threads. After a fork the child makes its own workers; the weights are shared.
+Each call runs one pair in one thread: pairs are not padded, and a score depends on its pair alone. A few workers serve
+the process, one search at a time; other searches wait for a limited time. Safe to use from many threads. After a fork
+the child creates its own workers; the weights are shared.
 """
 
 import os
@@ -20,18 +20,18 @@ from wikiholt.embedding.self_test import check_pairs
 from wikiholt.errors import ModelError, ModelMismatch, ModelSelfTestFailed
 
 MAX_PAIR_TOKENS = 128
-"""Tokens of a pair that are read. The time goes with them: twice as many take a little over twice as long."""
+"""Tokens of a pair that the model reads. Twice as many take slightly more than twice as long."""
 
 _MAX_WORKERS = 2
-"""Pairs that are read at a time: as many searches as there are may ask, and two cores are all that they get."""
+"""Pairs scored in parallel. However many searches there are, reranking uses at most two cores."""
 
 _MAX_WAIT_SHARE = 0.5
-"""The part of its time that a search waits for its turn: with less than the rest of it, reading would be in vain."""
+"""The share of its time that a search waits for the workers; with less time left, scoring would not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RerankWorkers:
-    """The workers of one process, for one search at a time."""
+    """The workers of one process; `search_lock` admits one search at a time."""
 
     pool: ThreadPoolExecutor
     pid: int = field(default_factory=os.getpid)
@@ -39,12 +39,12 @@ class _RerankWorkers:
 
 
 class OnnxReranker:
-    """Scores with one verified model; made by `wikiholt.embedding.load_reranker`."""
+    """Scores with one verified model; created by `wikiholt.embedding.load_reranker`."""
 
     def __init__(self, loaded: LoadedModel, *, threads: int | None = None) -> None:
         self._model = loaded
-        self._workers = max(1, min(_MAX_WORKERS, threads if threads is not None else count_available_cores()))
-        self._worker_pool: _RerankWorkers | None = None
+        self._threads = max(1, min(_MAX_WORKERS, threads if threads is not None else count_available_cores()))
+        self._workers: _RerankWorkers | None = None
         self._lock = threading.Lock()
 
     @property
@@ -56,59 +56,51 @@ class OnnxReranker:
         return self._model.fingerprint
 
     def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
-        """How well each text answers the query, as logits; None when that takes longer than so many seconds.
+        """How well each text answers the query, as logits; None if that takes longer than `timeout_s`.
 
-        What has not begun by then is never read. Raises ModelError when the model fails.
+        Pairs not started by then are cancelled. Raises ModelError if the model fails.
         """
-        until = time.monotonic() + timeout_s
-        crew = self._get_workers()
-        if not crew.search_lock.acquire(timeout=max(0.0, timeout_s * _MAX_WAIT_SHARE)):
+        deadline = time.monotonic() + timeout_s
+        workers = self._get_workers()
+        if not workers.search_lock.acquire(timeout=max(0.0, timeout_s * _MAX_WAIT_SHARE)):
             return None
         try:
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 return None
-            reading = [crew.pool.submit(self._score_pair, query, text) for text in texts]
+            futures = [workers.pool.submit(self._score_pair, query, text) for text in texts]
             try:
-                done, late = wait(reading, until - time.monotonic(), FIRST_EXCEPTION)
-                for each in done:
-                    each.result()
-                return None if late else [each.result() for each in reading]
+                done, pending = wait(futures, deadline - time.monotonic(), FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                return None if pending else [future.result() for future in futures]
             finally:
-                for each in reading:
-                    each.cancel()
+                for future in futures:
+                    future.cancel()
         finally:
-            crew.search_lock.release()
+            workers.search_lock.release()
 
     def run_self_test(self) -> None:
-        """Raise ModelUnproven unless known pairs get the known scores."""
+        """Raise ModelSelfTestFailed unless known pairs get the known scores."""
         check_pairs(self._model.card, self._model.variant.tolerance, self._model.pairs, self._score_pair)
 
     def _get_workers(self) -> _RerankWorkers:
         with self._lock:
-            # Threads do not survive a fork, so workers belong to the process that made them.
-            if self._worker_pool is None or self._worker_pool.pid != os.getpid():
-                self._worker_pool = _RerankWorkers(
-                    ThreadPoolExecutor(self._workers, thread_name_prefix="wikiholt-rerank")
-                )
-            return self._worker_pool
+            # Threads do not survive a fork, so workers belong to the process that created them.
+            if self._workers is None or self._workers.pid != os.getpid():
+                self._workers = _RerankWorkers(ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-rerank"))
+            return self._workers
 
     def _score_pair(self, query: str, text: str) -> float:
-        hint = "run `wikiholt doctor`; install the model again, or choose another as rerank.model"
+        hint = "run `wikiholt doctor`; reinstall the model, or set another rerank.model"
         try:
-            ids, types = self._model.tokenizer.encode_pair(query, text, MAX_PAIR_TOKENS)
-            feed = {"input_ids": ids[None, :]}
-            if "attention_mask" in self._model.inputs:
-                feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
-            if "token_type_ids" in self._model.inputs:
-                feed["token_type_ids"] = types[None, :]
-            output = self._model.session.run(None, feed)[0]
+            output = self._model.run(*self._model.tokenizer.encode_pair(query, text, MAX_PAIR_TOKENS))
             if output.size != 1:
-                raise ModelMismatch(f"{self.name} gave {output.size} numbers for a pair instead of one", hint=hint)
+                raise ModelMismatch(f"{self.name} returned {output.size} numbers for a pair, not one", hint=hint)
             score = float(output.reshape(-1)[0])
         except ModelError:
             raise
-        except Exception as error:  # onnxruntime and tokenizers raise their own kinds, without a common parent
-            raise ModelSelfTestFailed(f"{self.name} cannot read a pair: {error}", hint=hint) from error
+        except Exception as error:  # the exceptions of onnxruntime and tokenizers have no common base class
+            raise ModelSelfTestFailed(f"{self.name} cannot score a pair: {error}", hint=hint) from error
         if not np.isfinite(score):
-            raise ModelSelfTestFailed(f"{self.name} gave a score that is not finite", hint=hint)
+            raise ModelSelfTestFailed(f"{self.name} returned a score that is not finite", hint=hint)
         return score

@@ -1,4 +1,4 @@
-"""The proof that an embedder works: known sentences must give the known vectors."""
+"""Self-tests of models: known sentences must give known vectors, and known pairs known scores."""
 
 import json
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from wikiholt.errors import ModelCorrupt, ModelSelfTestFailed
 
 _SIMILAR_SENTENCES = ("The cat sleeps on the sofa.", "A cat is sleeping on the couch.")
 _UNRELATED_SENTENCE = "The central bank raised interest rates again."
-_SELF_TEST_HINT = "nothing was indexed; install the model again, or choose another precision (fp32 runs everywhere)"
+_SELF_TEST_HINT = "nothing was indexed; reinstall the model, or choose another precision (fp32 runs everywhere)"
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVector:
-    """A passage and the vector that the model's own authors' code gives it."""
+    """A passage and its vector as computed by the code of the model's authors."""
 
     text: str
     vector: FloatArray
@@ -25,7 +25,7 @@ class ReferenceVector:
 
 @dataclass(frozen=True, slots=True)
 class KnownPair:
-    """A query, a text and the score that a reranker gives the two."""
+    """A query, a text and the score of the pair."""
 
     query: str
     text: str
@@ -33,7 +33,7 @@ class KnownPair:
 
 
 def parse_pairs(data: bytes, card: ModelCard) -> tuple[KnownPair, ...]:
-    """The known pairs in this JSON file: a list of objects with `query`, `text` and `score`."""
+    """Parse the known pairs: a JSON list of objects with `query`, `text` and `score`."""
     try:
         rows = json.loads(data)
         return tuple(KnownPair(str(row["query"]), str(row["text"]), float(row["score"])) for row in rows)
@@ -43,65 +43,69 @@ def parse_pairs(data: bytes, card: ModelCard) -> tuple[KnownPair, ...]:
 
 
 def parse_references(data: bytes, card: ModelCard) -> tuple[ReferenceVector, ...]:
-    """The references in this JSON file: a list of objects with `text` and `vector`."""
+    """Parse the reference vectors: a JSON list of objects with `text` and `vector`."""
     try:
-        found = tuple(
+        references = tuple(
             ReferenceVector(str(row["text"]), np.array(row["vector"], np.float32)) for row in json.loads(data)
         )
     except (ValueError, KeyError, TypeError) as error:
         hint = "the file must be a JSON list of objects with text and vector"
         raise ModelCorrupt(f"The references of {card.name} cannot be read: {error}", hint=hint) from error
-    if any(reference.vector.shape != (card.dimensions,) for reference in found):
+    if any(reference.vector.shape != (card.dimensions,) for reference in references):
         hint = f"each vector must have the {card.dimensions} dimensions of the card"
         raise ModelCorrupt(f"The references of {card.name} have the wrong dimension", hint=hint)
-    return found
+    return references
 
 
 def check_vector(vector: FloatArray, card: ModelCard) -> None:
-    """Raise ModelUnproven unless this is a vector that may be indexed."""
+    """Raise ModelSelfTestFailed unless this vector can be indexed."""
     if vector.shape != (card.dimensions,):
         raise ModelSelfTestFailed(
-            f"{card.name} gave {vector.shape} instead of {card.dimensions} numbers", hint=_SELF_TEST_HINT
+            f"{card.name} returned shape {vector.shape} instead of {card.dimensions} numbers", hint=_SELF_TEST_HINT
         )
     length = float(np.sqrt(np.dot(vector, vector)))
     if not np.isfinite(length):
-        raise ModelSelfTestFailed(f"{card.name} gave a vector with numbers that are not finite", hint=_SELF_TEST_HINT)
+        raise ModelSelfTestFailed(
+            f"{card.name} returned a vector with numbers that are not finite", hint=_SELF_TEST_HINT
+        )
     if length == 0:
-        raise ModelSelfTestFailed(f"{card.name} gave a vector of zeros", hint=_SELF_TEST_HINT)
+        raise ModelSelfTestFailed(f"{card.name} returned a vector of zeros", hint=_SELF_TEST_HINT)
     if card.normalise and abs(length - 1) > 1e-3:
         raise ModelSelfTestFailed(
-            f"{card.name} gave a vector of length {length:.4f} instead of 1", hint=_SELF_TEST_HINT
+            f"{card.name} returned a vector of length {length:.4f} instead of 1", hint=_SELF_TEST_HINT
         )
 
 
 def check_references(
     card: ModelCard, fidelity: float, references: tuple[ReferenceVector, ...], embed: Callable[[str], FloatArray]
 ) -> None:
-    """Raise ModelUnproven unless the references come out as they should and like sentences lie closer than unlike."""
+    """Raise ModelSelfTestFailed unless the references match and similar sentences are closer than unrelated ones."""
     for reference in references:
-        found = _compute_cosine(embed(reference.text), reference.vector)
-        if not found >= fidelity:
-            message = f"{card.name} gave {reference.text!r} a vector with cosine {found:.4f} to the known one"
+        cosine = _compute_cosine(embed(reference.text), reference.vector)
+        if not cosine >= fidelity:
+            message = f"{card.name} returned a vector for {reference.text!r} with cosine {cosine:.4f} to the known one"
             raise ModelSelfTestFailed(f"{message}, below {fidelity}", hint=_SELF_TEST_HINT)
-    one, other, stranger = (embed(text) for text in (*_SIMILAR_SENTENCES, _UNRELATED_SENTENCE))
-    if not _compute_cosine(one, other) > _compute_cosine(one, stranger) + 1e-6:
-        raise ModelSelfTestFailed(f"{card.name} finds unlike sentences as near as like ones", hint=_SELF_TEST_HINT)
+    first, similar, unrelated = (embed(text) for text in (*_SIMILAR_SENTENCES, _UNRELATED_SENTENCE))
+    if not _compute_cosine(first, similar) > _compute_cosine(first, unrelated) + 1e-6:
+        raise ModelSelfTestFailed(
+            f"{card.name} finds unrelated sentences as close as similar ones", hint=_SELF_TEST_HINT
+        )
 
 
 def check_pairs(
     card: ModelCard, tolerance: float, pairs: tuple[KnownPair, ...], score: Callable[[str, str], float]
 ) -> None:
-    """Raise ModelUnproven unless known pairs get the known scores and an answer gets more than a stranger."""
-    hint = "nothing is reranked meanwhile; install the model again, or choose another as rerank.model"
+    """Raise ModelSelfTestFailed unless known pairs get their scores and an answer scores above an unrelated text."""
+    hint = "reranking is disabled meanwhile; reinstall the model, or set another rerank.model"
     for pair in pairs:
-        found = score(pair.query, pair.text)
-        if not abs(found - pair.score) <= tolerance:
-            message = f"{card.name} gave a known pair the score {found:.3f} instead of {pair.score:.3f}"
+        actual = score(pair.query, pair.text)
+        if not abs(actual - pair.score) <= tolerance:
+            message = f"{card.name} gave a known pair the score {actual:.3f} instead of {pair.score:.3f}"
             raise ModelSelfTestFailed(f"{message}, more than {tolerance} off", hint=hint)
     if not score("where does the cat sleep?", _SIMILAR_SENTENCES[0]) > score(
         "where does the cat sleep?", _UNRELATED_SENTENCE
     ):
-        raise ModelSelfTestFailed(f"{card.name} finds a strange text as good an answer as the right one", hint=hint)
+        raise ModelSelfTestFailed(f"{card.name} scores an unrelated text as high as the right answer", hint=hint)
 
 
 def _compute_cosine(one: FloatArray, other: FloatArray) -> float:

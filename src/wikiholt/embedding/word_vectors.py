@@ -1,7 +1,7 @@
-"""How alike a query and sentences are by what their words mean, each word taken alone: the model itself is not run.
+"""Scores how close sentences are to a query by the vectors of their words, without running the model.
 
-A model begins by looking each token up in a table of vectors. Compared word by word, these say nearly as well as the
-whole model which sentence of a passage is closest to a query, in microseconds (docs/adr/0029-closest-sentence.md).
+A model begins by looking up each token in a table of vectors. Compared word by word, these tell nearly as well as the
+full model which sentence of a passage is closest to a query, in microseconds (docs/adr/0029-closest-sentence.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,59 +13,59 @@ from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.embedding.tokenizer import ModelTokenizer
 
 _FIRST_WORD_ID = 1996
-"""Where the words of the vocabulary begin, ordered by how often they are used; signs and letters come before."""
+"""Where the words of the vocabulary begin, ordered by frequency; punctuation and letters come before."""
 
 _SIGN_WEIGHT = 0.3
-"""What a sign or letter weighs beside the rarest word."""
+"""The weight of punctuation or a letter, relative to the rarest word."""
 
 _REVERSE_WEIGHT = 0.3
-"""What it counts that words of a sentence have a counterpart in the query, beside the query's having one in it."""
+"""The weight of matching the sentence's words to the query, relative to matching the query's words to the sentence."""
 
 _MAX_SMALL_PRODUCT = 250_000
-"""Multiplications that numpy does in the calling thread; for more it wakes others, which takes longer than the work."""
+"""Multiplications that numpy does in the calling thread; for more it wakes other threads, which takes longer."""
 
 _SAMPLE_EVERY_ROWS = 16
-"""Every which row tells the middle of the table."""
+"""Every 16th row is used to estimate the mean of the table."""
 
 
 class WordVectors:
-    """The table of one model whose vocabulary is that of BERT. Safe to use from many threads."""
+    """The vector table of one model with the vocabulary of BERT. Safe to use from many threads."""
 
     def __init__(self, table: FloatArray, tokenizer: ModelTokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], list[float]]:
-        """What says how close each sentence of a passage is to the query: comparable within the passage, and the same
-        whatever else is asked."""
-        asked = np.unique(np.array(self._tokenizer.encode_words([query])[0], np.int64))
-        vectors, weights = self._get_vectors(asked), self._weights[asked]
+        """A function that scores how close each sentence of a passage is to the query; scores are comparable within one
+        passage and do not depend on other queries."""
+        query_ids = np.unique(np.array(self._tokenizer.encode_words([query])[0], np.int64))
+        vectors, weights = self._get_vectors(query_ids), self._weights[query_ids]
         total = float(weights.sum())
 
-        def close(sentences: Sequence[str]) -> list[float]:
-            told = self._tokenizer.encode_words(sentences)
-            ids = list({number: None for numbers in told for number in numbers})
-            if not ids or not len(asked):
-                return [0.0] * len(told)
-            column = {number: at for at, number in enumerate(ids)}
-            likeness = _multiply(vectors, self._get_vectors(np.array(ids, np.int64)))
+        def score(sentences: Sequence[str]) -> list[float]:
+            sentence_ids = self._tokenizer.encode_words(sentences)
+            ids = list({token_id: None for token_ids in sentence_ids for token_id in token_ids})
+            if not ids or not len(query_ids):
+                return [0.0] * len(sentence_ids)
+            column_by_id = {token_id: index for index, token_id in enumerate(ids)}
+            similarities = _multiply(vectors, self._get_vectors(np.array(ids, np.int64)))
             rarity = self._weights[ids]
-            returned = likeness.max(axis=0) * rarity
+            reverse = similarities.max(axis=0) * rarity
             scores: list[float] = []
-            for numbers in told:
-                own = [column[number] for number in numbers]
-                if not own:
+            for token_ids in sentence_ids:
+                columns = [column_by_id[token_id] for token_id in token_ids]
+                if not columns:
                     scores.append(-1.0)
                     continue
-                there = float(likeness[:, own].max(axis=1) @ weights) / total
-                scores.append(there + _REVERSE_WEIGHT * float(returned[own].sum()) / float(rarity[own].sum()))
+                forward = float(similarities[:, columns].max(axis=1) @ weights) / total
+                scores.append(forward + _REVERSE_WEIGHT * float(reverse[columns].sum()) / float(rarity[columns].sum()))
             return scores
 
-        return close
+        return score
 
     @cached_property
     def _mean(self) -> FloatArray:
-        # Every vector of such a table has much the same part in common, which says nothing.
+        # All vectors of such a table share a large common component, which carries no information.
         return np.asarray(self._table[_FIRST_WORD_ID::_SAMPLE_EVERY_ROWS].mean(axis=0), np.float32)
 
     @cached_property
@@ -82,6 +82,6 @@ class WordVectors:
 
 
 def _multiply(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Every row of one by every row of the other, in pieces small enough to stay in this thread."""
+    """The product of all rows of both, in parts small enough to stay in the calling thread."""
     step = max(1, _MAX_SMALL_PRODUCT // left.size)
-    return np.concatenate([left @ right[at : at + step].T for at in range(0, len(right), step)], axis=1)
+    return np.concatenate([left @ right[start : start + step].T for start in range(0, len(right), step)], axis=1)

@@ -1,8 +1,8 @@
-"""A commit, made by git's plumbing: nothing is checked out, no hook is run, nobody's index is borrowed.
+"""Creates commits with git plumbing commands: no checkout, no hooks, and the user's index is not used.
 
-Objects come first and the branch last, moved only if it is still where the commit was made from: whoever is killed in
-between leaves objects that nobody names. When others moved the branch meanwhile, the edits are tried again on top of
-theirs, as long as the edited files are still the expected ones.
+Objects are written first. The branch moves last, and only if it still points at the parent commit, so a killed writer
+leaves only unreachable objects. If the branch moved meanwhile, the edits are retried on the new tip, provided that
+the edited files still have the expected blobs.
 """
 
 import logging
@@ -28,12 +28,12 @@ COMMITTER_ENVIRONMENT = {"GIT_COMMITTER_NAME": "Wikiholt", "GIT_COMMITTER_EMAIL"
 _MAX_MESSAGE_BYTES = 64 * 1024
 _MAX_AUTHOR_CHARS = 1024
 _RETRY_DELAY_S = 0.01
-# What git itself takes away from the ends of a name; a name of nothing else would be no name.
+# Git strips these characters from both ends of a name; a name of only such characters becomes empty.
 _STRIPPED_CHARACTERS = ".,:;<>\"\\' \t"
 
 
 class CommitWriter:
-    """Makes commits on the branch of one repository."""
+    """Creates commits on the current branch of one repository."""
 
     def __init__(
         self, git: GitRunner, path: Path, location: RepositoryLocation, pages: PageFiles, timeout: float
@@ -46,7 +46,10 @@ class CommitWriter:
         self._timeout = timeout
 
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
-        """Make one commit of these edits and return its id; that of HEAD when they change nothing."""
+        """Commit these edits and return the commit id, or the id of HEAD when they change nothing.
+
+        Raises Busy, InputTooLarge, InvalidPage, NotWritable, RevisionMismatch.
+        """
         _validate_commit(edits, author, message, self._pages)
         blobs = _write_blobs(self._git, edits)
         deadline = time.monotonic() + self._timeout
@@ -54,16 +57,16 @@ class CommitWriter:
             branch = self._read_branch()
             self._repair(branch, deadline)
             while True:
-                done = self._try_commit(branch, edits, blobs, author, message, deadline)
+                commit = self._try_commit(branch, edits, blobs, author, message, deadline)
                 self._journal.clear()
-                if done is not None:
-                    return done
+                if commit is not None:
+                    return commit
                 if time.monotonic() > deadline:
-                    raise Busy("Others keep changing the repository.", hint="Try again in a moment.")
+                    raise Busy("Other writers keep changing the repository.", hint="Try again in a moment.")
                 time.sleep(_RETRY_DELAY_S)
 
     def repair(self) -> None:
-        """Finish what a writer that was killed had begun."""
+        """Finish the write of a process that was killed."""
         deadline = time.monotonic() + self._timeout
         with translate_write_errors(), lock_file(self._lock, deadline):
             self._repair(self._read_branch(), deadline)
@@ -83,14 +86,14 @@ class CommitWriter:
         message: str,
         deadline: float,
     ) -> str | None:
-        """Commit on top of where the branch is now; None when it was moved meanwhile."""
+        """Commit on top of the current tip; None when the branch moved meanwhile."""
         head = self._read_tip(branch)
-        with self._git.start("cat-file", "--batch") as conversation:
-            folders = TreeEditor(conversation, head)
-            planned = self._plan_changes(folders, head, edits, blobs)
+        with self._git.start("cat-file", "--batch") as process:
+            tree_editor = TreeEditor(process, head)
+            planned = self._plan_changes(tree_editor, head, edits, blobs)
             if head is not None and all(change.old == change.new for change in planned):
                 return head
-            tree = folders.write_trees(self._git)
+            tree = tree_editor.write_trees(self._git)
         commit = self._create_commit(tree, head, author, message)
 
         def move() -> bool:
@@ -104,7 +107,7 @@ class CommitWriter:
         except NotWritable:
             if self._read_tip(branch) == head:
                 raise
-            return None  # somebody committed meanwhile, and the work tree holds what they made of it
+            return None  # somebody else committed meanwhile, and the work tree contains their version
 
     def _plan_changes(
         self, tree_editor: TreeEditor, head: str | None, edits: Sequence[FileEdit], blobs: Mapping[str, str]
@@ -117,7 +120,7 @@ class CommitWriter:
                 raise self._make_mismatch_error(edit, path, head if old else None)
             new = GitEntry(old.mode if old else FILE_MODE, blobs[edit.file]) if edit.data is not None else None
             planned.append(PlannedChange(path, old, new, edit.data))
-        # Files that go make room first, so that a page can be renamed from Home.md to home.md.
+        # Deletions first, so that a page can be renamed from Home.md to home.md.
         for change in sorted(planned, key=lambda change: change.new is not None):
             tree_editor.set_entry(change.path, change.new)
         for change in planned:
@@ -127,31 +130,29 @@ class CommitWriter:
 
     def _make_mismatch_error(self, edit: FileEdit, path: str, head: str | None) -> RevisionMismatch:
         commits = read_file_history(self._git, path, head, 1) if head else []
-        what = (
-            "was changed since" if commits and edit.expected_blob else "is there already" if commits else "is not there"
+        problem = (
+            "has changed since" if commits and edit.expected_blob else "already exists" if commits else "does not exist"
         )
         return RevisionMismatch(
-            f"{edit.file} {what}.",
+            f"{edit.file} {problem}.",
             current=commits[0].revision if commits else None,
-            hint="Read the page again, and repeat the change on what it holds now.",
+            hint="Read the page again and repeat the change on its current text.",
         )
 
     def _read_branch(self) -> str:
-        """The full name of the branch at HEAD."""
+        """The full ref name of the branch at HEAD."""
         symbolic = self._git.run("symbolic-ref", "--quiet", "HEAD")
         if symbolic.status == 0:
             return symbolic.stdout.decode("utf-8", "surrogateescape").strip()
-        raise NotWritable(
-            "The repository is not on a branch, so a commit could be lost.", hint="Check out a branch in it."
-        )
+        raise NotWritable("HEAD is detached: a commit could be lost.", hint="Check out a branch in the repository.")
 
     def _read_tip(self, branch: str) -> str | None:
-        found = self._git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}")
-        if found.status == 0:
-            return found.stdout.decode().strip()
+        result = self._git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}")
+        if result.status == 0:
+            return result.stdout.decode().strip()
         if self._git.run("for-each-ref", "--count=1", "refs/heads").stdout:
             raise NotWritable(
-                "The repository's branch has no commits, but others have.",
+                "The branch at HEAD has no commits, but other branches do.",
                 hint="Point HEAD at one of them with `git symbolic-ref HEAD refs/heads/NAME`.",
             )
         return None
@@ -160,58 +161,58 @@ class CommitWriter:
         identity = COMMITTER_ENVIRONMENT | {"GIT_AUTHOR_NAME": author.name, "GIT_AUTHOR_EMAIL": author.email}
         parents = ("-p", parent) if parent else ()
         text = message.replace("\r\n", "\n").strip() + "\n"
-        made = self._git.run("commit-tree", *parents, tree, input_data=text.encode(), environment=identity)
-        if made.status != 0:
-            raise made.to_error("make a commit")
-        return made.stdout.decode().strip()
+        result = self._git.run("commit-tree", *parents, tree, input_data=text.encode(), environment=identity)
+        if result.status != 0:
+            raise result.to_error("create a commit")
+        return result.stdout.decode().strip()
 
     def _move_branch(self, branch: str, commit: str, old: str | None) -> bool:
-        """Move the branch if it is still where it was; False when it is not, or somebody else is moving it."""
-        moved = self._git.run(
+        """Move the branch if it still points at `old`; False when it does not, or another process is moving it."""
+        result = self._git.run(
             "update-ref", "-m", "wikiholt", branch, commit, old or "", environment=COMMITTER_ENVIRONMENT
         )
-        if moved.status == 0:
+        if result.status == 0:
             return True
-        if self._read_tip(branch) != old or "File exists" in moved.stderr:
+        if self._read_tip(branch) != old or "File exists" in result.stderr:
             return False
-        _LOG.warning("git could not move %s: %s", branch, moved.stderr)
+        _LOG.warning("git could not move %s: %s", branch, result.stderr)
         raise make_not_writable_error()
 
 
 def make_not_writable_error() -> NotWritable:
-    """The error for a repository that the operating system will not let us write to."""
+    """The error for a repository that the operating system does not allow this process to write."""
     return NotWritable(
         "The repository cannot be written.",
-        hint="Check that the user who runs wikiholt may write to it; the log says what git said.",
+        hint="Check that the user who runs wikiholt may write to it; the log has git's message.",
     )
 
 
 def _write_blobs(git: GitRunner, edits: Sequence[FileEdit]) -> dict[str, str]:
-    """Put what the files shall hold into git's object store, as it is."""
+    """Write the new file contents to the object store, without filters."""
     blobs = {}
     for edit in edits:
         if edit.data is not None:
-            written = git.run("hash-object", "-w", "--no-filters", "--stdin", input_data=edit.data)
-            if written.status != 0:
-                _LOG.warning("git could not write an object: %s", written.stderr)
+            result = git.run("hash-object", "-w", "--no-filters", "--stdin", input_data=edit.data)
+            if result.status != 0:
+                _LOG.warning("git could not write an object: %s", result.stderr)
                 raise make_not_writable_error()
-            blobs[edit.file] = written.stdout.decode().strip()
+            blobs[edit.file] = result.stdout.decode().strip()
     return blobs
 
 
 def _validate_commit(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:
     if not edits or len({edit.file for edit in edits}) != len(edits):
-        raise InvalidPage("A commit needs files to change, each of them once.")
+        raise InvalidPage("A commit needs at least one file, and each file only once.")
     for edit in edits:
         (validate_attachment_file if edit.is_attachment else validate_page_file)(edit.file, pages)
     for text in (author.name, author.email):
         if re.search(r"[\x00-\x1f\x7f<>\ud800-\udfff]", text) or len(text) > _MAX_AUTHOR_CHARS:
             raise InvalidPage(
-                "The author's name or address holds what a commit cannot.", hint="Leave out < and > and line breaks."
+                "The author's name or email contains invalid characters.", hint="Remove < and > and line breaks."
             )
     if not author.name.strip(_STRIPPED_CHARACTERS):
-        raise InvalidPage("A commit needs an author's name.", hint="Give one.")
+        raise InvalidPage("A commit needs an author name.", hint="Set one.")
     if re.search(r"[\x00\ud800-\udfff]", message) or not message.strip():
-        raise InvalidPage("The commit message is empty or not text.", hint="Say in a few words what was changed.")
+        raise InvalidPage("The commit message is empty or not text.", hint="Describe the change in a few words.")
     if len(message.encode()) > _MAX_MESSAGE_BYTES:
         raise InputTooLarge(f"The commit message is longer than {_MAX_MESSAGE_BYTES} bytes.", hint="Shorten it.")

@@ -1,6 +1,6 @@
-"""The git binary on the network: one protocol, one checked address, no prompt, no redirect, and an end to everything.
+"""Runs git over the network: one protocol, validated addresses, no prompt, no redirect, and limits on time and size.
 
-Secrets travel in the environment, where no other user of the machine sees them, never in arguments or files.
+Credentials are passed in the environment, which other users cannot read, never in arguments or files.
 """
 
 import base64
@@ -27,12 +27,12 @@ _NETWORK_CONFIG = (
     f"core.hooksPath={os.devnull}",
     "credential.helper=",
     "fetch.fsckObjects=false",
-    # Always a pack: its size can be watched while it comes.
+    # Always keep a pack: its size can be watched during the transfer.
     "fetch.unpackLimit=1",
     "fetch.writeCommitGraph=false",
     "gc.auto=0",
     "http.followRedirects=false",
-    # Should the watching process be killed, a stalled git ends by itself.
+    # If the watching process is killed, a stalled git ends by itself.
     "http.lowSpeedLimit=100",
     "http.lowSpeedTime=60",
     "http.proxy=",
@@ -46,7 +46,7 @@ _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What a remote may cost: which protocols and machines are allowed, how long it may take, how much may come."""
+    """Limits for a remote: allowed protocols and hosts, time and bytes."""
 
     schemes: tuple[str, ...] = ("https", "ssh")
     allow_private: bool = False
@@ -55,7 +55,7 @@ class FetchLimits:
 
 
 class RemoteGit:
-    """A line to one remote, pinned to the addresses its host had when this was made. For one use after another."""
+    """Runs git commands against one remote, pinned to the addresses its host resolved to. Not thread-safe."""
 
     def __init__(self, remote_url: RemoteUrl, limits: FetchLimits) -> None:
         self._limits = limits
@@ -65,10 +65,10 @@ class RemoteGit:
         self.url = remote_url.format_url()
         if remote_url.scheme == "file":
             return
-        numbers = resolve_host(remote_url, allow_private=limits.allow_private)
+        addresses = resolve_host(remote_url, allow_private=limits.allow_private)
         if remote_url.scheme in ("http", "https"):
-            listed = ",".join(f"[{number}]" if ":" in number else number for number in numbers)
-            self._config.append(f"http.curloptResolve={remote_url.host.strip('[]')}:{remote_url.port}:{listed}")
+            pinned = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
+            self._config.append(f"http.curloptResolve={remote_url.host.strip('[]')}:{remote_url.port}:{pinned}")
             if remote_url.user or remote_url.password:
                 secret = base64.b64encode(f"{remote_url.user}:{remote_url.password}".encode("latin-1")).decode()
                 self._environment |= {
@@ -77,15 +77,15 @@ class RemoteGit:
                     "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}",
                 }
         elif remote_url.scheme == "git":
-            self.url = remote_url.format_url(f"[{numbers[0]}]" if ":" in numbers[0] else numbers[0])
+            self.url = remote_url.format_url(f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0])
         else:
-            pin = None if limits.allow_private else numbers[0]
+            pin = None if limits.allow_private else addresses[0]
             self._environment["GIT_SSH_COMMAND"] = _build_ssh_command(remote_url.host.strip("[]"), pin)
 
     def run(
         self, *arguments: str, directory: Path, stop: Callable[[], bool], growing_directory: Path | None = None
     ) -> bytes:
-        """Run one command to its end and return what it said; raises SourceBroken beyond any limit."""
+        """Run one command and return its output. Raises SourceCorrupt on failure or at a limit, Busy when stopped."""
         command = ["git", "--no-pager"]
         for setting in self._config:
             command += ["-c", setting]
@@ -101,18 +101,18 @@ class RemoteGit:
             )
         except OSError as error:
             raise SourceCorrupt(
-                f"Git could not be started: {error.strerror}.", hint="Is git installed and on the PATH?"
+                f"Git could not be started: {error.strerror}.", hint="Check that git is installed and on the PATH."
             ) from error
         limit_memory(process.pid)
-        said, complaint = _PipeReader(process.stdout, _MAX_OUTPUT_BYTES), _PipeReader(process.stderr, _MAX_ERROR_BYTES)
+        stdout, stderr = _PipeReader(process.stdout, _MAX_OUTPUT_BYTES), _PipeReader(process.stderr, _MAX_ERROR_BYTES)
         try:
-            self._wait_within_limits(process, said, stop, growing_directory)
+            self._wait_within_limits(process, stdout, stop, growing_directory)
         finally:
             _kill_process_group(process)
-            texts = said.read_all(), complaint.read_all()
+            output = stdout.read_all(), stderr.read_all()
         if process.returncode != 0:
-            raise _make_error(texts[1])
-        return texts[0]
+            raise _make_error(output[1])
+        return output[0]
 
     def _wait_within_limits(
         self,
@@ -129,22 +129,22 @@ class RemoteGit:
                 pass
             if time.monotonic() > self._deadline:
                 raise SourceCorrupt(
-                    f"The remote repository did not come within {self._limits.timeout:g} seconds.",
-                    hint="It may be slow or large; remote.timeout says how long it may take.",
+                    f"The fetch did not finish within {self._limits.timeout:g} seconds.",
+                    hint="The remote may be slow or large; raise remote.timeout.",
                 )
             if reader.is_truncated or (
                 growing_directory is not None and _get_directory_bytes(growing_directory) > self._limits.max_bytes
             ):
                 raise SourceCorrupt(
-                    f"The remote repository sends more than the {self._limits.max_bytes} bytes allowed.",
-                    hint="remote.max_bytes says how much may come.",
+                    f"The remote repository is larger than the limit of {self._limits.max_bytes} bytes.",
+                    hint="Raise remote.max_bytes.",
                 )
             if stop():
-                raise Busy("The fetch was stopped.", hint="The wiki is being removed, or the service is about to end.")
+                raise Busy("The fetch was stopped.", hint="The wiki is being removed, or the service is shutting down.")
 
 
 class _PipeReader:
-    """Reads a pipe to its end in a thread, keeping no more than the first bytes."""
+    """Reads a pipe to its end in a thread and keeps only the first `max_bytes`."""
 
     def __init__(self, pipe: IO[bytes] | None, max_bytes: int) -> None:
         self._pipe = pipe
@@ -168,7 +168,7 @@ class _PipeReader:
 
 
 def _kill_process_group(process: "subprocess.Popen[bytes]") -> None:
-    """End git and all it started: its helpers hold the connection, and would hold our pipes."""
+    """Kill git and its helper processes, which hold the connection and the pipes open."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -178,7 +178,7 @@ def _kill_process_group(process: "subprocess.Popen[bytes]") -> None:
 
 def _build_network_environment(scheme: str) -> dict[str, str]:
     inherited = {name: value for name, value in build_environment().items() if name.lower() not in _PROXY_VARIABLES}
-    # An empty name of a program is no program: nobody is asked for a password. And a home that is none has no .netrc.
+    # An empty program name disables password prompts. A home directory that does not exist has no .netrc.
     return inherited | {"GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": "", "SSH_ASKPASS": "", "HOME": os.devnull}
 
 
@@ -196,17 +196,17 @@ def _get_directory_bytes(directory: Path) -> int:
         with os.scandir(directory) as entries:
             for entry in entries:
                 total += entry.stat().st_size
-    except OSError:  # files come and go while git works
+    except OSError:  # files appear and disappear while git works
         return total
     return total
 
 
 def _make_error(stderr: bytes) -> SourceError:
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith("remote: ")] or lines or ["git gave no reason"]
-    chosen: Sequence[str] = [line for line in own if line.startswith("fatal: ")] or own
-    said = "".join(char if char.isprintable() else " " for char in chosen[0].removeprefix("fatal: "))[:300]
-    hint = "Check the URL, and that whoever runs wikiholt may read it."
+    local_lines = [line for line in lines if not line.startswith("remote: ")] or lines or ["git gave no reason"]
+    chosen: Sequence[str] = [line for line in local_lines if line.startswith("fatal: ")] or local_lines
+    message = "".join(char if char.isprintable() else " " for char in chosen[0].removeprefix("fatal: "))[:300]
+    hint = "Check the URL, and that the user who runs wikiholt may read it."
     if "Host key verification failed" in stderr.decode("utf-8", "replace"):
-        hint = "Put the host's key into known_hosts of the user who runs wikiholt, after checking it."
-    return SourceCorrupt(f"The remote repository could not be read: {said}", hint=hint)
+        hint = "Verify the host's key, then add it to known_hosts of the user who runs wikiholt."
+    return SourceCorrupt(f"The remote repository could not be read: {message}", hint=hint)

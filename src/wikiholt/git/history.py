@@ -1,8 +1,7 @@
-"""When files were changed, and by whom, from git's history.
+"""Reads git history: when files last changed and by whom, and the earlier versions of pages.
 
-A file was last changed by the newest commit that made it differ from what it was in each of that commit's parents, at
-the time its author gave it. So a merge does not make pages look new that were written long before, while a page that
-was edited in the course of a merge counts. Moving a file to another name is a change.
+A file last changed in the newest commit in which it differs from every parent; the date is the author date. A merge
+therefore does not make old pages look new, but a page edited during a merge counts. A rename is a change.
 """
 
 import logging
@@ -17,12 +16,12 @@ from wikiholt.git.process import GitProcess, GitRunner, make_output_error
 
 _LOG = logging.getLogger(__name__)
 
-# Naming files lets git pass over the rest of the tree; naming very many makes it slower.
+# Pathspecs let git skip the rest of the tree; too many of them make it slower.
 _MAX_NAMED_FILES = 50
-# Walking a long history may yield nothing for a while.
+# A walk over a long history may produce no output for a while.
 _TIMEOUT_FACTOR = 10
-# A message or a name beyond this is cut. A commit may name one small tree a thousand million times over: what it says
-# of itself is read so far.
+# A longer message or name is truncated. The output is limited too: a crafted commit can list one small tree a billion
+# times.
 _MAX_FIELD_BYTES = 1 << 20
 _MAX_LOG_BYTES = 1 << 28
 _HEADER_FORMAT = "--format=%H%n%an%n%ae%n%at%n%B"
@@ -30,85 +29,85 @@ _LOG_ARGUMENTS = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-ren
 
 
 def find_change_dates(git: GitRunner, files: Sequence[str], revision: str, since: str | None) -> dict[str, datetime]:
-    """When each file was last changed; commits before `since` are only walked for files that none after it touched."""
+    """When each file last changed. Commits before `since` are only walked for files that no later commit touched."""
     if not files:
         return {}
     missing = set(files)
-    found: dict[str, datetime] = {}
+    dates: dict[str, datetime] = {}
     ranges = [(revision, f"^{since}"), (since,)] if since and _is_ancestor(git, since, revision) else [(revision,)]
     for commits in ranges:
         if missing:
-            found |= _walk_log(git, commits, missing)
+            dates |= _walk_log(git, commits, missing)
     if missing:
-        when = get_commit_time(git, revision)
-        found |= dict.fromkeys(missing, when)
-    return found
+        date = get_commit_time(git, revision)
+        dates |= dict.fromkeys(missing, date)
+    return dates
 
 
 def get_commit_time(git: GitRunner, revision: str) -> datetime:
-    """When the commit was written."""
-    shown = git.run("log", "--no-walk", "--no-notes", "--format=%at", revision)
-    if shown.status != 0:
-        raise shown.to_error(f"read commit {revision}")
-    return _to_datetime(shown.stdout)
+    """The author date of the commit."""
+    result = git.run("log", "--no-walk", "--no-notes", "--format=%at", revision)
+    if result.status != 0:
+        raise result.to_error(f"read commit {revision}")
+    return _to_datetime(result.stdout)
 
 
 def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> list[Commit]:
-    """The commits that changed a file, newest first, its earlier names followed."""
+    """The commits that changed a file, newest first, followed through renames."""
     commits: list[Commit] = []
     header = b""
     with git.start(
         "log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER_FORMAT, revision, "--", file
-    ) as conversation:
-        for token, is_file in _iter_tokens(iter_fields(conversation, _MAX_LOG_BYTES)):
-            if is_file and header:  # a merge that only brought the file along has no change to show
+    ) as process:
+        for token, is_file in _iter_tokens(iter_fields(process, _MAX_LOG_BYTES)):
+            if is_file and header:  # a merge that did not change the file lists no file
                 commits.append(_parse_commit(header))
             header = b"" if is_file else token
             if len(commits) >= limit:
                 return commits
-        if conversation.wait() != 0:
-            raise SourceCorrupt(f"Git could not read the history of {file}.", hint="Look at it with `git fsck`.")
+        if process.wait() != 0:
+            raise SourceCorrupt(f"Git could not read the history of {file}.", hint="Check it with `git fsck`.")
     return commits
 
 
 def read_page_log(git: GitRunner, revision: str, pages: PageFiles, limit: int, skip: int) -> list[LogEntry]:
-    """The commits that touched a page, newest first, each with its pages; the first `skip` are passed over."""
+    """The commits that touched a page, newest first, each with its page files; the first `skip` are left out."""
     entries: list[LogEntry] = []
     header, files = b"", []
-    named = (pages.subdirectory,) if pages.subdirectory else ()
+    pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
 
     with git.start(
-        *_LOG_ARGUMENTS, _HEADER_FORMAT, revision, "--", *named, timeout_factor=_TIMEOUT_FACTOR
-    ) as conversation:
-        for token, is_file in chain(_iter_tokens(iter_fields(conversation, _MAX_LOG_BYTES)), [(b"", False)]):
+        *_LOG_ARGUMENTS, _HEADER_FORMAT, revision, "--", *pathspecs, timeout_factor=_TIMEOUT_FACTOR
+    ) as process:
+        for token, is_file in chain(_iter_tokens(iter_fields(process, _MAX_LOG_BYTES)), [(b"", False)]):
             if is_file:
-                own = pages.to_page_file(decode_file_name(token))
-                files += [own] if own is not None else []
+                file = pages.to_page_file(decode_file_name(token))
+                files += [file] if file is not None else []
                 continue
             if files:
                 entries.append(LogEntry(_parse_commit(header), tuple(dict.fromkeys(files))))
             if len(entries) >= skip + limit:
                 return entries[skip : skip + limit]
             header, files = token, []
-        if conversation.wait() != 0:
-            raise SourceCorrupt("Git could not read the wiki's history.", hint="Look at it with `git fsck`.")
+        if process.wait() != 0:
+            raise SourceCorrupt("Git could not read the wiki's history.", hint="Check it with `git fsck`.")
     return entries[skip:]
 
 
 def resolve_commit(git: GitRunner, digits: str, head: str) -> str | None:
-    """The one commit in the history of `head` whose id begins with these digits."""
-    listed = git.run("rev-parse", f"--disambiguate={digits}")
-    found = []
-    for candidate in listed.stdout.decode().split():
+    """The only commit in the history of `head` whose id begins with these digits; None for none or several."""
+    result = git.run("rev-parse", f"--disambiguate={digits}")
+    commits = []
+    for candidate in result.stdout.decode().split():
         is_commit = git.run("cat-file", "-t", candidate).stdout.strip() == b"commit"
         if is_commit and _is_ancestor(git, candidate, head):
-            found.append(candidate)
-    return found[0] if len(found) == 1 else None
+            commits.append(candidate)
+    return commits[0] if len(commits) == 1 else None
 
 
 def _parse_commit(header: bytes) -> Commit:
-    revision, author, email, moment, message = header.decode("utf-8", "replace").split("\n", 4)
-    return Commit(revision, author, email, _to_datetime(moment.encode()), message.strip())
+    revision, author, email, timestamp, message = header.decode("utf-8", "replace").split("\n", 4)
+    return Commit(revision, author, email, _to_datetime(timestamp.encode()), message.strip())
 
 
 def _is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
@@ -116,36 +115,37 @@ def _is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
 
 
 def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> dict[str, datetime]:
-    """Find the newest change of each missing file and take it from the set; stop when the set is empty."""
-    found: dict[str, datetime] = {}
-    # A shown backslash may stand for a byte that is not UTF-8, so such a name cannot be given back to git.
-    named = sorted(missing) if len(missing) <= _MAX_NAMED_FILES and not any("\\" in file for file in missing) else []
+    """Find the newest change of each missing file and remove it from the set; stop when the set is empty."""
+    dates: dict[str, datetime] = {}
+    # A backslash may replace a byte that is not UTF-8, so git would not recognize such a name.
+    is_usable = len(missing) <= _MAX_NAMED_FILES and not any("\\" in file for file in missing)
+    pathspecs = sorted(missing) if is_usable else []
     with git.start(
-        *_LOG_ARGUMENTS, "--format=%at", *commits, "--", *named, timeout_factor=_TIMEOUT_FACTOR
-    ) as conversation:
-        for moment, file in _iter_changes(conversation):
+        *_LOG_ARGUMENTS, "--format=%at", *commits, "--", *pathspecs, timeout_factor=_TIMEOUT_FACTOR
+    ) as process:
+        for date, file in _iter_changes(process):
             if file in missing:
                 missing.discard(file)
-                found[file] = moment
+                dates[file] = date
                 if not missing:
-                    return found
-        if conversation.wait() != 0:
-            _LOG.warning("git could not read the whole history; %d files get the date of HEAD", len(missing))
-    return found
+                    return dates
+        if process.wait() != 0:
+            _LOG.warning("git could not read all of the history; %d files get the date of HEAD", len(missing))
+    return dates
 
 
 def _iter_changes(process: GitProcess) -> Iterator[tuple[datetime, str]]:
     """Every change of a file in the log, newest first."""
-    moment = datetime.fromtimestamp(0, UTC)
+    date = datetime.fromtimestamp(0, UTC)
     for token, is_file in _iter_tokens(iter_fields(process)):
         if is_file:
-            yield moment, decode_file_name(token)
+            yield date, decode_file_name(token)
         else:
-            moment = _to_datetime(token)
+            date = _to_datetime(token)
 
 
 def _iter_tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """The headers of commits and the names of changed files (True) in the output of `git log -z --raw`."""
+    """Commit headers (False) and names of changed files (True) in the output of `git log -z --raw`."""
     names = 0
     for field in fields:
         if names:
@@ -159,7 +159,7 @@ def _iter_tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def iter_fields(process: GitProcess, max_bytes: int | None = None) -> Iterator[bytes]:
-    """The parts of what git says between NUL bytes; more than `most` bytes of them are an error."""
+    """The NUL-separated fields of git's output. Raises SourceCorrupt beyond `max_bytes`."""
     rest = b""
     while block := process.read_some():
         *fields, rest = (rest + block).split(b"\0")
@@ -175,16 +175,13 @@ def iter_fields(process: GitProcess, max_bytes: int | None = None) -> Iterator[b
 def _to_datetime(seconds: bytes) -> datetime:
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
-    except (ValueError, OverflowError, OSError):  # git keeps whatever date a broken client wrote
+    except (ValueError, OverflowError, OSError):  # git stores any date that a broken client wrote
         return datetime.fromtimestamp(0, UTC)
 
 
-# What pages were before: their former files and blobs, followed back through renames.
-
+# Earlier versions of pages, followed through renames.
 
 _MAX_COMMITS = 50_000
-_VERSIONS_TIMEOUT_FACTOR = 10
-_MAX_VERSIONS_BYTES = 1 << 28
 _VERSIONS_ARGUMENTS = (
     "log",
     "-z",
@@ -197,35 +194,33 @@ _VERSIONS_ARGUMENTS = (
 )
 
 _FileChange = tuple[bytes, bytes, str, str]
-"""Status, the blob before, the name before, the name after."""
+"""Status, old blob, old name, new name."""
 
 
 def find_old_versions(
     git: GitRunner, files: frozenset[str], revision: str, pages: PageFiles, limit: int
 ) -> list[FileVersion]:
-    """Former versions of these page files, newest first, each blob of a page once; of merges only what led to them."""
-    now = {pages.to_repository_path(file): file for file in files}
-    found: dict[tuple[str, str, str], FileVersion] = {}
-    named = (pages.subdirectory,) if pages.subdirectory else ()
-    with git.start(
-        *_VERSIONS_ARGUMENTS, revision, "--", *named, timeout_factor=_VERSIONS_TIMEOUT_FACTOR
-    ) as conversation:
-        for changes in _iter_commits(iter_fields(conversation, _MAX_VERSIONS_BYTES)):
-            for version in _step_back(now, changes):
-                found.setdefault((version.file, version.blob, version.old_file), version)
-            if len(found) >= limit:
-                return list(found.values())[:limit]
-        if conversation.wait() != 0:
-            raise SourceCorrupt("Git could not read the wiki's history.", hint="Look at it with `git fsck`.")
-    return list(found.values())
+    """Earlier versions of these page files, newest first, each blob of a page once. Merge commits are not compared."""
+    current_names = {pages.to_repository_path(file): file for file in files}
+    versions: dict[tuple[str, str, str], FileVersion] = {}
+    pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
+    with git.start(*_VERSIONS_ARGUMENTS, revision, "--", *pathspecs, timeout_factor=_TIMEOUT_FACTOR) as process:
+        for changes in _iter_commits(iter_fields(process, _MAX_LOG_BYTES)):
+            for version in _step_back(current_names, changes):
+                versions.setdefault((version.file, version.blob, version.old_file), version)
+            if len(versions) >= limit:
+                return list(versions.values())[:limit]
+        if process.wait() != 0:
+            raise SourceCorrupt("Git could not read the wiki's history.", hint="Check it with `git fsck`.")
+    return list(versions.values())
 
 
 def _step_back(current_names: dict[str, str], changes: list[_FileChange]) -> Iterator[FileVersion]:
-    """One commit back: `now` says which page of today a name of then belongs to, and is brought to before it."""
+    """Step back over one commit: update `current_names` (name at that commit → page file today) to its parent."""
     before: dict[str, str] = {}
     for status, blob, old, new in changes:
         file = current_names.pop(new, None)
-        if file is not None and status != b"A":  # what was added has no earlier version
+        if file is not None and status != b"A":  # an added file has no earlier version
             before[old] = file
             yield FileVersion(file, old, blob.decode())
     current_names |= before

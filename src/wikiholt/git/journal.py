@@ -1,4 +1,4 @@
-"""Locks on a repository: one of our own among writers, and git's on the index of a work tree."""
+"""Locks for writers of a repository, and the write journal from which the next writer finishes an interrupted write."""
 
 import fcntl
 import json
@@ -18,7 +18,10 @@ _CLAIM_CONTENT = b"wikiholt\n"
 
 @contextmanager
 def lock_file(file: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock of this file across threads and processes; the kernel frees it, whatever happens."""
+    """Hold an exclusive lock on this file across threads and processes; the kernel releases it if the process dies.
+
+    Raises Busy at the deadline.
+    """
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -37,13 +40,13 @@ def lock_file(file: Path, deadline: float) -> Iterator[None]:
 
 @contextmanager
 def lock_index(git_dir: Path, deadline: float) -> Iterator[None]:
-    """Hold the lock that git itself takes before it changes the index; raises Busy while another git has it."""
+    """Hold git's own lock on the index. Raises Busy if another git process still holds it at the deadline."""
     lock, claim = git_dir / "index.lock", git_dir / "wikiholt.claim"
     try:
         claim.write_bytes(_CLAIM_CONTENT)
         while True:
             try:
-                # A link comes into being with its content: a lock without our mark is never ours.
+                # A hard link appears together with its content: a lock without this content is not Wikiholt's.
                 os.link(claim, lock)
                 break
             except FileExistsError:
@@ -59,7 +62,7 @@ def lock_index(git_dir: Path, deadline: float) -> Iterator[None]:
 
 
 def release_stale_lock(git_dir: Path) -> None:
-    """Take away a lock on the index that a writer of ours left when it was killed. For who holds the writers' lock."""
+    """Remove the index lock of a killed Wikiholt writer. Requires the writer lock."""
     lock = git_dir / "index.lock"
     with suppress(OSError):
         if lock.read_bytes() == _CLAIM_CONTENT:
@@ -68,13 +71,13 @@ def release_stale_lock(git_dir: Path) -> None:
 
 def _wait_for_lock(deadline: float) -> None:
     if time.monotonic() > deadline:
-        raise Busy("Somebody else is writing to the repository.", hint="Try again in a moment.")
+        raise Busy("Another process is writing to the repository.", hint="Try again in a moment.")
     time.sleep(_LOCK_POLL_INTERVAL_S)
 
 
 @contextmanager
 def translate_write_errors() -> Iterator[None]:
-    """Say it in words when the system does not let the repository be written: a full disk, missing rights."""
+    """Translate an OSError (disk full, permission denied) into NotWritable."""
     try:
         yield
     except OSError as error:
@@ -83,26 +86,24 @@ def translate_write_errors() -> Iterator[None]:
 
 def _make_write_error(error: OSError) -> NotWritable:
     return NotWritable(
-        f"The repository cannot be written: {error.strerror or 'the system refuses'}.",
-        hint="Check free disk space, and that the user who runs wikiholt may write to it.",
+        f"The repository cannot be written: {error.strerror or 'unknown error'}.",
+        hint="Check the free disk space, and that the user who runs wikiholt may write to it.",
     )
 
 
-# A note in the git directory of the commit that is just being made: what a killed writer leaves for the next one. It
-# lies there from before the branch moves until the work tree has followed. All of this is for who holds the writers'
-# lock: a note that is found then is one whose writer is dead.
-
+# The write journal: a file in the git directory that describes the commit in progress. It exists from before the branch
+# moves until the work tree is updated. Using it requires the writer lock, so an existing journal is a dead writer's.
 
 _JOURNAL_FILE = "wikiholt.pending"
-# Git holds the locks of a branch for milliseconds. One made right after a dead writer's note is what that writer's git
-# left when it was killed with it, unless it is still about to end by itself.
+# Git holds branch locks for milliseconds. A lock created right after a dead writer's journal belongs to that writer's
+# git process, which was killed with it unless it is just finishing.
 _SAME_WRITER_WINDOW_S = 5.0
 _DEAD_LOCK_AGE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """One file of a commit, named from the top of the repository: what it was and what it becomes."""
+    """One file of a commit, by path from the repository root: its old and its new entry."""
 
     path: str
     old: GitEntry | None
@@ -111,12 +112,12 @@ class PlannedChange:
 
 
 def has_unfinished_write(git_dir: Path) -> bool:
-    """Whether there may be something to finish; cheap."""
+    """Whether a write may need to be finished; cheap."""
     return (git_dir / _JOURNAL_FILE).exists() or (git_dir / "index.lock").exists()
 
 
 class WriteJournal:
-    """The note of one repository."""
+    """The write journal of one repository."""
 
     def __init__(self, git_dir: Path, common_dir: Path) -> None:
         self._git_dir = git_dir
@@ -124,27 +125,27 @@ class WriteJournal:
         self._file = git_dir / _JOURNAL_FILE
 
     def write(self, commit: str, changes: Sequence[PlannedChange]) -> None:
-        """Note, for good, that this commit is about to be made HEAD."""
+        """Record durably that HEAD is about to move to this commit."""
         files = [
             {"path": change.path, "old": _encode_entry(change.old), "new": _encode_entry(change.new)}
             for change in changes
         ]
-        fresh = self._file.with_suffix(".new")
-        with fresh.open("w") as out:
+        temporary = self._file.with_suffix(".new")
+        with temporary.open("w") as out:
             json.dump({"commit": commit, "files": files}, out)
             out.flush()
             os.fsync(out.fileno())
-        fresh.replace(self._file)
+        temporary.replace(self._file)
 
     def read(self) -> tuple[str, list[PlannedChange]] | None:
-        """The commit and its files, or None when there is no note, or none that makes sense."""
+        """The commit and its files, or None when there is no valid journal."""
         try:
-            note = json.loads(self._file.read_text())
+            record = json.loads(self._file.read_text())
             files = [
-                PlannedChange(str(each["path"]), _decode_entry(each["old"]), _decode_entry(each["new"]))
-                for each in note["files"]
+                PlannedChange(str(entry["path"]), _decode_entry(entry["old"]), _decode_entry(entry["new"]))
+                for entry in record["files"]
             ]
-            return str(note["commit"]), files
+            return str(record["commit"]), files
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -152,16 +153,16 @@ class WriteJournal:
         self._file.unlink(missing_ok=True)
 
     def release_locks(self, branch: str) -> None:
-        """Take away the locks that a dead writer of ours, or its git, holds on the index and the branch."""
+        """Remove locks on the index and the branch that a dead Wikiholt writer, or its git process, left behind."""
         release_stale_lock(self._git_dir)
         with suppress(OSError):
-            noted = self._file.stat().st_mtime
+            journal_time = self._file.stat().st_mtime
             for lock in (self._common_dir / f"{branch}.lock", self._git_dir / "HEAD.lock"):
                 with suppress(OSError):
-                    made = lock.stat().st_mtime
-                    if 0 <= made - noted < _SAME_WRITER_WINDOW_S:
-                        time.sleep(max(0.0, min(_DEAD_LOCK_AGE_S, made + _DEAD_LOCK_AGE_S - time.time())))
-                        if lock.stat().st_mtime == made:
+                    lock_time = lock.stat().st_mtime
+                    if 0 <= lock_time - journal_time < _SAME_WRITER_WINDOW_S:
+                        time.sleep(max(0.0, min(_DEAD_LOCK_AGE_S, lock_time + _DEAD_LOCK_AGE_S - time.time())))
+                        if lock.stat().st_mtime == lock_time:
                             lock.unlink()
 
 

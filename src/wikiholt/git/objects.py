@@ -1,7 +1,7 @@
-"""Blobs read straight from git's object store, many in one conversation.
+"""Reads objects from a repository: blobs in batches, the page files of a tree, and changes between two trees.
 
-Requests go out in small windows, the next one only after every answer to the last: neither side can ever wait for
-the other with a full pipe. An object that git chokes on ends git; it is given as missing and git is started again.
+Blob requests go out in small windows, each after all answers to the previous one, so full pipes cannot deadlock.
+An object that crashes git is reported as missing, and git is restarted.
 """
 
 import hashlib
@@ -14,37 +14,37 @@ from wikiholt.domain.git import AttachedFile, Blob, EntryKind, TreeChange, TreeE
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError
 from wikiholt.git.process import GitProcess, GitRunner
 
-# 60 ids of 64 digits stay below 4096 bytes, what every system's pipe takes without blocking.
+# 60 ids of 64 digits fit into 4096 bytes, which every system's pipe accepts without blocking.
 _REQUESTS_IN_FLIGHT = 60
 _READ_BLOCK_BYTES = 1 << 16
 _OBJECT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def read_blobs(git: GitRunner, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
-    """The blobs in the order asked for; missing, damaged and larger ones without their data."""
-    wanted = iter(blobs)
-    window = list(islice(wanted, _REQUESTS_IN_FLIGHT))
+    """The blobs in request order; missing, damaged and larger ones have no data."""
+    remaining = iter(blobs)
+    window = list(islice(remaining, _REQUESTS_IN_FLIGHT))
     while window:
-        with git.start("cat-file", "--batch") as conversation:
+        with git.start("cat-file", "--batch") as process:
             while window:
                 answered = 0
-                for blob in _read_answers(conversation, window, limit):
+                for blob in _read_answers(process, window, limit):
                     answered += 1
                     yield blob
                 if answered < len(window):
                     window = window[answered:]
                     break
-                window = list(islice(wanted, _REQUESTS_IN_FLIGHT))
+                window = list(islice(remaining, _REQUESTS_IN_FLIGHT))
         if window:
             _check_repository(git)
             yield Blob(window.pop(0), -1, None)
-            window = window or list(islice(wanted, _REQUESTS_IN_FLIGHT))
+            window = window or list(islice(remaining, _REQUESTS_IN_FLIGHT))
 
 
 def _read_answers(process: GitProcess, ids: list[str], limit: int) -> Iterator[Blob]:
-    """One blob an id, ending early when git is gone."""
-    sane = [blob for blob in ids if _OBJECT_ID_PATTERN.fullmatch(blob)]
-    if sane and not process.write("".join(f"{blob}\n" for blob in sane).encode()):
+    """One blob per id; ends early if git exits."""
+    valid = [blob for blob in ids if _OBJECT_ID_PATTERN.fullmatch(blob)]
+    if valid and not process.write("".join(f"{blob}\n" for blob in valid).encode()):
         return
     for blob in ids:
         if not _OBJECT_ID_PATTERN.fullmatch(blob):
@@ -57,7 +57,7 @@ def _read_answers(process: GitProcess, ids: list[str], limit: int) -> Iterator[B
 
 
 def _read_answer(process: GitProcess, blob: str, limit: int) -> Blob | None:
-    """The answer to one request; None when git is gone before it was complete."""
+    """The answer to one request; None if git exits before it is complete."""
     header = process.read_line().split()
     if header == [blob.encode(), b"missing"]:
         return Blob(blob, -1, None)
@@ -72,7 +72,7 @@ def _read_answer(process: GitProcess, blob: str, limit: int) -> Blob | None:
     if len(data) != size + 1:
         return None
     content = data[:-1]
-    # Git does not check what it streams; the index must never hold text that its blob id does not stand for.
+    # Git does not verify what it streams; the index must never contain text that does not match its blob id.
     return Blob(blob, size, content) if hash_object(content, blob) == blob else Blob(blob, -1, None)
 
 
@@ -86,7 +86,7 @@ def _skip_bytes(process: GitProcess, size: int) -> bool:
 
 
 def hash_object(content: bytes, sample_id: str, kind: str = "blob") -> str:
-    """The id git gives to this content, in the repository that gave the id `like`."""
+    """The id git computes for this content, with the hash algorithm of `sample_id`."""
     algorithm = "sha1" if len(sample_id) == 40 else "sha256"
     digest = hashlib.new(algorithm, f"{kind} {len(content)}\0".encode(), usedforsecurity=False)
     digest.update(content)
@@ -94,14 +94,13 @@ def hash_object(content: bytes, sample_id: str, kind: str = "blob") -> str:
 
 
 def _check_repository(git: GitRunner) -> None:
-    """Raise unless git can work in the repository at all: then it was the object, and only that object is lost."""
+    """Raise SourceCorrupt unless git works in this repository; if it does, only the one object is damaged."""
     probe = git.run("rev-parse", "--git-dir")
     if probe.status != 0:
         raise probe.to_error("read the repository")
 
 
-# The page files of a tree.
-
+# Page files of a tree.
 
 _FILE_MODES = (b"100644", b"100755", b"100664")
 _KIND_BY_MODE = {b"120000": EntryKind.SYMLINK, b"160000": EntryKind.SUBMODULE}
@@ -109,82 +108,82 @@ _KIND_BY_MODE = {b"120000": EntryKind.SYMLINK, b"160000": EntryKind.SUBMODULE}
 
 @dataclass(frozen=True, slots=True)
 class PageFiles:
-    """Which files of a repository are pages: below a directory, by extension, not left out."""
+    """Decides which files of a repository are pages: by directory, extension and ignore patterns."""
 
     subdirectory: str
     extensions: tuple[str, ...]
     is_ignored: Callable[[str], bool]
 
     def is_page(self, file: str) -> bool:
-        """Whether a file (relative to the sub-directory) is a page."""
+        """Whether a file (relative to the subdirectory) is a page."""
         name = file.rpartition("/")[2].lower()
-        # A name that is nothing but an extension would be a page without a name.
-        named = any(name.endswith(extension) and name != extension for extension in self.extensions)
-        return named and not self.is_ignored(file)
+        # A file named only `.md` would be a page without a name.
+        has_extension = any(name.endswith(extension) and name != extension for extension in self.extensions)
+        return has_extension and not self.is_ignored(file)
 
     def is_attachable(self, file: str) -> bool:
-        """Whether a file (relative to the sub-directory) may be attached to a page: no page, not hidden or left out."""
+        """Whether a file (relative to the subdirectory) can be an attachment: not a page, hidden or ignored."""
         name = file.rpartition("/")[2]
         return not name.startswith(".") and not name.lower().endswith(self.extensions) and not self.is_ignored(file)
 
     def to_repository_path(self, file: str) -> str:
-        """The file's path from the top of the repository."""
+        """The file's path from the repository root."""
         return f"{self.subdirectory}/{file}" if self.subdirectory else file
 
     def to_page_file(self, path: str) -> str | None:
-        """The page file that lies at this path from the top of the repository, if one may."""
+        """The page file for a path from the repository root; None if that is not a page."""
         prefix = f"{self.subdirectory}/" if self.subdirectory else ""
         file = path.removeprefix(prefix)
         return file if path.startswith(prefix) and self.is_page(file) else None
 
 
 def read_tree(git: GitRunner, revision: str, pages: PageFiles) -> dict[str, TreeEntry]:
-    """Every page file at the revision; links and submodules that bear a page's name come with their kind."""
+    """All page files at the revision; symlinks and submodules named like a page are included with their kind."""
     tree = f"{revision}:{pages.subdirectory}" if pages.subdirectory else revision
-    listed = git.run("ls-tree", "-r", "-z", "--full-tree", tree)
-    if listed.status != 0:
+    result = git.run("ls-tree", "-r", "-z", "--full-tree", tree)
+    if result.status != 0:
         raise _make_tree_error(
-            git, revision, pages.subdirectory, listed.to_error(f"list the files of commit {revision}")
+            git, revision, pages.subdirectory, result.to_error(f"list the files of commit {revision}")
         )
     entries: dict[str, TreeEntry] = {}
-    for record in listed.stdout.split(b"\0")[:-1]:
-        described, _, raw = record.partition(b"\t")
+    for record in result.stdout.split(b"\0")[:-1]:
+        description, _, raw = record.partition(b"\t")
         file = decode_file_name(raw)
         if pages.is_page(file):
-            mode, _, blob = described.split(b" ")
+            mode, _, blob = description.split(b" ")
             entries[_find_free_name(file, entries)] = TreeEntry(blob.decode(), _KIND_BY_MODE.get(mode, EntryKind.FILE))
     return entries
 
 
 def find_entry(git: GitRunner, file: str, revision: str, pages: PageFiles) -> TreeEntry | None:
-    """The page file's entry at the revision, or None; only the directories on the way to it are read."""
-    if "\\" in file:  # it may stand for a byte that is not UTF-8, and only the whole tree tells
+    """The page file's entry at the revision, or None; reads only the directories on the path."""
+    if "\\" in file:  # may replace a byte that is not UTF-8; only the full tree tells
         return read_tree(git, revision, pages).get(file)
-    sane = file.isprintable() or not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in file)
-    if not sane or not pages.is_page(file) or not {"", ".", ".."}.isdisjoint(file.split("/")):
+    valid = file.isprintable() or not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in file)
+    if not valid or not pages.is_page(file) or not {"", ".", ".."}.isdisjoint(file.split("/")):
         return None
     path = pages.to_repository_path(file)
-    listed = git.run("ls-tree", "-z", "--full-tree", revision, "--", path)
-    if listed.status != 0:
-        raise _make_tree_error(git, revision, "", listed.to_error(f"look into commit {revision}"))
-    described, _, raw = listed.stdout.partition(b"\0")[0].partition(b"\t")
+    result = git.run("ls-tree", "-z", "--full-tree", revision, "--", path)
+    if result.status != 0:
+        raise _make_tree_error(git, revision, "", result.to_error(f"read commit {revision}"))
+    description, _, raw = result.stdout.partition(b"\0")[0].partition(b"\t")
     if raw != path.encode():
         return None
-    mode, kind, blob = described.split(b" ")
+    mode, kind, blob = description.split(b" ")
     return None if kind == b"tree" else TreeEntry(blob.decode(), _KIND_BY_MODE.get(mode, EntryKind.FILE))
 
 
 def read_attached_files(git: GitRunner, directory: str, revision: str, pages: PageFiles) -> dict[str, AttachedFile]:
-    """The files right in a folder that may be attached to a page; links, submodules and unreadable names are none."""
+    """The attachable files directly in a directory; no symlinks, submodules or names that are not UTF-8."""
     if not directory or "\0" in directory or not {"", ".", ".."}.isdisjoint(directory.split("/")):
         return {}
-    listed = git.run("ls-tree", "-l", "-z", "--full-tree", revision, "--", f"{pages.to_repository_path(directory)}/")
-    if listed.status != 0:
-        raise _make_tree_error(git, revision, "", listed.to_error(f"look into commit {revision}"))
+    result = git.run("ls-tree", "-l", "-z", "--full-tree", revision, "--", f"{pages.to_repository_path(directory)}/")
+    if result.status != 0:
+        raise _make_tree_error(git, revision, "", result.to_error(f"read commit {revision}"))
     files: dict[str, AttachedFile] = {}
-    for record in listed.stdout.split(b"\0")[:-1]:
-        described, _, raw = record.partition(b"\t")
-        mode, _, blob, size = described.split()
+    for record in result.stdout.split(b"\0")[:-1]:
+        description, _, raw = record.partition(b"\t")
+        mode, _, blob, size = description.split()
         name = decode_file_name(raw).rpartition("/")[2]
         if mode in _FILE_MODES and "\\" not in name and pages.is_attachable(f"{directory}/{name}"):
             files[name] = AttachedFile(blob.decode(), int(size))
@@ -192,19 +191,19 @@ def read_attached_files(git: GitRunner, directory: str, revision: str, pages: Pa
 
 
 def read_changes(git: GitRunner, old: str, new: str, pages: PageFiles) -> list[TreeChange] | None:
-    """The page files that differ between two revisions; None where the whole trees must be compared instead."""
+    """The page files that differ between two revisions; None if the full trees must be compared instead."""
     trees = [f"{revision}:{pages.subdirectory}" if pages.subdirectory else revision for revision in (old, new)]
-    compared = git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", *trees, "--")
-    if compared.status != 0:
+    result = git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", *trees, "--")
+    if result.status != 0:
         return None
-    fields = compared.stdout.split(b"\0")[:-1]
+    fields = result.stdout.split(b"\0")[:-1]
     changes = []
-    for described, raw in zip(fields[::2], fields[1::2], strict=True):
+    for description, raw in zip(fields[::2], fields[1::2], strict=True):
         file = decode_file_name(raw)
         if b"\\" in raw or "\\" in file:
             return None
         if pages.is_page(file):
-            old_mode, new_mode, old_blob, new_blob, _ = described.lstrip(b":").split(b" ")
+            old_mode, new_mode, old_blob, new_blob, _ = description.lstrip(b":").split(b" ")
             changes.append(TreeChange(file, _make_entry(old_mode, old_blob), _make_entry(new_mode, new_blob)))
     return changes
 
@@ -214,12 +213,12 @@ def _make_entry(mode: bytes, blob: bytes) -> TreeEntry | None:
 
 
 def decode_file_name(raw: bytes) -> str:
-    """A file's name as text; bytes that are not UTF-8 are shown as `\\xff`."""
+    """A file name as text; bytes that are not UTF-8 appear as `\\xff`."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 def _find_free_name(file: str, entries: dict[str, TreeEntry]) -> str:
-    # The byte 0xff and the four characters `\xff` read the same; neither file may hide the other.
+    # The byte 0xff and the four characters `\xff` look the same; neither file may hide the other.
     while file in entries:
         stem, dot, extension = file.rpartition(".")
         file = f"{stem}\\{dot}{extension}"
@@ -231,8 +230,8 @@ def _make_tree_error(
 ) -> SourceError | InvalidSource:
     if git.run("cat-file", "-e", f"{revision}^{{commit}}").status != 0:
         return SourceCorrupt(
-            f"The repository does not hold commit {revision}.",
-            hint="Its history was rewritten or the object is damaged; sync again, and look at it with `git fsck`.",
+            f"The repository does not contain commit {revision}.",
+            hint="Its history was rewritten or the object is damaged; sync again, and check with `git fsck`.",
         )
     if not subdirectory or git.run("cat-file", "-t", f"{revision}:{subdirectory}").stdout.strip() == b"tree":
         return default
@@ -240,5 +239,5 @@ def _make_tree_error(
     directories = ", ".join(decode_file_name(raw) for raw in top[:8]) or "none"
     return InvalidSource(
         f"There is no directory {subdirectory} in commit {revision[:12]}.",
-        hint=f"Directories at the top of the repository: {directories}.",
+        hint=f"Directories at the repository root: {directories}.",
     )

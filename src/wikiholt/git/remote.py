@@ -1,7 +1,7 @@
-"""A mirror that another node's work has outrun, or that was never made here, is brought when somebody needs it.
+"""A remote repository as a page source: a local bare mirror of its default branch, refreshed when it is behind.
 
-Nodes that share a wiki each have a mirror of its remote, and only the one that looks after the wiki fetches by
-schedule. It tells the others which HEAD it found; whoever is then asked for a page it cannot have read fetches once.
+Nodes that share a wiki have a mirror each, and only the assigned node fetches on schedule. It publishes the HEAD it
+fetched, so that another node whose mirror is behind fetches once when it needs the pages.
 """
 
 import re
@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from wikiholt.domain.git import Author, Blob, FileEdit, TreeChange, TreeEntry
+from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import (
     IndexUnavailable,
     NoCommits,
@@ -29,28 +30,28 @@ from wikiholt.git.journal import lock_file
 from wikiholt.git.process import GitRunner
 from wikiholt.git.remote_url import parse_remote_url, redact_url
 from wikiholt.git.repository import RepositoryLocation, find_repository
-from wikiholt.git.source import GitSource, never_stop
+from wikiholt.git.source import GitSource
 
 _READER_TIMEOUT_S = 20.0
-"""Seconds a reader waits for a fetch; the fetch itself goes on, for the next who asks."""
+"""How long a reader waits for a fetch. The fetch continues in the background."""
 _MIN_FETCH_INTERVAL_S = 10.0
-"""Seconds after a fetch in which there is none again for the same reason."""
+"""No second fetch for the same HEAD within this time."""
 
 
 def _ignore(_: str) -> None:
-    pass
+    """Default for `SharedHead.write` where there are no other nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedHead:
-    """What nodes say to each other of a wiki's remote: the HEAD that was fetched last, by whichever of them."""
+    """Reads and publishes the HEAD that any node fetched last."""
 
     read: Callable[[], str | None] = lambda: None
     write: Callable[[str], None] = _ignore
 
 
 class MirrorRefresher:
-    """Fetches in the background, one at a time; those who need it wait for it, for a while."""
+    """Fetches in the background, one fetch at a time. Safe to use from many threads."""
 
     def __init__(self, fetch: Callable[[], object], timeout: float = _READER_TIMEOUT_S) -> None:
         self._fetch = fetch
@@ -62,33 +63,32 @@ class MirrorRefresher:
         self._error: WikiholtError | None = None
 
     def refresh(self, head: str | None) -> WikiholtError | None:
-        """Have fetched what is wanted, or know soon why that could not be; None when it came or is still coming."""
+        """Fetch `head` and wait for it up to the timeout; return the error, or None on success or while fetching."""
         with self._lock:
-            lately = time.monotonic() - self._ended_at < _MIN_FETCH_INTERVAL_S and self._requested_head == head
-            if self._done is None and not lately:
+            is_recent = time.monotonic() - self._ended_at < _MIN_FETCH_INTERVAL_S and self._requested_head == head
+            if self._done is None and not is_recent:
                 self._requested_head, self._done = head, Event()
-                Thread(target=self._run_fetch, args=(self._done,), name="bring", daemon=True).start()
+                Thread(target=self._run_fetch, args=(self._done,), name="mirror-fetch", daemon=True).start()
             done = self._done
         if done is not None and not done.wait(self._timeout):
             return None
         return self._error
 
     def _run_fetch(self, done: Event) -> None:
-        fault: WikiholtError | None = None
+        failure: WikiholtError | None = None
         try:
             self._fetch()
         except WikiholtError as error:
-            fault = error
+            failure = error
         finally:
             with self._lock:
-                self._error, self._ended_at, self._done = fault, time.monotonic(), None
+                self._error, self._ended_at, self._done = failure, time.monotonic(), None
             done.set()
 
 
-# A repository elsewhere as a source of pages: a bare mirror of its default branch, kept beside the wiki's index.
-# Nothing in the mirror is named by the remote: whatever its HEAD is comes as the one branch here. The mirror appears
-# complete or not at all, and only who holds its lock changes it. It is a cache: one that proves damaged is marked by
-# who notices, and the next fetch reads all of it and makes it anew if that is so.
+# The mirror has one local branch, whatever the name of the remote's default branch. It appears complete or not at all,
+# and changing it requires its lock. It is a cache: a reader that finds damage marks it as suspect, and the next fetch
+# checks it and recreates it if it is damaged.
 
 
 MIRROR_DIRECTORY = "mirror.git"
@@ -98,9 +98,9 @@ _REMOTE_HEAD_PATTERN = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\tHEAD")
 
 
 class RemoteSource(GitSource):
-    """One wiki's repository elsewhere. Reads come from the mirror; only `fetch` and `prove` use the network.
+    """A wiki's remote repository. Reads use the mirror; only `fetch` and `check_readable` use the network.
 
-    Where nodes share the wiki (`word`), reading fetches too, if the mirror is not here yet or another node's is ahead.
+    With `shared_head`, reads also fetch if the mirror does not exist yet or another node's mirror is ahead.
     """
 
     def __init__(
@@ -122,38 +122,38 @@ class RemoteSource(GitSource):
         super().__init__(self._directory / MIRROR_DIRECTORY, subdirectory=subdirectory, ignore=ignore)
 
     def get_head(self) -> str:
-        """The commit at the mirror's HEAD, which is brought first where another node is known to have a later one."""
-        heard = self._shared_head.read() if self._shared_head else None
-        if heard is not None and self._path.exists():
+        """The commit at the mirror's HEAD; fetches first if another node has a different one."""
+        shared = self._shared_head.read() if self._shared_head else None
+        if shared is not None and self._path.exists():
             with suppress(NoCommits):
-                if super().get_head() == heard:
-                    return heard
-            self._refresher.refresh(heard)
+                if super().get_head() == shared:
+                    return shared
+            self._refresher.refresh(shared)
         return super().get_head()
 
     def get_last_known_head(self) -> str:
-        """The HEAD that was fetched last, by whichever node."""
-        if self._shared_head and (heard := self._shared_head.read()) is not None:
-            return heard
+        """The HEAD that any node fetched last."""
+        if self._shared_head and (shared := self._shared_head.read()) is not None:
+            return shared
         if not self._path.exists():
             raise self._make_missing_error()
         return super().get_head()
 
     def check_readable(self) -> None:
-        """Read what was fetched or, before the first fetch, ask the remote for its HEAD; it may be without commits."""
+        """Read the mirror or, before the first fetch, the remote's HEAD; the remote may have no commits."""
         if self._path.exists():
             super().check_readable()
             return
         self._read_remote_head(RemoteGit(self._remote_url, self._limits), never_stop)
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
-        """Bring the remote's HEAD into the mirror, making it the first time; whether something came."""
+        """Fetch the remote's HEAD into the mirror, creating it if needed; return whether anything changed."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with lock_file(self._directory / "mirror.lock", time.monotonic() + self._limits.timeout):
-                came = self._fetch_locked(stop)
+                has_changed = self._fetch_locked(stop)
                 self._publish_head()
-                return came
+                return has_changed
         except OSError as error:
             raise StorageError(
                 f"The mirror of the repository cannot be written ({error.strerror}).",
@@ -180,40 +180,40 @@ class RemoteSource(GitSource):
             return super().get_change_dates(files, revision, since)
 
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:  # noqa: ARG002
-        """Refused: a mirror is read-only."""
+        """Always raises NotWritable: a mirror is read-only."""
         raise NotWritable(
-            "This wiki lives in a repository elsewhere, and is only read here.",
-            hint="Commit and push there; the pages are fetched from it.",
+            "This wiki is a mirror of a remote repository and is read-only.",
+            hint="Commit and push to the remote; the pages are fetched from it.",
         )
 
     def _publish_head(self) -> None:
-        """Let other nodes know what was found, if they do not."""
+        """Publish the mirror's HEAD to the other nodes if it is new."""
         if self._shared_head is not None:
-            with suppress(NoCommits, IndexUnavailable):  # what cannot be said now is said after the next fetch
-                if (here := super().get_head()) != self._shared_head.read():
-                    self._shared_head.write(here)
+            with suppress(NoCommits, IndexUnavailable):  # published after the next fetch instead
+                if (head := super().get_head()) != self._shared_head.read():
+                    self._shared_head.write(head)
 
     def _fetch_locked(self, stop: Callable[[], bool]) -> bool:
-        line = RemoteGit(self._remote_url, self._limits)
-        theirs = self._read_remote_head(line, stop)
+        remote = RemoteGit(self._remote_url, self._limits)
+        remote_head = self._read_remote_head(remote, stop)
         mirror = self._directory / MIRROR_DIRECTORY
-        sound = mirror.exists() and self._is_usable(mirror)
-        ours = self._read_mirror_head(mirror) if sound else None
-        if theirs is None and ours is not None:
+        is_usable = mirror.exists() and self._is_usable(mirror)
+        local_head = self._read_mirror_head(mirror) if is_usable else None
+        if remote_head is None and local_head is not None:
             raise SourceCorrupt(
-                f"The repository at {self._display_url} has no default branch any more.",
-                hint="What was fetched before is kept. Check where HEAD points there.",
+                f"The repository at {self._display_url} no longer has a default branch.",
+                hint="The pages fetched before are kept. Check where HEAD points in the remote.",
             )
-        if sound and ours == theirs:
+        if is_usable and local_head == remote_head:
             return False
         target = mirror
-        # One without a tip is empty, or has lost it; and a repository may be of another kind than it was.
-        if not sound or ours is None or len(theirs or ours) != len(ours):
-            target = self._create_mirror(line, theirs, stop)
-        if theirs is not None:
+        # A mirror without a tip is empty or damaged; and the remote may have changed its hash algorithm.
+        if not is_usable or local_head is None or len(remote_head or local_head) != len(local_head):
+            target = self._create_mirror(remote, remote_head, stop)
+        if remote_head is not None:
             _remove_stale_files(target)
             try:
-                self._fetch_into(line, target, stop)
+                self._fetch_into(remote, target, stop)
             except BaseException:
                 if target == mirror:
                     _remove_stale_files(mirror)
@@ -224,11 +224,11 @@ class RemoteSource(GitSource):
         if target != mirror:
             shutil.rmtree(mirror, ignore_errors=True)
             target.rename(mirror)
-        return theirs is not None
+        return remote_head is not None
 
     @contextmanager
     def _mark_suspect_on_error(self) -> Iterator[None]:
-        """Mark the mirror if it cannot be read."""
+        """Mark the mirror as suspect if it cannot be read."""
         try:
             yield
         except SourceCorrupt:
@@ -236,26 +236,26 @@ class RemoteSource(GitSource):
             raise
 
     def _is_usable(self, mirror: Path) -> bool:
-        """Whether the mirror can be used; one in doubt is read to the last object."""
-        git, doubt = _make_mirror_runner(mirror, self._limits.timeout), mirror / _SUSPECT_MARKER
+        """Whether the mirror can be used; a suspect one is checked with fsck."""
+        git, marker = _make_mirror_runner(mirror, self._limits.timeout), mirror / _SUSPECT_MARKER
         with suppress(SourceCorrupt):
-            if doubt.exists():
+            if marker.exists():
                 if git.run("fsck", "--no-dangling", "--no-progress").status:
                     return False
-                doubt.unlink()
+                marker.unlink()
             return (
                 git.run("symbolic-ref", "--quiet", "HEAD").stdout.decode("utf-8", "replace").strip() == _MIRROR_BRANCH
             )
         return False
 
     def _create_mirror(self, remote: RemoteGit, remote_head: str | None, stop: Callable[[], bool]) -> Path:
-        """An empty mirror under another name, of the remote's kind."""
-        fresh = self._directory / "mirror.new"
-        shutil.rmtree(fresh, ignore_errors=True)
+        """Create an empty mirror in a temporary directory, with the remote's hash algorithm."""
+        temporary = self._directory / "mirror.new"
+        shutil.rmtree(temporary, ignore_errors=True)
         kind = "sha256" if remote_head and len(remote_head) == 64 else "sha1"
         options = ("--quiet", "--bare", "--template=", f"--object-format={kind}", "--initial-branch=mirror")
-        remote.run("init", *options, str(fresh), directory=self._directory, stop=stop)
-        return fresh
+        remote.run("init", *options, str(temporary), directory=self._directory, stop=stop)
+        return temporary
 
     def _fetch_into(self, remote: RemoteGit, mirror: Path, stop: Callable[[], bool]) -> None:
         remote.run(
@@ -269,37 +269,37 @@ class RemoteSource(GitSource):
             stop=stop,
             growing_directory=mirror / "objects" / "pack",
         )
-        # Packs that came one by one are put together now and then; that it fails costs nothing but room.
+        # Combine small packs now and then; a failure only costs disk space.
         with suppress(SourceCorrupt):
             _make_mirror_runner(mirror, self._limits.timeout).run(
                 "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet"
             )
 
     def _read_remote_head(self, remote: RemoteGit, stop: Callable[[], bool]) -> str | None:
-        listed = remote.run(
+        output = remote.run(
             "ls-remote", "--quiet", "--end-of-options", remote.url, "HEAD", directory=Path("/"), stop=stop
         )
-        found = _REMOTE_HEAD_PATTERN.search(listed)
-        return found[1].decode() if found else None
+        match = _REMOTE_HEAD_PATTERN.search(output)
+        return match[1].decode() if match else None
 
     def _read_mirror_head(self, mirror: Path) -> str | None:
-        found = _make_mirror_runner(mirror, self._limits.timeout).run(
+        result = _make_mirror_runner(mirror, self._limits.timeout).run(
             "rev-parse", "--verify", "--quiet", f"{_MIRROR_BRANCH}^{{commit}}"
         )
-        return found.stdout.decode().strip() if found.status == 0 else None
+        return result.stdout.decode().strip() if result.status == 0 else None
 
     def _find_location(self) -> RepositoryLocation:
         if not self._path.exists() and self._shared_head is not None:
-            fault = self._refresher.refresh(self._shared_head.read())
-            if fault is not None:
-                raise fault
+            failure = self._refresher.refresh(self._shared_head.read())
+            if failure is not None:
+                raise failure
         if not self._path.exists():
             raise self._make_missing_error()
         return find_repository(self._path)
 
     def _make_missing_error(self) -> SourceMissing:
-        hint = "The first sync fetches it: `wikiholt sync`. If it is being fetched now, try again in a moment."
-        return SourceMissing(f"Nothing was fetched from {self._display_url} yet.", hint=hint)
+        hint = "The first sync fetches it: `wikiholt sync`. If a fetch is running, try again in a moment."
+        return SourceMissing(f"Nothing has been fetched from {self._display_url} yet.", hint=hint)
 
 
 def _make_mirror_runner(mirror: Path, timeout: float) -> GitRunner:
@@ -312,7 +312,7 @@ def _mark_suspect(mirror: Path) -> None:
 
 
 def _remove_stale_files(mirror: Path) -> None:
-    """Take away what a fetch that was killed left: the mirror is ours alone, and its lock is held."""
+    """Remove leftovers of a killed fetch. Requires the mirror lock."""
     for pattern in ("*.lock", "refs/heads/*.lock", "objects/pack/tmp_*", "objects/pack/*.lock"):
         for file in mirror.glob(pattern):
             file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where a repository's files lie: a work tree, a bare repository, a linked work tree, a `.git` file."""
+"""Locates a repository on disk (work tree, bare, linked work tree, `.git` file) and checks that it is confined."""
 
 import os
 import stat
@@ -12,18 +12,18 @@ _MAX_GIT_FILE_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RepositoryLocation:
-    """A repository on disk: `git_dir` holds HEAD, `common_dir` holds objects and branches (often the same)."""
+    """A repository on disk: `git_dir` contains HEAD, `common_dir` objects and branches (often the same directory)."""
 
     git_dir: Path
     common_dir: Path
 
 
 def find_repository(path: Path) -> RepositoryLocation:
-    """Find the repository that lies exactly at `path`; a repository further up is never taken for it."""
+    """Find the repository exactly at `path`, never one in a parent directory. Raises SourceError, InvalidSource."""
     try:
         dot_git = path / ".git"
-        kind = _get_path_type(dot_git)
-        if kind == stat.S_IFDIR and _get_path_type(dot_git / "HEAD") == stat.S_IFREG:
+        kind = get_file_type(dot_git)
+        if kind == stat.S_IFDIR and get_file_type(dot_git / "HEAD") == stat.S_IFREG:
             return _build_location(dot_git)
         if kind == stat.S_IFREG:
             return _build_location(_resolve_git_file(dot_git))
@@ -35,7 +35,7 @@ def find_repository(path: Path) -> RepositoryLocation:
 
 
 def make_unreadable_error(path: Path, error: OSError) -> SourceError:
-    """The error to raise when a file of the repository cannot be read."""
+    """The error for a repository file that cannot be read."""
     return SourceCorrupt(
         f"The repository at {path} cannot be read: {error.strerror or error}.",
         hint="Check that the user who runs wikiholt may read every file of the repository.",
@@ -44,7 +44,7 @@ def make_unreadable_error(path: Path, error: OSError) -> SourceError:
 
 def _build_location(git_dir: Path) -> RepositoryLocation:
     pointer = git_dir / "commondir"
-    if not _get_path_type(pointer):
+    if not get_file_type(pointer):
         return RepositoryLocation(git_dir, git_dir)
     target = os.fsdecode(_read_start(pointer).strip())
     return RepositoryLocation(git_dir, Path(os.path.normpath(git_dir / target)))
@@ -53,48 +53,53 @@ def _build_location(git_dir: Path) -> RepositoryLocation:
 def _resolve_git_file(dot_git: Path) -> Path:
     content = _read_start(dot_git)
     git_dir = Path(os.path.normpath(dot_git.parent / os.fsdecode(content.removeprefix(b"gitdir:").strip())))
-    if content.startswith(b"gitdir:") and _get_path_type(git_dir / "HEAD") == stat.S_IFREG:
+    if content.startswith(b"gitdir:") and get_file_type(git_dir / "HEAD") == stat.S_IFREG:
         return git_dir
     raise SourceCorrupt(
-        f"{dot_git} does not lead to a repository.",
+        f"{dot_git} does not point to a repository.",
         hint="A linked work tree or submodule was moved; run `git worktree repair` in its main repository.",
     )
 
 
-def _read_start(pointer: Path) -> bytes:
-    """What a file of one line says; should it be a pipe, its other end is not waited for."""
-    descriptor = os.open(pointer, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def _read_start(path: str | Path, max_bytes: int = _MAX_GIT_FILE_BYTES) -> bytes:
+    """The beginning of a small file; does not block if the file is a named pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, _MAX_GIT_FILE_BYTES)
+        return os.read(descriptor, max_bytes)
     finally:
         os.close(descriptor)
 
 
 def _is_git_dir(path: Path) -> bool:
-    # A linked work tree's own directory has no objects of its own.
-    linked = _get_path_type(path / "commondir") == stat.S_IFREG
-    return _get_path_type(path / "HEAD") == stat.S_IFREG and (
-        linked or all(_get_path_type(path / name) for name in ("objects", "refs"))
+    # The git directory of a linked work tree has no objects.
+    linked = get_file_type(path / "commondir") == stat.S_IFREG
+    return get_file_type(path / "HEAD") == stat.S_IFREG and (
+        linked or all(get_file_type(path / name) for name in ("objects", "refs"))
     )
 
 
-def _get_path_type(path: Path) -> int:
-    """Whether a path is a file or a directory; 0 when nothing is there. Not being allowed to look is an error."""
+def get_file_type(path: str | Path, *, follow: bool = True) -> int:
+    """The file type bits of a path (`stat.S_IFMT`), 0 if it does not exist; raises OSError if not permitted."""
     try:
-        return stat.S_IFMT(path.stat().st_mode)
+        return stat.S_IFMT(os.stat(path, follow_symlinks=follow).st_mode)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         return 0
 
 
+def is_within(path: str | Path, directory: str | Path) -> bool:
+    """Whether the path, with links resolved, is the directory or inside it."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+
+
 def _make_missing_error(path: Path, dot_git: Path) -> SourceError | InvalidSource:
     if not path.exists():
-        return SourceMissing(f"There is nothing at {path}.", hint="Check the path, or that its disk is mounted.")
+        return SourceMissing(f"{path} does not exist.", hint="Check the path, and that its disk is mounted.")
     if not path.is_dir():
-        return InvalidSource(f"{path} is a file, not a git repository.", hint="Name the directory of the repository.")
+        return InvalidSource(f"{path} is a file, not a git repository.", hint="Use the directory of the repository.")
     if dot_git.exists():
         return SourceCorrupt(
             f"The repository at {path} has no HEAD.",
-            hint="It is damaged: restore it from a clone or a backup, or look at it with `git fsck`.",
+            hint="It is damaged: restore it from a clone or a backup, or check it with `git fsck`.",
         )
     for parent in path.parents:
         if (parent / ".git").exists():
@@ -107,10 +112,9 @@ def _make_missing_error(path: Path, dot_git: Path) -> SourceError | InvalidSourc
     )
 
 
-# Whether a repository stays in the directory it was found in. Who may write there could otherwise have another wiki's
-# pages, or any repository of the machine, served as their own: by a link, a `.git` file, a linked work tree, or
-# objects that are borrowed from elsewhere.
-
+# Confinement: a repository must not reference anything outside its directory. Otherwise anybody who can write there
+# could serve another wiki's pages, or any repository of the machine, as their own: by a link, a `.git` file, a linked
+# work tree, or borrowed objects (alternates).
 
 _CHECKED_PATHS = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
 _ALTERNATES_FILE = "objects/info/alternates"
@@ -119,9 +123,9 @@ _MAX_LINK_STEPS = 5
 
 
 def has_outside_references(repository: Path, root: Path, *, check_objects: bool = False) -> bool:
-    """Whether the repository at `place` takes something from outside `entry`; `deep` looks at every object's file.
+    """Whether the repository uses anything outside `root`; `check_objects` checks every object file too.
 
-    The shallow form is a dozen looks at names, for thousands of repositories every few seconds.
+    Without `check_objects` this takes a dozen `stat` calls; discovery does that for thousands of repositories.
     """
     return any(
         _is_path_outside(str(root), path, _MAX_LINK_STEPS, check_objects)
@@ -130,20 +134,20 @@ def has_outside_references(repository: Path, root: Path, *, check_objects: bool 
 
 
 def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> bool:
-    kind = _get_file_type(path)
+    kind = get_file_type(path, follow=False)
     if kind == stat.S_IFLNK:
-        if path != root and not _is_within(path, root):
+        if path != root and not is_within(path, root):
             return True
-        kind = _get_file_type(path, follow=True)
+        kind = get_file_type(path)
     if not kind or steps == 0:
-        return bool(kind)  # a chain that long is not honest
+        return bool(kind)  # a longer chain is suspicious
     if kind == stat.S_IFREG:
         target = os.path.join(os.path.dirname(path), _read_line(path).removeprefix("gitdir:").strip())  # noqa: PTH118, PTH120
-        return not _is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects)
+        return not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects)
     common = f"{path}/commondir"
-    if _get_file_type(common):
+    if get_file_type(common, follow=False):
         target = f"{path}/{_read_line(common)}"
-        if not _is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects):
+        if not is_within(target, root) or _is_path_outside(root, target, steps - 1, check_objects):
             return True
     return any(_is_outside_link(f"{path}/{part}", root) for part in _CHECKED_PATHS) or _has_outside_objects(
         root, path, steps, check_objects
@@ -151,51 +155,32 @@ def _is_path_outside(root: str, path: str, steps: int, check_objects: bool) -> b
 
 
 def _has_outside_objects(root: str, git_dir: str, steps: int, check_objects: bool) -> bool:
-    """Whether objects come from elsewhere: by name in `alternates`, or one by one by links."""
+    """Whether objects come from outside: through `alternates`, or through links to single objects."""
     if check_objects and any(_has_outside_link(f"{git_dir}/{part}", root) for part in ("objects", "objects/pack")):
         return True
     alternates = f"{git_dir}/{_ALTERNATES_FILE}"
-    if not _get_file_type(alternates):
+    if not get_file_type(alternates, follow=False):
         return False
-    named = [line for line in _read_text(alternates).splitlines() if line and not line.startswith("#")]
-    places = [os.path.normpath(os.path.join(git_dir, "objects", line)) for line in named]  # noqa: PTH118
+    text = os.fsdecode(_read_start(alternates, _MAX_ALTERNATES_BYTES))
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    directories = [os.path.normpath(os.path.join(git_dir, "objects", line)) for line in lines]  # noqa: PTH118
     return any(
-        not _is_within(place, root) or _is_path_outside(root, os.path.dirname(place), steps - 1, check_objects)  # noqa: PTH120
-        for place in places
+        not is_within(directory, root) or _is_path_outside(root, os.path.dirname(directory), steps - 1, check_objects)  # noqa: PTH120
+        for directory in directories
     )
 
 
 def _has_outside_link(directory: str, root: str) -> bool:
     try:
-        with os.scandir(directory) as found:
-            return any(each.is_symlink() and not _is_within(each.path, root) for each in found)
+        with os.scandir(directory) as entries:
+            return any(entry.is_symlink() and not is_within(entry.path, root) for entry in entries)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
 def _is_outside_link(path: str, root: str) -> bool:
-    return _get_file_type(path) == stat.S_IFLNK and not _is_within(path, root)
+    return get_file_type(path, follow=False) == stat.S_IFLNK and not is_within(path, root)
 
 
 def _read_line(path: str) -> str:
-    return _read_text(path).strip()
-
-
-def _read_text(path: str) -> str:
-    """The beginning of a small file; nobody is waited for, should it be a pipe."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.fsdecode(os.read(descriptor, _MAX_ALTERNATES_BYTES))
-    finally:
-        os.close(descriptor)
-
-
-def _is_within(path: str, directory: str) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
-
-
-def _get_file_type(path: str, *, follow: bool = False) -> int:
-    try:
-        return stat.S_IFMT(os.stat(path, follow_symlinks=follow).st_mode)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
+    return os.fsdecode(_read_start(path, _MAX_ALTERNATES_BYTES)).strip()

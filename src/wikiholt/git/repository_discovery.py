@@ -1,7 +1,7 @@
-"""Repositories in a directory of wikis, found by where they lie: `slug/`, `slug/repo`, `slug/repository`, `slug.git`.
+"""Finds the repositories in a directory of wikis: `slug/`, `slug/repo`, `slug/repository`, `slug.git`.
 
-A few looks at each entry tell, and no git is started. What lies in a wiki's own directory must not lead out of it:
-who may write there could otherwise have another wiki's pages, or any repository of the machine, served as their own.
+Discovery takes a few `stat` calls per entry and starts no git process. A repository must not reference anything
+outside its own directory; see `has_outside_references`.
 """
 
 import os
@@ -9,16 +9,16 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.errors import InvalidSlug
-from wikiholt.git.repository import has_outside_references
-from wikiholt.scheduler.wiki_records import DiscoveredRepository
+from wikiholt.git.repository import get_file_type, has_outside_references, is_within
 from wikiholt.wikis.slugs import validate_slug
 
 _REPOSITORY_SUBDIRECTORIES = ("", "repo", "repository")
 
 
 def find_repositories(root: Path) -> Iterator[DiscoveredRepository]:
-    """Every repository below the directory, by slug; those that cannot be taken up come with the reason."""
+    """Every repository below the directory, by slug; one that cannot be served comes with the reason."""
     try:
         top = root.resolve()
         with os.scandir(top) as entries:
@@ -26,31 +26,32 @@ def find_repositories(root: Path) -> Iterator[DiscoveredRepository]:
     except OSError as error:
         yield DiscoveredRepository("", root, f"the directory cannot be read ({error.strerror})")
         return
-    # All of one slug stand side by side, and `slug` before `slug.git`.
+    # Entries of one slug are adjacent, `slug` before `slug.git`.
     claimed: dict[str, Path] = {}
     for name in sorted(names, key=lambda name: (name.removesuffix(".git"), name)):
-        for found in _find_in_entry(top, name, is_link=names[name]):
-            if not found.reason and (winner := claimed.setdefault(found.slug, found.path)) != found.path:
-                first = winner.relative_to(top)
-                found = DiscoveredRepository(found.slug, found.path, f"{first} is the wiki {found.slug} already")  # noqa: PLW2901
-            yield found
+        for repository in _find_in_entry(top, name, is_link=names[name]):
+            slug, path = repository.slug, repository.path
+            if not repository.reason and (winner := claimed.setdefault(slug, path)) != path:
+                yield DiscoveredRepository(slug, path, f"{winner.relative_to(top)} is already the wiki {slug}")
+            else:
+                yield repository
 
 
 def _find_in_entry(directory: Path, name: str, *, is_link: bool) -> Iterator[DiscoveredRepository]:
-    """What an entry of the directory holds: a repository, or one or two inside it."""
+    """The repositories of one directory entry: the entry itself, or one or two inside it."""
     slug = name.removesuffix(".git")
     entry = directory / name
     try:
-        if is_link and not _is_within(entry, directory):
+        if is_link and not is_within(entry, directory):
             if _is_repository(entry):
-                yield DiscoveredRepository(slug, entry, "it is a link that leads out of the directory")
+                yield DiscoveredRepository(slug, entry, "it is a link to outside the directory")
             return
-        places = _REPOSITORY_SUBDIRECTORIES if slug == name else ("",)
-        for place in (entry / inside for inside in places):
-            if _is_repository(place):
-                yield DiscoveredRepository(slug, place, _find_fault(slug, entry, place), entry)
-                if place == entry:
-                    return  # what lies inside a repository is its content
+        subdirectories = _REPOSITORY_SUBDIRECTORIES if slug == name else ("",)
+        for path in (entry / subdirectory for subdirectory in subdirectories):
+            if _is_repository(path):
+                yield DiscoveredRepository(slug, path, _find_fault(slug, entry, path), entry)
+                if path == entry:
+                    return  # directories inside a repository are its content
     except OSError as error:
         yield DiscoveredRepository(slug, entry, f"it cannot be read ({error.strerror})")
 
@@ -60,27 +61,15 @@ def _find_fault(slug: str, entry: Path, repository: Path) -> str:
         validate_slug(slug)
     except InvalidSlug as error:
         return error.message
-    return "it leads out of its own directory" if has_outside_references(repository, entry) else ""
-
-
-def _is_within(path: Path, directory: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+    return "it references files outside its own directory" if has_outside_references(repository, entry) else ""
 
 
 def _is_repository(path: Path) -> bool:
-    # Thousands are looked at every few seconds: plain names of files are many times cheaper here than paths.
-    place = str(path)
-    dot_git = _get_file_type(f"{place}/.git")
+    # Called for thousands of entries every few seconds: strings are many times faster here than Path objects.
+    root = str(path)
+    dot_git = get_file_type(f"{root}/.git")
     if dot_git == stat.S_IFDIR:
-        return bool(_get_file_type(f"{place}/.git/HEAD"))
+        return bool(get_file_type(f"{root}/.git/HEAD"))
     return dot_git == stat.S_IFREG or (
-        bool(_get_file_type(f"{place}/HEAD")) and _get_file_type(f"{place}/objects") == stat.S_IFDIR
+        bool(get_file_type(f"{root}/HEAD")) and get_file_type(f"{root}/objects") == stat.S_IFDIR
     )
-
-
-def _get_file_type(path: str) -> int:
-    """What there is at a path; 0 for nothing."""
-    try:
-        return stat.S_IFMT(os.stat(path).st_mode)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return 0

@@ -1,9 +1,9 @@
-"""Which repository lies at a path, so that another one that takes its place later is not mistaken for it.
+"""Identifies the repository at a path, so that a different repository that replaces it later is detected.
 
-Two things tell, and either of them is enough. A marker, a small file in the git directory that is named after the
-wiki: it goes with every full copy of the repository (`cp -a`, `rsync -a`, a snapshot), and is gone after
-`rm -rf` and after `git clone`. And the creation of the git directory, its inode and birth time: it stays when somebody
-removes the marker (`rsync --delete` from a copy without one), and where no marker can be written.
+There are two signs, and either is sufficient. The marker is a small file in the git directory, named after the wiki:
+every full copy of the repository (`cp -a`, `rsync -a`, a snapshot) contains it; `rm -rf` and `git clone` lose it. The
+creation stamp is the inode and birth time of the git directory: it stays the same if the marker is removed (`rsync
+--delete` from a copy without one) or cannot be written.
 """
 
 import ctypes
@@ -19,9 +19,9 @@ from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository import find_repository
 
 MARKER_PREFIX = "wikiholt-"
-"""The name of a marker is this and the id of the wiki."""
+"""A marker's file name is this prefix and the id of the wiki."""
 MARKED_WORD = "marked"
-"""The first word of what is recorded of a repository in which a marker was written."""
+"""The first word of the recorded identity if a marker was written."""
 _MARKER_TEXT = b"This repository is a wiki of Wikiholt. Copies with this file are the same wiki; see docs/sources.md.\n"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -31,115 +31,115 @@ _STATX_BYTES = 256
 
 
 class GitRepositoryIdentities:
-    """Tells the repositories of wikis apart. Safe to use from many threads."""
+    """Identifies the repositories of wikis. Safe to use from many threads."""
 
     def identify(self, source: str) -> str:
-        """When the repository at this path was created, in a form to compare; empty where that cannot be told."""
-        anchor = None if is_remote(source) else _find_git_directory(source)
-        return _get_creation(anchor) if anchor else ""
+        """The creation stamp of the repository at this path, for comparison; empty if unknown."""
+        git_dir = None if is_remote(source) else _find_git_directory(source)
+        return _get_creation(git_dir) if git_dir else ""
 
     def bind(self, wiki: Wiki) -> str:
-        """Leave a marker in the wiki's repository, if possible; returns what to record of the repository."""
+        """Write a marker into the wiki's repository if possible; return the identity to record."""
         if is_remote(wiki.source):
             return ""
-        anchor = _find_git_directory(wiki.source)
-        if anchor is None:
+        git_dir = _find_git_directory(wiki.source)
+        if git_dir is None:
             return ""
-        words = (MARKED_WORD if _write_marker(wiki.source, anchor, wiki.id) else "", _get_creation(anchor))
-        return " ".join(filter(None, words))
+        parts = (MARKED_WORD if _write_marker(wiki.source, git_dir, wiki.id) else "", _get_creation(git_dir))
+        return " ".join(filter(None, parts))
 
     def release(self, wiki: Wiki) -> None:
-        """Remove the wiki's marker, where its repository is still there."""
-        anchor = None if is_remote(wiki.source) else _find_git_directory(wiki.source)
-        if anchor is not None and _has_marker(anchor, wiki.id):
+        """Remove the wiki's marker if its repository still exists."""
+        git_dir = None if is_remote(wiki.source) else _find_git_directory(wiki.source)
+        if git_dir is not None and _has_marker(git_dir, wiki.id):
             with suppress(OSError):
-                os.unlink(_get_marker_path(anchor, wiki.id))  # noqa: PTH108 - paths are plain text here, see `matches`
+                os.unlink(_get_marker_path(git_dir, wiki.id))  # noqa: PTH108 - strings for speed, see `matches`
 
     def matches(self, wiki: Wiki) -> bool:
-        """Whether the repository at the wiki's path is the one that was recorded, as far as that can be told.
+        """Whether the repository at the wiki's path is the recorded one; True if that cannot be determined.
 
-        Every request asks: where the marker is in its place this is one look at a file. A repository that is missing
-        or cannot be read matches; whoever reads it is told.
+        Called by every request: with a marker in place this is one `lstat`. A repository that is missing or unreadable
+        matches, because reading it raises the proper error.
         """
         if not wiki.repository or is_remote(wiki.source):
             return True
         if _has_marker(f"{wiki.source}/.git", wiki.id):
             return True
-        anchor = _find_git_directory(wiki.source)
-        if anchor is None or _has_marker(anchor, wiki.id):
+        git_dir = _find_git_directory(wiki.source)
+        if git_dir is None or _has_marker(git_dir, wiki.id):
             return True
-        now = _get_creation(anchor)
+        creation = _get_creation(git_dir)
         marked, recorded = split_recorded(wiki.repository)
-        if not now or not recorded:
+        if not creation or not recorded:
             return not marked
-        return now == recorded
+        return creation == recorded
 
 
 def split_recorded(text: str) -> tuple[bool, str]:
-    """What was recorded of a repository: whether a marker was written, and its creation."""
+    """Split a recorded identity: whether a marker was written, and the creation stamp."""
     marked = text == MARKED_WORD or text.startswith(f"{MARKED_WORD} ")
     return marked, text.removeprefix(MARKED_WORD).strip()
 
 
 def _find_git_directory(path: str) -> str | None:
-    """The directory that makes the repository what it is: the git directory, of all its work trees; None if none."""
+    """The common git directory of the repository at a path; None if there is none."""
     try:
         return str(find_repository(Path(path)).common_dir)
     except (WikiholtError, OSError, ValueError):
         return None
 
 
-def _get_marker_path(anchor: str, wiki_id: str) -> str:
-    return f"{anchor}/{MARKER_PREFIX}{wiki_id}"
+def _get_marker_path(git_dir: str, wiki_id: str) -> str:
+    return f"{git_dir}/{MARKER_PREFIX}{wiki_id}"
 
 
-def _has_marker(anchor: str, wiki_id: str) -> bool:
+def _has_marker(git_dir: str, wiki_id: str) -> bool:
     try:
-        return stat.S_ISREG(os.lstat(_get_marker_path(anchor, wiki_id)).st_mode)
+        return stat.S_ISREG(os.lstat(_get_marker_path(git_dir, wiki_id)).st_mode)
     except (OSError, ValueError):
         return False
 
 
-def _write_marker(path: str, anchor: str, wiki_id: str) -> bool:
-    """Have a marker in a git directory that lies right in the repository; no link is followed on the way.
+def _write_marker(path: str, git_dir: str, wiki_id: str) -> bool:
+    """Write a marker if the git directory is directly in the repository, without following links.
 
-    Whoever owns a repository could otherwise have us write a file elsewhere.
+    Otherwise the repository's owner could make Wikiholt write a file elsewhere.
     """
-    if not wiki_id or anchor not in (path, f"{path}/.git"):
+    if not wiki_id or git_dir not in (path, f"{path}/.git"):
         return False
     try:
-        opened = [os.open(path, _DIRECTORY)]
+        descriptors = [os.open(path, _DIRECTORY)]
     except (OSError, ValueError):
         return False
     try:
-        if anchor != path:
-            opened.append(os.open(".git", _DIRECTORY | os.O_NOFOLLOW, dir_fd=opened[0]))
+        if git_dir != path:
+            descriptors.append(os.open(".git", _DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptors[0]))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        opened.append(os.open(f"{MARKER_PREFIX}{wiki_id}", flags, 0o644, dir_fd=opened[-1]))
-        os.write(opened[-1], _MARKER_TEXT)
+        descriptors.append(os.open(f"{MARKER_PREFIX}{wiki_id}", flags, 0o644, dir_fd=descriptors[-1]))
+        os.write(descriptors[-1], _MARKER_TEXT)
     except FileExistsError:
-        return _has_marker(anchor, wiki_id)
+        return _has_marker(git_dir, wiki_id)
     except OSError:
         return False
     finally:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)
     return True
 
 
 def _get_creation(directory: str) -> str:
-    """The inode and the birth time of a directory; empty where the file system does not know one."""
+    """The inode and birth time of a directory; empty if the file system has no birth time."""
     try:
-        found = os.stat(directory)  # noqa: PTH116
+        status = os.stat(directory)  # noqa: PTH116
     except OSError:
         return ""
-    born = getattr(found, "st_birthtime", None)
-    nanoseconds = int(born * 1_000_000_000) if born else _get_birth_time_ns(directory)
-    return f"{found.st_ino}-{nanoseconds}" if nanoseconds else ""
+    birth_time = getattr(status, "st_birthtime", None)
+    nanoseconds = int(birth_time * 1_000_000_000) if birth_time else _get_birth_time_ns(directory)
+    return f"{status.st_ino}-{nanoseconds}" if nanoseconds else ""
 
 
 def _get_birth_time_ns(directory: str) -> int:
-    """By statx, which Python does not offer before 3.15; 0 where there is none."""
+    """The birth time from statx, which Python has only since 3.15; 0 if unavailable."""
     if _STATX is None:
         return 0
     buffer = ctypes.create_string_buffer(_STATX_BYTES)

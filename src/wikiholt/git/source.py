@@ -1,4 +1,4 @@
-"""A git repository as a source of pages. Reading takes no checkout, no lock and no write; writing makes a commit."""
+"""A git repository as a page source. Reading needs no checkout, lock or write access; writing creates a commit."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +17,7 @@ from wikiholt.domain.git import (
     TreeChange,
     TreeEntry,
 )
+from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceCorrupt
 from wikiholt.git.commit import CommitWriter
 from wikiholt.git.history import find_change_dates, find_old_versions, read_file_history, read_page_log, resolve_commit
@@ -26,23 +27,19 @@ from wikiholt.git.process import GitRunner
 from wikiholt.git.refs import HeadReader, resolve_head
 from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
 from wikiholt.text.ignore_patterns import build_matcher
+from wikiholt.text.page_names import PAGE_EXTENSIONS
 
-PAGE_EXTENSIONS = (".md", ".markdown")
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
 _COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
 
-def never_stop() -> bool:
-    return False
-
-
 class GitSource:
-    """One wiki's repository. Making it touches nothing; the repository may come and go. Safe to use from many threads.
+    """One wiki's repository. The constructor does not access it; the repository may appear and disappear later.
 
-    Files are named relative to `subdirectory`. What `ignore` means is written down in `wikiholt.text.ignore_patterns`;
-    directories whose name starts with a dot are left out too, unless taken back: `!.github/`.
-    One that is `confined` may take nothing from outside that directory, whatever its owner makes of it later.
+    File names are relative to `subdirectory`. `ignore` has the syntax of `wikiholt.text.ignore_patterns`; directories
+    whose name starts with a dot are ignored too, unless re-included: `!.github/`. With `confined_to`, a repository
+    that references anything outside that directory is refused. Safe to use from many threads.
     """
 
     def __init__(
@@ -66,65 +63,63 @@ class GitSource:
         self._known_location: RepositoryLocation | None = None
 
     def get_head(self) -> str:
-        """The commit at HEAD; raises SourceMissing, SourceBroken or NoCommits."""
+        """The commit at HEAD. Raises SourceMissing, SourceCorrupt, NoCommits."""
         known = self._known_location
         if known is not None and (head := self._head_reader.read_head(known)) is not None:
             return head
         location = self._find_location()
-        # Where `.git` is a file it may come to lead elsewhere, so only what lies at the path itself is remembered.
+        # A `.git` file may change its target, so only a git directory at the path itself is cached.
         self._known_location = location if location.git_dir in (self._path, self._path / ".git") else None
         return self._head_reader.read_head(location) or resolve_head(GitRunner(location, self._timeout), location)
 
     def get_last_known_head(self) -> str:
-        """HEAD as far as anybody knows it."""
+        """The last HEAD known without network access."""
         return self.get_head()
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
-        """Every page file at the revision with its blob, or what it is instead of a file."""
+        """All page files at the revision with their blob, or their kind if they are not regular files."""
         return read_tree(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
-        """The page files that differ between two revisions; None when one is gone or a name has two readings."""
+        """The page files that differ between two revisions; None if one is gone or a name is ambiguous."""
         return read_changes(self._open_git(), _validate_commit_id(old), _validate_commit_id(new), self._page_files)
 
     def read_blobs(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
-        """The blobs, in the order asked for; one larger than `limit` bytes, missing or damaged comes without data."""
+        """The blobs in request order; one larger than `limit` bytes, missing or damaged has no data."""
         return read_blobs(self._open_git(), blobs, limit)
 
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
-        """When each file was last changed by a commit; see `wikiholt.git.history` for what that means."""
+        """When each file last changed; `wikiholt.git.history` defines that."""
         names = {self._page_files.to_repository_path(file): file for file in files}
         before = _validate_commit_id(since) if since else None
-        found = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before)
-        return {names[name]: moment for name, moment in found.items()}
+        dates = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before)
+        return {names[name]: date for name, date in dates.items()}
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
-        """The commits that changed a file, newest first, its earlier names followed; none for an unknown file."""
+        """The commits that changed a file, newest first, followed through renames; empty for an unknown file."""
         at = _validate_commit_id(revision) if revision else self.get_head()
         return read_file_history(self._open_git(), self._page_files.to_repository_path(file), at, limit)
 
     def resolve_revision(self, revision: str) -> str:
-        """The full id of a commit in the history of HEAD, named by at least 7 digits; raises PageNotFound."""
+        """The full id of a commit in the history of HEAD, from at least 7 digits. Raises InvalidPage, PageNotFound."""
         digits = revision.lower()
         if not _SHORT_COMMIT_ID_PATTERN.fullmatch(digits):
-            raise InvalidPage("That is not a revision.", hint="Give at least 7 of its hexadecimal digits.")
-        found = resolve_commit(self._open_git(), digits, self.get_head())
-        if found is None:
-            raise PageNotFound(
-                f"There is no one revision {digits[:12]} in this wiki's history.", hint="Give more of its digits."
-            )
-        return found
+            raise InvalidPage("That is not a revision.", hint="Give at least 7 hexadecimal digits.")
+        commit = resolve_commit(self._open_git(), digits, self.get_head())
+        if commit is None:
+            raise PageNotFound(f"No unique revision {digits[:12]} in this wiki's history.", hint="Give more digits.")
+        return commit
 
     def find_file(self, file: str, revision: str) -> TreeEntry | None:
-        """The page file's entry at the revision, or None when there is no such page."""
+        """The page file's entry at the revision, or None if there is no such page."""
         return find_entry(self._open_git(), file, _validate_commit_id(revision), self._page_files)
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        """The files right in a folder that are no pages, by name."""
+        """The attachable files directly in a directory, by name."""
         return read_attached_files(self._open_git(), folder, _validate_commit_id(revision), self._page_files)
 
     def read_log(self, limit: int, skip: int = 0) -> list[LogEntry]:
-        """The commits that touched a page, newest first; none in a repository without commits."""
+        """The commits that touched a page, newest first; empty in a repository without commits."""
         try:
             head = self.get_head()
         except NoCommits:
@@ -132,23 +127,23 @@ class GitSource:
         return read_page_log(self._open_git(), head, self._page_files, max(limit, 0), max(skip, 0)) if limit > 0 else []
 
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:
-        """Former versions of the pages at the revision, newest first, followed through renames."""
+        """Earlier versions of the pages at the revision, newest first, followed through renames."""
         files = frozenset(self.read_tree(revision))
         return find_old_versions(self._open_git(), files, _validate_commit_id(revision), self._page_files, limit)
 
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
-        """Make one commit of these edits on HEAD and return its id, or HEAD's own when they change nothing."""
+        """Commit these edits on HEAD and return the commit id, or the id of HEAD when they change nothing."""
         return self._make_writer().commit(edits, author, message)
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
-        """Nothing comes from elsewhere; but what a killed writer left undone is done."""
+        """Finish the write of a killed process; a local repository has nothing to fetch."""
         with suppress(NotWritable, Busy):
             if has_unfinished_write(self._find_location().git_dir) and not stop():
                 self._make_writer().repair()
         return False
 
     def check_readable(self) -> None:
-        """Read the tree at HEAD; raises whatever keeps it from being read. One without commits is welcome."""
+        """Read the tree at HEAD; raises the error that prevents it. A repository without commits is fine."""
         with suppress(NoCommits):
             self.read_tree(self.get_head())
 
@@ -163,9 +158,9 @@ class GitSource:
         location = find_repository(self._path)
         if self._confined_to is not None and has_outside_references(self._path, self._confined_to, check_objects=True):
             raise SourceCorrupt(
-                f"The repository at {self._path} leads out of its own directory.",
-                hint="It holds a link to elsewhere, or borrows objects. If that is meant, move it out of the directory"
-                " that is served, and register it with `wikiholt add`.",
+                f"The repository at {self._path} references files outside its own directory.",
+                hint="It contains a link, or borrows objects. If that is intended, move it out of the served directory"
+                " and register it with `wikiholt add`.",
             )
         return location
 
@@ -177,11 +172,11 @@ def _validate_commit_id(revision: str) -> str:
 
 
 def _normalize_subdirectory(text: str) -> str:
-    """The sub-directory without slashes around it; one that leads out of the repository is refused."""
+    """The subdirectory without slashes around it. Raises InvalidSource if it is outside the repository."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in text or text.startswith("/"):
         raise InvalidSource(
-            f"The sub-directory {text!r} does not lie inside the repository.",
-            hint="Name it from the top of the repository, such as docs/wiki.",
+            f"The subdirectory {text!r} is not inside the repository.",
+            hint="Give the path from the repository root, such as docs/wiki.",
         )
     return "/".join(parts)

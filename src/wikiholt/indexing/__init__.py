@@ -1,1 +1,1 @@
-"""The sync: plan, prepare, embed, apply. Keeps one index equal to one tree."""
+"""The sync: plan, prepare, embed, apply. Makes one index equal to one tree."""

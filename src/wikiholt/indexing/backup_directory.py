@@ -1,9 +1,9 @@
-"""A directory of copies. One file is one copy, and its name says all that must be known to trust it:
+"""A directory of backup files. The file name holds everything needed to verify the backup:
 
 20261116T001530123456Z-g3-v17-scheduled-<SHA-256 of its bytes>.sqlite
 
-A copy is written under a name that does not count and renamed once it has been verified, so that there is no moment at
-which half a copy looks like one. Threads and processes may use the same shelf at once.
+A backup is written under a temporary name and renamed after it has been verified, so an incomplete backup is never
+listed. Threads and processes may use the same directory at the same time.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.errors import StorageError
-from wikiholt.regular_files import is_irregular, move_away, open_regular
+from wikiholt.regular_files import fsync_path, is_irregular, move_away, open_regular
 
 _TIME_FORMAT = "%Y%m%dT%H%M%S%fZ"
 _NAME_PATTERN = re.compile(
@@ -30,7 +30,7 @@ _PENDING_PREFIX = ".making-"
 
 @dataclass(frozen=True, slots=True)
 class BackupFile:
-    """A copy on the shelf, by its name."""
+    """A backup file, described by its name."""
 
     file: Path
     taken_at: datetime
@@ -44,116 +44,115 @@ class BackupFile:
 
 
 class PendingBackup:
-    """A copy that is being made, and does not count yet."""
+    """A backup that is being written and is not listed yet."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     def commit(self, label: str, reason: str, taken_at: datetime | None = None) -> BackupFile:
-        """Give it its name: from now on it counts."""
-        with self.file.open("rb") as copy:
-            os.fsync(copy.fileno())
+        """Flush the file and give it its final name, which makes it a backup."""
+        with self.file.open("rb") as stream:
+            os.fsync(stream.fileno())
         digest, now = _compute_digest(self.file), taken_at or datetime.now(UTC)
-        place = self.file.with_name(f"{now:{_TIME_FORMAT}}-{label}-{reason}-{digest}.sqlite")
-        self.file.rename(place)
-        _sync_directory(place.parent)
-        return BackupFile(place, now, label, reason, digest)
+        target = self.file.with_name(f"{now:{_TIME_FORMAT}}-{label}-{reason}-{digest}.sqlite")
+        self.file.rename(target)
+        fsync_path(target.parent)
+        return BackupFile(target, now, label, reason, digest)
 
 
 class BackupDirectory:
-    """The copies in one directory, which need not be there yet."""
+    """The backups in one directory, which may not exist yet."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     @contextmanager
     def open_pending(self) -> Iterator[PendingBackup]:
-        """A place to write a copy to; whatever was not kept when the block ends is removed."""
+        """Yield a temporary file to write a backup to. It is removed when the block ends, unless it was committed."""
         with _translate_errors():
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.remove_abandoned()
-            file, held = self._create_pending_file()
+            file, descriptor = self._create_pending_file()
             try:
                 yield PendingBackup(file)
             finally:
                 _remove_file(file)
-                os.close(held)
+                os.close(descriptor)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Have the shelf to oneself among all who ask for that, in this process and others."""
+        """Hold an exclusive lock on the directory across threads and processes."""
         with _translate_errors():
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            held = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(held)
+            os.close(descriptor)
 
     def list_files(self) -> Sequence[BackupFile]:
-        """What is there by name, newest first."""
+        """All backups, newest first. Contents are not verified."""
         try:
             files = list(self.directory.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise _to_storage_error(error) from error
-        found = [kept for file in files if (kept := _parse_file(file)) is not None]
-        return sorted(found, key=lambda kept: (kept.taken_at, _parse_numbers(kept.label)), reverse=True)
+        backups = [backup for file in files if (backup := _parse_file(file)) is not None]
+        return sorted(backups, key=lambda backup: (backup.taken_at, _parse_numbers(backup.label)), reverse=True)
 
     def find_fault(self, backup_file: BackupFile) -> str:
-        """What is wrong with a copy, or nothing: nothing is, if its bytes are those that were verified."""
+        """Why the backup is unusable, or an empty string. Compares the file's SHA-256 with the one in its name."""
         try:
-            return (
-                ""
-                if _compute_digest(backup_file.file) == backup_file.digest
-                else "its bytes are not those that were written"
-            )
+            if _compute_digest(backup_file.file) == backup_file.digest:
+                return ""
+            return "its checksum does not match"
         except OSError as error:
             return f"it cannot be read ({error.strerror or error})"
 
     def prune(self, keep_count: int, keep_files: Collection[BackupFile] = ()) -> Sequence[BackupFile]:
-        """Remove all but the newest `keep`, the newest of each of so many days, and those named."""
-        every = self.list_files()
-        newest: dict[str, BackupFile] = {}
-        for kept in every:
-            newest.setdefault(f"{kept.taken_at:%Y%m%d}", kept)
-        stay = {kept.file for kept in (*list(newest.values())[:keep_count], *every[:keep_count], *keep_files)}
-        gone = [kept for kept in every if kept.file not in stay]
-        for kept in gone:
+        """Remove all but the newest `keep_count`, the newest of each of `keep_count` days, and `keep_files`."""
+        backups = self.list_files()
+        newest_by_day: dict[str, BackupFile] = {}
+        for backup in backups:
+            newest_by_day.setdefault(f"{backup.taken_at:%Y%m%d}", backup)
+        kept = (*list(newest_by_day.values())[:keep_count], *backups[:keep_count], *keep_files)
+        kept_files = {backup.file for backup in kept}
+        removed = [backup for backup in backups if backup.file not in kept_files]
+        for backup in removed:
             with _translate_errors():
-                _remove_file(kept.file)
-        return gone
+                _remove_file(backup.file)
+        return removed
 
     def delete_all(self) -> Sequence[str]:
-        """Remove every byte, and say which files that were."""
-        going = self.directory.with_name(f".dropped-{self.directory.name}")
+        """Delete the directory and return the names of the deleted files."""
+        trash = self.directory.with_name(f".dropped-{self.directory.name}")
         with _translate_errors():
             names = sorted(file.name for file in self.directory.glob("*") if not file.is_dir())
-            if going.exists():
-                shutil.rmtree(going)
-            # Renamed first, so that a copy that is just being made cannot arrive any more.
+            if trash.exists():
+                shutil.rmtree(trash)
+            # Rename first, so that a backup being written now cannot appear afterwards.
             with suppress(FileNotFoundError):
-                self.directory.rename(going)
-                shutil.rmtree(going)
+                self.directory.rename(trash)
+                shutil.rmtree(trash)
         return names
 
     def _create_pending_file(self) -> tuple[Path, int]:
-        """A new file that is held: whoever finds a draft that is not held knows that its maker is gone."""
+        """Create a locked temporary file. An unlocked temporary file was abandoned by its process."""
         while True:
             file = self.directory / f"{_PENDING_PREFIX}{secrets.token_hex(8)}.sqlite"
-            held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            fcntl.flock(held, fcntl.LOCK_EX)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             if file.exists():
-                return file, held
-            os.close(held)  # somebody swept in the instant in which it was there and not held
+                return file, descriptor
+            os.close(descriptor)  # another process removed the file before it was locked
 
     def remove_abandoned(self) -> None:
-        """Remove drafts whose maker is gone."""
+        """Remove temporary files of processes that died."""
         for file in self.directory.glob(f"{_PENDING_PREFIX}*.sqlite"):
-            with suppress(OSError), os.fdopen(open_regular(file), "rb") as left:
-                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(OSError), os.fdopen(open_regular(file), "rb") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove_file(file)
 
 
@@ -173,25 +172,17 @@ def _parse_numbers(label: str) -> tuple[int, ...]:
 
 
 def _compute_digest(file: Path) -> str:
-    with os.fdopen(open_regular(file), "rb") as copy:
-        return hashlib.file_digest(copy, "sha256").hexdigest()
+    with os.fdopen(open_regular(file), "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _remove_file(file: Path) -> None:
-    for ending in ("", "-wal", "-shm", "-journal"):
-        each = file.with_name(file.name + ending)
-        if is_irregular(each):
-            move_away(each)
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        part = file.with_name(file.name + suffix)
+        if is_irregular(part):
+            move_away(part)
         else:
-            each.unlink(missing_ok=True)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            part.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -205,5 +196,5 @@ def _translate_errors() -> Iterator[None]:
 def _to_storage_error(error: OSError) -> StorageError:
     return StorageError(
         f"the backups' directory cannot be used ({error.strerror or error})",
-        hint="check free disk space and the directory's permissions; backup.place chooses another",
+        hint="check free disk space and the directory's permissions; backup.directory chooses another",
     )

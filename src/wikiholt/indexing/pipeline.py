@@ -1,17 +1,19 @@
-"""From a blob to a page ready to be embedded: the one way text takes, in sync, reindex and import alike."""
+"""From a blob to a page that is ready to be embedded. Sync, reindex, estimate and import all use this pipeline."""
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
+from itertools import islice
 from typing import cast
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
-from wikiholt.domain.protocols import Embedder, ModelInfo
+from wikiholt.domain.protocols import Embedder, ModelInfo, Source
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunking import build_chunks
 from wikiholt.text.ignore_patterns import build_matcher
@@ -21,7 +23,10 @@ from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
 TEXT_VERSION = 4
-"""Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
+"""Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
+
+BATCH_PAGES = 48
+"""Pages per batch: enough to use every core, few enough that a crash loses little work."""
 
 _RECIPE_PATTERN = re.compile(
     r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), up to (?P<bytes>\d+) bytes,"
@@ -30,18 +35,18 @@ _RECIPE_PATTERN = re.compile(
 )
 
 _WORK_PER_BYTE = 3
-"""Characters the tokenizer may read for a page, per byte of `page.max_bytes`. Prose in any script takes at most 2.5."""
+"""Characters the tokenizer may read per page, per byte of `page.max_bytes`. Prose in any script needs at most 2.5."""
 _MIN_WORK_LIMIT = 1_000_000
-"""A page that takes less work than this is never refused, however small `page.max_bytes` is."""
+"""A page that needs less work than this is always accepted, even if `page.max_bytes` is small."""
 _WORK_PER_LINE = 8
-"""A line costs the chunker about as much time as the tokenizer needs for so many characters."""
+"""A line costs the chunker about as much time as the tokenizer needs for this many characters."""
 
 _compile_patterns = cache(build_matcher)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedPage:
-    """A page that lacks only its vectors; `texts` are what is embedded, chunk by chunk."""
+    """A page without its vectors. `texts` are the texts to embed, one per chunk."""
 
     blob: str
     page: Page
@@ -53,37 +58,37 @@ class PreparedPage:
 
 @dataclass(frozen=True, slots=True)
 class TextPipeline:
-    """How pages become chunks and words; part of an index's recipe."""
+    """Settings that turn pages into chunks and terms. Part of an index's recipe."""
 
     target_tokens: int = 200
     overlap_tokens: int = 50
     language: str = "english"
-    """The language words are stemmed in; the wiki's own first, where it has several (see `languages_of`)."""
+    """Language for stemming. If a wiki has several, its own comes first (see `languages_of`)."""
     anchors: AnchorStyle = "github"
     max_bytes: int = 10 * 1024 * 1024
     hide: tuple[str, ...] = ()
-    """Pages that no search shall find, by patterns (see `wikiholt.text.ignore_patterns`)."""
+    """Patterns of pages that searches never return (see `wikiholt.text.ignore_patterns`)."""
 
     def build_recipe(self, embedder: ModelInfo) -> Recipe:
         chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
         text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, up to {self.max_bytes} bytes"
-        made = f"{text}, {chunks}" + (f", hiding {json.dumps(self.hide)}" if self.hide else "")
-        return Recipe(embedder.fingerprint, embedder.dimensions, made, embedder.model, embedder.precision)
+        pipeline = f"{text}, {chunks}" + (f", hiding {json.dumps(self.hide)}" if self.hide else "")
+        return Recipe(embedder.fingerprint, embedder.dimensions, pipeline, embedder.model, embedder.precision)
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
-        """The pipeline an index was made with; None when this version of Wikiholt has it no more."""
-        found = _RECIPE_PATTERN.fullmatch(recipe.pipeline)
-        if found is None or int(found["version"]) != TEXT_VERSION:
+        """The pipeline an index was built with, or None if this version of Wikiholt no longer supports it."""
+        match = _RECIPE_PATTERN.fullmatch(recipe.pipeline)
+        if match is None or int(match["version"]) != TEXT_VERSION:
             return None
-        target, overlap, most = (int(found[name]) for name in ("target", "overlap", "bytes"))
-        hide = tuple(json.loads(found["hide"] or "[]"))
-        return cls(target, overlap, found["language"], cast(AnchorStyle, found["anchors"]), most, hide)
+        target, overlap, max_bytes = (int(match[name]) for name in ("target", "overlap", "bytes"))
+        hide = tuple(json.loads(match["hide"] or "[]"))
+        return cls(target, overlap, match["language"], cast(AnchorStyle, match["anchors"]), max_bytes, hide)
 
     def prepare(
         self, file: str, blob: Blob, changed_at: datetime | None, embedder: Embedder
     ) -> PreparedPage | PageProblem:
-        """The page in this blob, or why it cannot be one. A fault of ours is a problem of this page alone."""
+        """Prepare the page in this blob, or return its problem. An internal error affects only this page."""
         if blob.size > self.max_bytes:
             limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
             return PageProblem(file, blob.id, "too-large", limit)
@@ -97,8 +102,29 @@ class TextPipeline:
                 " very long words); split it into several pages, or raise page.max_bytes"
             )
             return PageProblem(file, blob.id, "too-costly", detail)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not harm another page
+        except Exception as error:  # noqa: BLE001 - an error in one page must not stop the others
             return PageProblem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
+
+    def prepare_batch(
+        self,
+        source: Source,
+        entries: Mapping[str, TreeEntry],
+        embedder: Embedder,
+        changed_at: Mapping[str, datetime] | None = None,
+    ) -> list[PreparedPage | PageProblem]:
+        """Read and prepare these files. Returns one result per entry, irregular files first."""
+        results: list[PreparedPage | PageProblem] = []
+        regular = []
+        for file, entry in entries.items():
+            if problem := _check_regular_file(file, entry):
+                results.append(problem)
+            else:
+                regular.append(file)
+        blobs = source.read_blobs((entries[file].blob for file in regular), self.max_bytes)
+        dates = changed_at or {}
+        for file, blob in zip(regular, blobs, strict=True):
+            results.append(self.prepare(file, blob, dates.get(file), embedder))
+        return results
 
     def _prepare_page(
         self, file: str, blob: str, data: bytes, changed_at: datetime | None, embedder: Embedder
@@ -109,12 +135,12 @@ class TextPipeline:
         if not page.metadata.hidden and self._is_hidden(file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
-            # Hidden pages are known but hold nothing that a search could find.
+            # Hidden pages are listed but have no searchable content.
             return PreparedPage(blob, page, (), (), (), PageTerms("", "", ""))
         spans = MeteredTokenSpans(embedder.get_token_spans, self._get_work_limit())
         spans.spend(_WORK_PER_LINE * page.body.count("\n"))
         chunks = build_chunks(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
-        texts = tuple(build_embedding_text(page, each, spans, embedder.max_tokens) for each in chunks)
+        texts = tuple(build_embedding_text(page, chunk, spans, embedder.max_tokens) for chunk in chunks)
         hashes = tuple(map(hash_text, texts))
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 
@@ -126,12 +152,19 @@ class TextPipeline:
 
 
 def hash_text(text: str) -> bytes:
-    """What stands for an embedded text wherever vectors are kept by it; a text that is no UTF-8 has one too."""
+    """The hash under which the vector of an embedded text is stored. Accepts text with lone surrogates."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def check_regular_file(file: str, entry: TreeEntry) -> PageProblem | None:
-    """The problem with a tree entry that has a page's name but is no file."""
+def iter_batches(files: Iterable[str]) -> Iterator[list[str]]:
+    """Split file names into batches of `BATCH_PAGES`."""
+    remaining = iter(files)
+    while batch := list(islice(remaining, BATCH_PAGES)):
+        yield batch
+
+
+def _check_regular_file(file: str, entry: TreeEntry) -> PageProblem | None:
+    """The problem of a tree entry that has a page's name but is not a regular file."""
     if entry.kind is EntryKind.FILE:
         return None
     return PageProblem(file, entry.blob, str(entry.kind), f"this is a {entry.kind}, not a page")

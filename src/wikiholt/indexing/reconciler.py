@@ -1,8 +1,8 @@
-"""Making what one index holds equal to a tree: compare, index what differs in batches, verify, set the revision.
+"""Makes one index equal to a tree: compare, index the differences in batches, verify, set the revision.
 
-The tree is compared with the index, never with a log of events. A process compares whole trees the first time; as long
-as nobody else has written the index since, only the difference of two trees is looked at after that, so that an edit
-costs the same in a large wiki as in a small one.
+The tree is compared with the index, never with a log of events. The first time, a process compares complete trees.
+While nobody else writes the index, it then reads only the difference between two trees, so that an edit costs the same
+in a large wiki as in a small one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +19,12 @@ from wikiholt.indexing.batch import BatchIndexer, BatchStats, Pause
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
 
-RETRY_HINT = "run `wikiholt sync` again; if it stays so, run `wikiholt doctor`"
+RETRY_HINT = "run `wikiholt sync` again; if the error persists, run `wikiholt doctor`"
 
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
-    """How far a sync is."""
+    """Progress of a sync."""
 
     pages_done: int
     pages_total: int
@@ -37,7 +37,7 @@ def ignore_progress(_: SyncProgress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SyncCallbacks:
-    """Who is told how far a sync is, and says when it is to let others go first."""
+    """Callbacks of a sync: one reports progress, the other says whether to pause."""
 
     on_progress: Callable[[SyncProgress], None]
     pause: Callable[[], Pause]
@@ -45,7 +45,7 @@ class SyncCallbacks:
 
 @dataclass(frozen=True, slots=True)
 class _KnownGood:
-    """A state in which this process found an index equal to a whole tree; it holds while the version stays."""
+    """A state in which this process verified that the index equals a tree. Valid while the version is unchanged."""
 
     version: int
     revision: str
@@ -54,7 +54,7 @@ class _KnownGood:
 
 @dataclass(frozen=True, slots=True)
 class _PausedSync:
-    """What a sync that was paused had asked git for, kept until it is done."""
+    """Change dates read from git by a paused sync, kept for the sync that continues it."""
 
     revision: str
     changed_at: Mapping[str, datetime]
@@ -62,14 +62,14 @@ class _PausedSync:
 
 @dataclass(frozen=True, slots=True)
 class ModelAndPipeline:
-    """With what pages are made into an index."""
+    """What an index is built with."""
 
     embedder: Embedder
     pipeline: TextPipeline
 
 
 class Reconciler:
-    """Bound to one wiki's source; remembers what it has compared. For the one thread that holds the writer lock."""
+    """Bound to one wiki's source. Remembers what it has compared. Only for the thread that holds the write lock."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -84,19 +84,21 @@ class Reconciler:
         callbacks: SyncCallbacks,
         model_and_pipeline: ModelAndPipeline,
     ) -> SyncReport:
-        """Have the index stand for the revision; vectors of `donor` are taken over if its model is the same.
+        """Make the index equal to the revision. Vectors of `vector_source` are reused if its model is the same.
 
-        Raises Paused after a commit when the watch says so, SyncFailed, and NoPages.
+        Raises SyncPaused after a commit, SyncFailed, and NoPages.
         """
         state = index.get_state()
         work = self._plan_work(index, state, revision)
-        times = self._get_change_dates(work.plan.to_index, revision, state.revision)
-        batches = BatchIndexer(
-            index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, times
+        dates = self._get_change_dates(work.plan.to_index, revision, state.revision)
+        indexer = BatchIndexer(
+            index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, dates
         )
-        tell = callbacks.on_progress
-        tally = batches.run(
-            work.entries, work.plan.moved, lambda t: tell(_to_progress(t, len(work.entries))), callbacks.pause
+        stats = indexer.run(
+            work.entries,
+            work.plan.moved,
+            lambda stats: callbacks.on_progress(_to_progress(stats, len(work.entries))),
+            callbacks.pause,
         )
         self._known_good.pop(index.generation, None)
         self._paused_sync = None
@@ -105,41 +107,41 @@ class Reconciler:
         index.apply(IndexChange(revision=revision))
         self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
         _require_pages(work.page_count, problems)
-        return _build_report(revision, work, tally, problems)
+        return _build_report(revision, work, stats, problems)
 
     def _get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
-        """When the files last changed; after a pause that is remembered, for git has to walk the history to tell."""
+        """When the files last changed. Remembered after a pause, because git has to walk the history."""
         known = self._paused_sync
         if known is None or known.revision != revision or not known.changed_at.keys() >= set(files):
             known = self._paused_sync = _PausedSync(revision, self._source.get_change_dates(files, revision, since))
         return known.changed_at
 
     def _plan_work(self, index: WikiIndex, state: IndexState, revision: str) -> SyncWork:
-        """What separates the index from the revision, by the trees' difference where that is enough."""
-        listed = index.get_problems()
+        """The difference between the index and the revision, from a diff of two trees where possible."""
+        problems = index.get_problems()
         known = self._known_good.get(state.generation)
         if known and (state.version, state.revision) == (known.version, known.revision):
             changes = self._source.get_changes(known.revision, revision)
             if changes is not None:
-                return plan_from_diff(changes, listed, known.page_count)
+                return plan_from_diff(changes, problems, known.page_count)
         tree = self._source.read_tree(revision)
-        todo = build_plan(tree, index.get_page_blobs(), listed)
-        return SyncWork(todo, {file: tree[file] for file in todo.to_index}, len(tree), tree)
+        plan = build_plan(tree, index.get_page_blobs(), problems)
+        return SyncWork(plan, {file: tree[file] for file in plan.to_index}, len(tree), tree)
 
 
 def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:
-    """The problems, if and only if pages in the tree = indexed + listed problems."""
+    """Return the problems. Raises SyncFailed unless pages in the tree = indexed pages + problems."""
     problems = tuple(index.get_problems())
     pages = index.get_state().pages
-    whole = work.tree is None or _is_equal_to_tree(index.get_page_blobs(), work.tree, problems)
-    if not whole or pages + len(problems) != work.page_count:
+    is_equal = work.tree is None or _is_equal_to_tree(index.get_page_blobs(), work.tree, problems)
+    if not is_equal or pages + len(problems) != work.page_count:
         counts = f"{work.page_count} in the tree, {pages} indexed, {len(problems)} problems"
         raise SyncFailed(f"the counts do not add up: {counts}", hint=RETRY_HINT)
     return problems
 
 
 def _require_pages(page_count: int, problems: Sequence[PageProblem]) -> None:
-    """Nothing indexed is an error, however truly it stands for HEAD."""
+    """Raise NoPages if nothing was indexed."""
     if not page_count:
         raise NoPages(
             "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
@@ -154,9 +156,9 @@ def _require_pages(page_count: int, problems: Sequence[PageProblem]) -> None:
 def _is_equal_to_tree(
     indexed: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Sequence[PageProblem]
 ) -> bool:
-    odd = {problem.file for problem in problems}
-    expected = {file: entry.blob for file, entry in tree.items() if file not in odd}
-    return odd <= tree.keys() and dict(indexed) == expected
+    problem_files = {problem.file for problem in problems}
+    expected = {file: entry.blob for file, entry in tree.items() if file not in problem_files}
+    return problem_files <= tree.keys() and dict(indexed) == expected
 
 
 def _to_progress(stats: BatchStats, total: int) -> SyncProgress:
@@ -164,11 +166,11 @@ def _to_progress(stats: BatchStats, total: int) -> SyncProgress:
 
 
 def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tuple[PageProblem, ...]) -> SyncReport:
-    odd = {problem.file for problem in problems}
+    problem_files = {problem.file for problem in problems}
     return SyncReport(
         revision,
-        added=len(work.plan.added - odd),
-        changed=len(work.plan.changed - odd),
+        added=len(work.plan.added - problem_files),
+        changed=len(work.plan.changed - problem_files),
         moved=len(work.plan.moved),
         deleted=work.plan.deleted_pages,
         unchanged=work.page_count - len(work.plan.to_index),

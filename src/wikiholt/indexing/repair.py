@@ -1,9 +1,8 @@
-"""The health of one wiki's index: what is known of it, and how a broken one is mended.
+"""The health of one wiki's index, and the repair of a damaged one.
 
-What is known lies in a small note beside the index, so that every process, and the next one, knows it too. Losing the
-note costs nothing: damage that is there is found again. Mending is writing, under the wiki's writer lock: the broken
-index is set aside, never deleted; the newest good backup takes its place, and where there is none an empty index does,
-which the sync then fills from git. Each step is one line in the log.
+Health is stored in a small note beside the index, where every process can read it. Losing the note is harmless, because
+existing damage is detected again. Repairing requires the wiki's write lock. The damaged index is quarantined, never
+deleted; the newest intact backup replaces it, or an empty index that the sync fills from git. Each step is logged.
 """
 
 import json
@@ -21,15 +20,15 @@ from wikiholt.indexing.index_backups import IndexBackups
 _LOG = logging.getLogger(__name__)
 _NOTE_NAME = "health"
 _DATE_FIELDS = ("since", "checked_at")
-_REPAIR_NOTE = "the index was found damaged and is being mended"
+_REPAIR_NOTE = "the index is damaged and is being repaired"
 CONFIRMATION_TTL_S = 60.0
-"""How long an index that was compared with what its writer left is opened again without that."""
+"""How long an index whose checksum was compared is opened without comparing it again."""
 EMPTY_CONFIRMATION_TTL_S = 1.0
-"""The same for an answer without a hit: a word that was lost by damage must not pass for one that is on no page."""
+"""The same for a search without hits: a term lost by damage must not look like a term that is on no page."""
 
 
 class IndexRepair:
-    """Bound to one wiki. Noticing may happen in any thread; mending is for who holds the writer lock."""
+    """Bound to one wiki. Any thread may report damage; repairing is only for the thread that holds the write lock."""
 
     def __init__(
         self,
@@ -39,7 +38,7 @@ class IndexRepair:
         backups: IndexBackups | None = None,
         on_damage: Callable[[], None] = lambda: None,
     ) -> None:
-        """`alarm` is called when damage is news: somebody had better sync the wiki."""
+        """`on_damage` is called when new damage is reported; the wiki then needs a sync."""
         self._wiki_id = wiki_id
         self._slug = slug
         self._store = store
@@ -49,86 +48,88 @@ class IndexRepair:
 
     @property
     def health(self) -> IndexHealth:
-        """What is known; nothing bad where nothing is."""
+        """The stored health; healthy if the note is missing or invalid."""
         try:
-            found = json.loads(self._store.get_note(self._wiki_id, _NOTE_NAME) or "")
-            since, checked = (datetime.fromisoformat(found[name]) if found[name] else None for name in _DATE_FIELDS)
+            note = json.loads(self._store.get_note(self._wiki_id, _NOTE_NAME) or "")
+            since, checked_at = (datetime.fromisoformat(note[name]) if note[name] else None for name in _DATE_FIELDS)
             return IndexHealth(
-                HealthCondition(found["condition"]), str(found["reason"]), since, str(found["aside"]), checked
+                HealthCondition(note["condition"]), str(note["reason"]), since, str(note["aside"]), checked_at
             )
         except (ValueError, TypeError, KeyError):
             return IndexHealth()
 
     def report_damage(self, reason: str) -> bool:
-        """Note that the index seems broken; whether that is news. The next sync reads all of it."""
+        """Mark the index as damaged and return whether that is new. The next sync checks the entire index."""
         known = self.health
         if not known.is_ok:
             return False
-        # Whoever mends it tells the story; this is only for who wants to know the moment.
-        _LOG.info("%s: its index seems to be broken: %s", self._slug, reason)
+        # The repair logs warnings; this line only records when the damage was noticed.
+        _LOG.info("%s: the index seems to be damaged: %s", self._slug, reason)
         self.save(
             replace(known, condition=HealthCondition.BROKEN, reason=reason, since=datetime.now(UTC), quarantined_as="")
         )
         return True
 
     def confirm(self, max_age_s: float = 0.0) -> VerificationResult:
-        """Compare the index's bytes with those its last writer left, if that is longer ago; raises IndexCorrupt."""
-        proof = self._store.compare_checksum(self._wiki_id, max_age_s)
-        if proof is VerificationResult.CHANGED:
-            self.report("it is not as its last writer left it")
-        return proof
+        """Compare the index's checksum, unless done within `max_age_s` seconds. Raises IndexCorrupt."""
+        result = self._store.compare_checksum(self._wiki_id, max_age_s)
+        if result is VerificationResult.CHANGED:
+            self.report("it differs from what its last writer left")
+        return result
 
     def report(self, reason: str) -> None:
-        """The index cannot be trusted: have every answer say so, and have it mended."""
+        """Mark the index as damaged, so that every answer says so, and request a repair."""
         self._damage_reported = True
         if self.report_damage(reason):
             self._on_damage()
 
     def report_suspicion(self) -> str:
-        """Why answers of the index cannot be trusted now, as far as that is known; empty when they can."""
+        """Why answers of the index cannot be trusted now, or an empty string."""
         if self._damage_reported:
             self._damage_reported = not self.health.is_ok
         return _REPAIR_NOTE if self._damage_reported else ""
 
     def mark_checked(self) -> None:
-        """Every byte was read and found right."""
+        """Record that the entire index was read and is intact."""
         self.save(replace(self.health, checked_at=datetime.now(UTC)))
 
     def has_backup(self) -> bool:
-        """Whether there is a backup whose every byte is right."""
+        """Whether there is an intact backup."""
         return self._backups is not None and self._backups.find_newest_intact() is not None
 
     def repair(self, reason: str, *, from_backup: bool = True) -> bool:
-        """Set the broken index aside and have another whole generation, or a backup, take its place; whether there
-        was one.
+        """Quarantine the damaged index and replace it with another intact generation or a backup.
 
-        Raises StorageRefused when there is a backup that cannot be restored now: the next sync tries again.
+        Returns whether there was one. Raises StorageError when a backup cannot be restored now; the next sync tries
+        again.
         """
-        self.report_damage(reason)  # before it is gone, so that whoever asks meanwhile is told that it is being mended
-        aside = self._store.quarantine(self._wiki_id, reason)
+        self.report_damage(reason)  # before the quarantine, so that searches meanwhile report the repair
+        quarantined_as = self._store.quarantine(self._wiki_id, reason)
         known = self.health
         since = known.since if not known.is_ok and known.since else datetime.now(UTC)
-        self.save(replace(known, condition=HealthCondition.REPAIRING, reason=reason, since=since, quarantined_as=aside))
-        _LOG.warning("%s: its index was broken (%s) and is set aside as %s", self._slug, reason, aside)
-        beside = self._store.get_published(self._wiki_id)
-        if beside is not None:
-            _LOG.warning(
-                "%s: generation %d, which is whole, takes its place and is brought to HEAD", self._slug, beside
+        self.save(
+            replace(
+                known, condition=HealthCondition.REPAIRING, reason=reason, since=since, quarantined_as=quarantined_as
             )
+        )
+        _LOG.warning("%s: the index was damaged (%s) and is quarantined as %s", self._slug, reason, quarantined_as)
+        generation = self._store.get_published(self._wiki_id)
+        if generation is not None:
+            _LOG.warning("%s: generation %d is intact, replaces it and is brought to HEAD", self._slug, generation)
             return True
         restored = self._restore_backup() if from_backup else None
         if restored is None:
-            _LOG.warning("%s: there is no good backup; the index is built again from git", self._slug)
+            _LOG.warning("%s: there is no intact backup; the index is rebuilt from git", self._slug)
         else:
-            _LOG.warning("%s: the backup %s takes its place and is brought to HEAD", self._slug, restored.name)
+            _LOG.warning("%s: the backup %s replaces it and is brought to HEAD", self._slug, restored.name)
         return restored is not None
 
     def restore_missing(self) -> bool:
-        """Where there is no index but a backup of one, it was lost: have the backup take its place."""
+        """If there is a backup but no index, the index was lost: restore the backup. Returns whether it did."""
         restored = self._restore_backup()
         if restored is None:
             return False
-        reason = "its files were gone"
+        reason = "its files were missing"
         self.save(
             replace(
                 self.health,
@@ -138,16 +139,18 @@ class IndexRepair:
                 quarantined_as="",
             )
         )
-        _LOG.warning("%s: its index was gone; the backup %s takes its place", self._slug, restored.name)
+        _LOG.warning("%s: the index was missing; the backup %s replaces it", self._slug, restored.name)
         return True
 
     def log_recovered_pointer(self) -> None:
-        """It was not known which generation is published, and now is."""
-        beside = self._store.get_published(self._wiki_id)
-        _LOG.warning("%s: which generation answers was lost; the newest that is whole (%s) does", self._slug, beside)
+        """Log that the name of the published generation was lost and has been recovered."""
+        generation = self._store.get_published(self._wiki_id)
+        _LOG.warning(
+            "%s: the published generation was unknown; the newest intact one (%s) is used", self._slug, generation
+        )
 
     def mark_repaired(self, revision: str, chunks_embedded: int) -> None:
-        """A sync has come to its end: if the index was broken, it is no more."""
+        """Clear the damage after a completed sync."""
         known = self.health
         if known.is_ok:
             return
@@ -156,10 +159,17 @@ class IndexRepair:
         chunks = "1 chunk" if chunks_embedded == 1 else f"{chunks_embedded} chunks"
         seconds = f"{(now - known.since).total_seconds():.1f} s" if known.since else "a while"
         if known.condition is HealthCondition.BROKEN:
-            _LOG.warning("%s: its index seemed broken (%s) and is whole by every byte", self._slug, known.reason)
+            _LOG.warning(
+                "%s: the index seemed damaged (%s), but a full check found it intact", self._slug, known.reason
+            )
         else:
-            told = (self._slug, revision[:10], seconds, chunks)
-            _LOG.warning("%s: its index is whole and stands for HEAD (%s) again, after %s; %s embedded", *told)
+            _LOG.warning(
+                "%s: the index is intact and at HEAD (%s) again, after %s; %s embedded",
+                self._slug,
+                revision[:10],
+                seconds,
+                chunks,
+            )
 
     def _restore_backup(self) -> Backup | None:
         if self._backups is None:
@@ -173,10 +183,10 @@ class IndexRepair:
             return None
 
     def save(self, health: IndexHealth) -> None:
-        """Note it, whole or not at all. A wiki that is not here has nothing that could be broken; a full disk none."""
-        moments = {name: moment.isoformat() if (moment := getattr(health, name)) else None for name in _DATE_FIELDS}
-        document = {"condition": health.condition, "reason": health.reason, "aside": health.quarantined_as, **moments}
+        """Store the note atomically. An unavailable store is logged, not raised."""
+        dates = {name: date.isoformat() if (date := getattr(health, name)) else None for name in _DATE_FIELDS}
+        document = {"condition": health.condition, "reason": health.reason, "aside": health.quarantined_as, **dates}
         try:
             self._store.set_note(self._wiki_id, _NOTE_NAME, json.dumps(document))
         except IndexUnavailable as error:
-            _LOG.warning("what is known of an index's health could not be written: %s", error.message)
+            _LOG.warning("the health of an index could not be written: %s", error.message)

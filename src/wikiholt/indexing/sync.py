@@ -1,15 +1,15 @@
-"""Syncing: make what an index holds equal to the tree at HEAD, whatever happened in between.
+"""Syncing: make an index equal to the tree at HEAD.
 
 The tree is compared with the index, so a missed hook, a force-push, a renamed directory, a restored backup and a crash
-all heal the same way. Work is committed batch by batch; the last batch sets the revision, and then the counts must add
-up. What proves broken is mended, and another recipe is built as a generation beside the one that answers. One process
-syncs a wiki at a time (the store's writer lock).
+are all handled the same way. Work is committed batch by batch; the last commit sets the revision after the counts have
+been verified. A damaged index is repaired. An index with another recipe is built as a new generation while the
+published one keeps answering. One process at a time syncs a wiki (the store's write lock).
 """
 
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from wikiholt.domain.index import Recipe, SyncReport
@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Syncer:
-    """Syncs one wiki. Bound to its store, source and embedder when made; one sync at a time."""
+    """Syncs one wiki. Runs one sync at a time."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class Syncer:
         get_previous_model: Callable[[Recipe], Embedder] | None = None,
         repair: IndexRepair | None = None,
     ) -> None:
-        """`before_publishing` is called when a generation is about to take the place of another; `former` gives the
-        model that one was built with."""
+        """`before_publish` is called before a generation replaces another. `get_previous_model` returns the model of
+        an older recipe."""
         self._wiki_id = wiki_id
         self._store = store
         self._source = source
@@ -82,9 +82,9 @@ class Syncer:
         pause: Callable[[], Pause] = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
-        """Converge to HEAD and say what was done; raises when the index could not be made to stand for it.
+        """Bring the index to HEAD and report what was done.
 
-        Raises Paused when `pause` says so between two batches; `patience` is how long to wait for another writer.
+        Raises SyncPaused when `pause` requests it. `lock_timeout` is how long to wait for another writer.
         """
         return self._run_locked(
             lambda recipe, head: self._sync_with_repair(recipe, head, SyncCallbacks(progress, pause)), lock_timeout
@@ -96,9 +96,9 @@ class Syncer:
         pause: Callable[[], Pause] = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
-        """Build a new generation without taking over any vector and publish it; one begun and paused is gone on with.
+        """Build a new generation without reusing vectors and publish it, or continue one that was paused.
 
-        The published one answers meanwhile, and stays if the new one cannot be completed.
+        The published generation answers meanwhile, and stays if the new one cannot be completed.
         """
         return self._run_locked(
             lambda recipe, head: self._rebuild(recipe, head, SyncCallbacks(progress, pause)), lock_timeout
@@ -111,12 +111,12 @@ class Syncer:
         report: SyncReport | None = None
         with self._store.write_lock(self._wiki_id, self._lock_timeout if lock_timeout is None else lock_timeout):
             if not self._is_registered():
-                # It was removed while this sync was waiting; what waiting made of it goes too.
+                # It was removed while this sync waited. Taking the lock created its directory again.
                 self._store.delete(self._wiki_id)
-                raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
+                raise WikiNotFound("this wiki has been removed", hint="`wikiholt list` shows all wikis")
             if self._store.recover_published(self._wiki_id):
                 self._repair.log_recovered_pointer()
-            # A paused writer leaves in good order, like one that is done: the next need not prove the whole index.
+            # SyncPaused must not leave the lock as an error: the next writer would check the entire index.
             with suppress(SyncPaused):
                 report = work(recipe, self._get_head())
         if report is None:
@@ -124,20 +124,19 @@ class Syncer:
         return replace(report, seconds=time.monotonic() - began)
 
     def _get_head(self) -> str:
-        """HEAD; where it cannot be read, an index that proves broken is mended as far as a backup goes: nothing else is
-        left to answer."""
+        """HEAD. If it cannot be read, a damaged index is still repaired from a backup, so that searches work."""
         try:
             return self._source.get_head()
         except SourceError:
             if not self._repair.health.is_ok and self._repair.has_backup():
                 try:
                     self._store.verify(self._wiki_id, full=True)
-                except IndexCorrupt as broken:
-                    self._repair.repair(broken.message)
+                except IndexCorrupt as damage:
+                    self._repair.repair(damage.message)
             raise
 
     def _sync_with_repair(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
-        """A sync; whatever proves broken on the way is mended from a backup, and if that is no better, from git."""
+        """Sync. Repair a damaged index from a backup or, if that fails too, rebuild it from git."""
         restored = None
         for from_backup in (True, False):
             try:
@@ -151,21 +150,21 @@ class Syncer:
         return report if restored is None else replace(report, rebuilt=report.rebuilt or not restored)
 
     def _sync_published(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
-        serving = self._open_published(recipe)
+        published = self._open_published(recipe)
         try:
-            if serving.get_state().recipe == recipe or not self._source.read_tree(revision):
-                return self._reconciler.reconcile(serving, serving, revision, callbacks, self._get_current_model())
-            return self._build_generation(recipe, revision, serving, callbacks, reuse=True)
+            if published.get_state().recipe == recipe or not self._source.read_tree(revision):
+                return self._reconciler.reconcile(published, published, revision, callbacks, self._get_current_model())
+            return self._build_generation(recipe, revision, published, callbacks, reuse=True)
         except NoPages:
-            if serving.get_state().revision == revision:
-                # If it was broken it is mended: what is wrong now is the wiki, and that is what is raised.
+            if published.get_state().revision == revision:
+                # The index is intact now; the wiki itself is at fault, and that error is raised.
                 self._repair.mark_repaired(revision, 0)
             raise
         finally:
-            serving.close()
+            published.close()
 
     def _rebuild(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
-        """A new generation from nothing. A broken one must not be swept away by it, but is set aside like any other."""
+        """Build a new generation from scratch. A damaged index is quarantined first, so that it is not deleted."""
         try:
             self._store.verify(self._wiki_id, full=not self._repair.health.is_ok)
         except IndexCorrupt as error:
@@ -175,27 +174,25 @@ class Syncer:
         except IndexUnavailable:
             pass
         try:
-            serving = self._store.open(self._wiki_id)
+            published = self._store.open(self._wiki_id)
         except DatabaseUnavailable:
             raise
         except IndexUnavailable:
             report = self._build_generation(recipe, revision, None, callbacks, reuse=False)
         else:
-            try:
-                report = self._build_generation(recipe, revision, serving, callbacks, reuse=False)
-            finally:
-                serving.close()
+            with closing(published):
+                report = self._build_generation(recipe, revision, published, callbacks, reuse=False)
         self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report
 
     def _open_published(self, recipe: Recipe) -> WikiIndex:
-        """The published index, proved where it may have changed since it was last written; else a new one."""
+        """Open the published index, after checking it if it may have changed since the last write; else create one."""
         try:
             self._store.verify(self._wiki_id, full=not self._repair.health.is_ok)
             return self._store.open(self._wiki_id)
         except IndexMissing as error:
             if self._store.get_published(self._wiki_id) is not None:
-                raise IndexCorrupt("its file is gone", hint=error.hint) from error
+                raise IndexCorrupt("its file is missing", hint=error.hint) from error
         if self._repair.restore_missing():
             return self._store.open(self._wiki_id)
         return self._store.create(self._wiki_id, recipe)
@@ -206,26 +203,27 @@ class Syncer:
     def _build_generation(
         self, recipe: Recipe, revision: str, published: WikiIndex | None, callbacks: SyncCallbacks, *, reuse: bool
     ) -> SyncReport:
-        """A generation beside the published one, which takes its place once it stands for HEAD and has been checked.
+        """Build a generation beside the published one, check it, and publish it once it is at HEAD.
 
-        Until then the published one is brought to HEAD whenever that moves.
+        Until then the published one is updated whenever HEAD moves.
         """
         if published is not None:
             self._update_published(published, callbacks)
             callbacks = self._with_published_updates(published, callbacks)
         building = self._store.create_generation(self._wiki_id, recipe, from_scratch=not reuse)
-        donor = published if published is not None and reuse else building
+        vector_source = published if published is not None and reuse else building
         try:
-            report = self._reconciler.reconcile(building, donor, revision, callbacks, self._get_current_model())
+            report = self._reconciler.reconcile(building, vector_source, revision, callbacks, self._get_current_model())
             self._require_intact(building, callbacks)
             self._before_publish()
             while (head := self._source.get_head()) != report.revision:
                 report = _merge_reports(
-                    report, self._reconciler.reconcile(building, donor, head, callbacks, self._get_current_model())
+                    report,
+                    self._reconciler.reconcile(building, vector_source, head, callbacks, self._get_current_model()),
                 )
             self._store.publish(self._wiki_id, building.generation)
         except IndexCorrupt:
-            # The one that serves must not be given up for a fault of the one that was to follow it.
+            # A fault of the new generation must not look like damage of the published one.
             self._require_intact(building, callbacks)
             raise
         finally:
@@ -233,7 +231,7 @@ class Syncer:
         return replace(report, rebuilt=True)
 
     def _require_intact(self, building: WikiIndex, callbacks: SyncCallbacks) -> None:
-        """Raise unless every byte of a generation is right; one that is not is begun again by the next sync."""
+        """Check the entire generation. Raises SyncFailed; the next sync then starts it again."""
         paused = False
 
         def stop() -> bool:
@@ -245,44 +243,45 @@ class Syncer:
             faults = building.check(stop)
         except Busy as error:
             if not paused:
-                raise  # the store itself was busy: nobody asked for a pause
+                raise  # the store itself was busy: no pause was requested
             raise SyncPaused from error
         if faults:
             raise SyncFailed(
-                f"the new index is not whole ({faults[0]}); the one before goes on answering", hint=RETRY_HINT
+                f"the new index is damaged ({faults[0]}); the previous one keeps answering", hint=RETRY_HINT
             )
 
     def _with_published_updates(self, published: WikiIndex, callbacks: SyncCallbacks) -> SyncCallbacks:
-        """The same watch; between two batches the generation that serves is brought to HEAD, if that has moved."""
-        rested, took = time.monotonic(), 0.0
+        """The same callbacks, which also bring the published generation to HEAD between two batches."""
+        # Updates take at most a fifth of the time.
+        last_update, took = time.monotonic(), 0.0
 
         def on_progress(done: SyncProgress) -> None:
-            nonlocal rested, took
+            nonlocal last_update, took
             callbacks.on_progress(done)
-            if time.monotonic() - rested >= 4 * took:
+            if time.monotonic() - last_update >= 4 * took:
                 began = time.monotonic()
                 self._update_published(published, callbacks)
-                rested = time.monotonic()
-                took = rested - began
+                last_update = time.monotonic()
+                took = last_update - began
 
         return SyncCallbacks(on_progress, callbacks.pause)
 
     def _update_published(self, published: WikiIndex, callbacks: SyncCallbacks) -> None:
-        """Bring the generation that serves to HEAD in the way it was made; if that cannot be, it stays behind."""
+        """Bring the published generation to HEAD with its own recipe. If that is impossible, it stays behind."""
         head, state = self._source.get_head(), published.get_state()
         if state.revision == head:
             return
         try:
-            means = self._find_model_for(state.recipe)
-            if means is not None:
+            model_and_pipeline = self._find_model_for(state.recipe)
+            if model_and_pipeline is not None:
                 self._published_reconciler.reconcile(
-                    published, published, head, SyncCallbacks(ignore_progress, callbacks.pause), means
+                    published, published, head, SyncCallbacks(ignore_progress, callbacks.pause), model_and_pipeline
                 )
         except (ModelError, NoPages) as error:
-            _LOG.info("the index that serves stays behind HEAD while another is built: %s", error.message)
+            _LOG.info("the published index stays behind HEAD while another is built: %s", error.message)
 
     def _find_model_for(self, recipe: Recipe) -> ModelAndPipeline | None:
-        """With what an index was made, as far as that is still to be had."""
+        """The model and pipeline of a recipe, or None if they are not available."""
         pipeline = TextPipeline.from_recipe(recipe)
         if pipeline is None:
             return None
@@ -290,9 +289,9 @@ class Syncer:
             return ModelAndPipeline(self._embedder, pipeline)
         if self._get_previous_model is None:
             return None
-        former = self._get_previous_model(recipe)
-        former.run_self_test()
-        return ModelAndPipeline(former, pipeline)
+        previous = self._get_previous_model(recipe)
+        previous.run_self_test()
+        return ModelAndPipeline(previous, pipeline)
 
 
 def _merge_reports(first: SyncReport, second: SyncReport) -> SyncReport:

@@ -1,1 +1,1 @@
-"""The ways in: command line, HTTP, web page, MCP and the Otterwiki plugin."""
+"""The interfaces: command line, HTTP API, web page, MCP server and Otterwiki plugin."""

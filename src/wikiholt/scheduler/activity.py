@@ -1,4 +1,4 @@
-"""A wiki's desk: whoever syncs or reindexes it sits there and says how far it is, for other processes to read."""
+"""Progress of the sync or reindex that is running for a wiki, stored so that other processes can read it."""
 
 import json
 import time
@@ -11,18 +11,18 @@ from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.scheduler.wiki_records import WikiActivity
 
 _REPORT_INTERVAL_S = 1.0
-"""Seconds between two notes."""
+"""Seconds between two reports."""
 
 
 class ActivityReporter:
-    """A desk one sits at. Telling never fails: how far it is, is not worth a sync."""
+    """Reports progress for one wiki. `report()` never raises; progress is best effort."""
 
     def __init__(self, write_note: Callable[[str], None]) -> None:
         self._write_note = write_note
         self._reported_at = 0.0
 
     def report(self, activity: WikiActivity) -> None:
-        """Leave a note, once a second at most."""
+        """Store the progress, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < _REPORT_INTERVAL_S:
             return
@@ -32,13 +32,13 @@ class ActivityReporter:
 
 @contextmanager
 def lock_activity(store: IndexStore, wiki_id: str) -> Iterator[ActivityReporter]:
-    """Sit down at the wiki's desk; raises Busy where another sits, and StorageRefused."""
-    with store.activity_lock(wiki_id) as leave:
-        yield ActivityReporter(leave)
+    """Acquire the wiki's activity lock across processes. Raises Busy if it is held, and StorageError."""
+    with store.activity_lock(wiki_id) as write_note:
+        yield ActivityReporter(write_note)
 
 
 def read_activity(store: IndexStore, wiki_id: str) -> WikiActivity | None:
-    """What is being done for the wiki by whichever process; None when nothing is, or nothing was noted yet."""
+    """The activity of any process for the wiki, or None."""
     try:
         note = json.loads(store.get_activity(wiki_id) or "")
         return WikiActivity(**{**note, "since": datetime.fromisoformat(note["since"])})

@@ -1,4 +1,4 @@
-"""How a wiki stands with the node that looks after it, for the others to read: a note with the wiki's index."""
+"""Cooperation of several nodes: the sync state of a wiki, stored beside its index, and messages to its node."""
 
 import json
 import logging
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 
 from wikiholt.domain.storage_protocols import IndexStore, NodeAssignments, NodeMessage
 from wikiholt.errors import WikiholtError
@@ -14,13 +13,19 @@ from wikiholt.scheduler.wiki_records import SyncState, WikiEntry
 from wikiholt.wikis.service import WikiService
 
 _STATE_NOTE = "standing"
+_LOG = logging.getLogger(__name__)
+
+_FIRST_POLL_S, _MAX_POLL_S = 0.05, 0.5
+"""Seconds between two polls of an index that another node brings to HEAD, increasing."""
+_MAX_TOUCHED_WIKIS = 100_000
+
 _HEALTHY_STATE = SyncState(
     waiting=False, missing=False, failures=0, error=None, next_try_seconds=0.0, synced_revision=None
 )
 
 
 def publish_state(store: IndexStore, entry: WikiEntry) -> None:
-    """Leave a note if there is news; never raises, for that is not worth a sync."""
+    """Store the state of the wiki if it has changed. Never raises; the state is best effort."""
     known = (entry.missing, entry.failures, entry.error, entry.backup_error)
     if entry.published_note is not None and entry.published_note[0] == known:
         return
@@ -37,7 +42,7 @@ def publish_state(store: IndexStore, entry: WikiEntry) -> None:
 
 
 def read_state(store: IndexStore, wiki_id: str) -> SyncState:
-    """What the node that looks after the wiki says of it; where it says nothing, all is well."""
+    """The state published by the node that syncs the wiki; healthy if it published none."""
     try:
         note = json.loads(store.get_note(wiki_id, _STATE_NOTE) or "")
         next_try = (datetime.fromisoformat(note["next_try"]) - datetime.now(UTC)).total_seconds()
@@ -57,7 +62,7 @@ def read_state(store: IndexStore, wiki_id: str) -> SyncState:
 def _encode_state(entry: WikiEntry) -> str:
     if not (entry.missing or entry.failures or entry.backup_error):
         return ""
-    next_try = datetime.now(UTC) + timedelta(seconds=max(0.0, entry.retry_at - monotonic()))
+    next_try = datetime.now(UTC) + timedelta(seconds=max(0.0, entry.retry_at - time.monotonic()))
     return json.dumps(
         {
             "missing": entry.missing,
@@ -74,24 +79,21 @@ def _encode_error(error: WikiholtError | None) -> list[str] | None:
 
 
 def _decode_error(encoded: list[str] | None) -> WikiholtError | None:
-    """The error again, of the kind it was, for a surface shows each kind in its own way."""
+    """The error with its original class, because interfaces handle each class differently."""
     if encoded is None:
         return None
     code, message, hint = encoded
-    kinds = [WikiholtError]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        if kind.code == code:
-            with suppress(TypeError):  # one that knows more than a note says
-                return kind(message, hint=hint)
+    classes = [WikiholtError]
+    for error_class in classes:
+        classes += error_class.__subclasses__()
+        if error_class.code == code:
+            with suppress(TypeError):  # a class with more arguments
+                return error_class(message, hint=hint)
     return WikiholtError(message, hint=hint)
 
 
-# A node that shares the work with no other: it looks after every wiki, and calls nobody.
-
-
 class SingleNode:
-    """Shifts where there is one node, or where all processes of a machine look after the same files."""
+    """Assignments for a single node, or for processes that share the same files: all wikis, no messages."""
 
     def get_assigned(self) -> None:
         return None
@@ -106,18 +108,8 @@ class SingleNode:
         pass
 
 
-# What a node does for a wiki that another looks after: it calls that one, and reads what it left with the index.
-
-
-_LOG = logging.getLogger(__name__)
-
-_FIRST_POLL_S, _MAX_POLL_S = 0.05, 0.5
-"""Seconds between two looks at an index that another node brings to HEAD: ever longer ones."""
-_MAX_TOUCHED_WIKIS = 100_000
-
-
 class OtherNodes:
-    """Used from many threads. None of it raises: the wiki's own node looks at its HEAD whether it is called or not."""
+    """Requests for wikis of other nodes. Thread-safe. Never raises, because the wiki's own node polls HEAD anyway."""
 
     def __init__(self, service: WikiService, assignments: NodeAssignments, sleep: Callable[[float], None]) -> None:
         self._service = service
@@ -129,10 +121,10 @@ class OtherNodes:
         try:
             self._assignments.send(wiki_id, message)
         except WikiholtError as error:
-            _LOG.warning("the node of a wiki could not be called (%s); it finds out by itself", error.message)
+            _LOG.warning("the node of a wiki could not be notified (%s); it will poll", error.message)
 
     def touch(self, wiki_id: str) -> None:
-        """Say once that somebody uses it; more would be worth nothing."""
+        """Notify the node once that the wiki is in use."""
         if wiki_id in self._touched:
             return
         if len(self._touched) >= _MAX_TOUCHED_WIKIS:
@@ -141,23 +133,23 @@ class OtherNodes:
         self.send(wiki_id, NodeMessage.TOUCH)
 
     def wait_until_fresh(self, wiki_id: str, timeout: float) -> bool:
-        """Have its node bring the index to the HEAD of now; False when it does not stand for that within the time."""
-        until, wait = time.monotonic() + timeout, _FIRST_POLL_S
+        """Ask the wiki's node to bring the index to the current HEAD. False on timeout or failure."""
+        deadline, poll_s = time.monotonic() + timeout, _FIRST_POLL_S
         try:
             wiki = self._service.registry.get_by_id(wiki_id)
             handle, source = self._service.get_background_handle(wiki.slug), self._service.get_source(wiki)
             if not wiki.source.startswith("/"):
-                handle.fetch(lambda: time.monotonic() > until)  # else nobody here knows what HEAD is
-            called = False
+                handle.fetch(lambda: time.monotonic() > deadline)  # otherwise HEAD is unknown here
+            notified = False
             while handle.get_indexed_revision() != source.get_last_known_head():
-                if not called:
+                if not notified:
                     self.send(wiki_id, NodeMessage.CHANGED)
-                    called = True
-                left = until - time.monotonic()
-                if left <= 0:
+                    notified = True
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
                     return False
-                self._sleep(min(wait, left))
-                wait = min(_MAX_POLL_S, wait * 1.5)
+                self._sleep(min(poll_s, remaining))
+                poll_s = min(_MAX_POLL_S, poll_s * 1.5)
         except WikiholtError:
             return False
         return True

@@ -1,4 +1,4 @@
-"""A wiki's reindexing as a job that outlives the process: one small note with the wiki's index."""
+"""Reindex jobs: the state of a job, stored beside the index so that it survives a restart, and its execution."""
 
 import json
 import time
@@ -16,10 +16,12 @@ from wikiholt.scheduler.wiki_records import WikiEntry
 from wikiholt.wikis.handle import WikiHandle
 
 _JOB_NOTE = "reindex"
+_SAVE_INTERVAL_S = 1.0
+"""Seconds between two saves of the progress."""
 
 
 class ReindexState(StrEnum):
-    """`none` when the wiki was never reindexed; `queued` until its first turn."""
+    """`none` if the wiki was never reindexed; `queued` until its first run."""
 
     NONE = "none"
     QUEUED = "queued"
@@ -30,7 +32,7 @@ class ReindexState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReindexJob:
-    """One reindexing of one wiki. `resumed` counts how often a process took it up that another had left unfinished."""
+    """One reindex of one wiki. `resumed` counts how often a process continued the job of another."""
 
     state: ReindexState = ReindexState.NONE
     id: str = ""
@@ -43,7 +45,7 @@ class ReindexJob:
     revision: str | None = None
     resumed: int = 0
     keeper: str = ""
-    """Which process's keeper has it in hand."""
+    """Id of the scheduler that runs it."""
     error_code: str = ""
     error: str = ""
     hint: str = ""
@@ -54,7 +56,7 @@ class ReindexJob:
 
 
 def read_job(store: IndexStore, wiki_id: str) -> ReindexJob:
-    """The wiki's last job; one that cannot be read counts as none, for a new one can be started at any time."""
+    """The wiki's last job. An unreadable one counts as none, because a new job can be started at any time."""
     try:
         return _parse_job(json.loads(store.get_note(wiki_id, _JOB_NOTE) or ""))
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -62,7 +64,7 @@ def read_job(store: IndexStore, wiki_id: str) -> ReindexJob:
 
 
 def write_job(store: IndexStore, wiki_id: str, job: ReindexJob, *, create: bool = False) -> None:
-    """Keep the job, whole or not at all; without `make` a wiki that is gone is left so. Raises StorageRefused."""
+    """Store the job atomically. Without `create`, a removed wiki is ignored. Raises StorageError."""
     document = {name: _to_json_value(value) for name, value in asdict(job).items()}
     store.set_note(wiki_id, _JOB_NOTE, json.dumps(document), create=create)
 
@@ -79,15 +81,8 @@ def _parse_job(document: Mapping[str, Any]) -> ReindexJob:
     return ReindexJob(**{**values, "state": ReindexState(values["state"])})
 
 
-# One wiki's reindexing, turn by turn, with its state kept after each.
-
-
-_SAVE_INTERVAL_S = 1.0
-"""Seconds between two writings of how far it is."""
-
-
 class ReindexRunner:
-    """The job of one wiki, in the hands of the keeper `me`."""
+    """Runs the job of one wiki in slices."""
 
     def __init__(
         self, entry: WikiEntry, store: IndexStore, scheduler_id: str, on_progress: Callable[[SyncProgress], None]
@@ -100,14 +95,14 @@ class ReindexRunner:
         self._saved_at = 0.0
 
     def run_slice(self, handle: WikiHandle, pause: Callable[[], Pause]) -> None:
-        """Have one turn; raises Paused or Busy when there is more to do. A failure ends the job, not the wiki."""
-        found = read_job(self._store, self._entry.wiki.id)
-        if not found.is_open:
+        """Run one slice. Raises SyncPaused or Busy when there is more to do. A failure ends the job."""
+        job = read_job(self._store, self._entry.wiki.id)
+        if not job.is_open:
             self._entry.reindexing = False
             return
-        taken_over = found.state is ReindexState.RUNNING and found.keeper != self._scheduler_id
+        taken_over = job.state is ReindexState.RUNNING and job.keeper != self._scheduler_id
         self._save_job(
-            replace(found, state=ReindexState.RUNNING, keeper=self._scheduler_id, resumed=found.resumed + taken_over)
+            replace(job, state=ReindexState.RUNNING, keeper=self._scheduler_id, resumed=job.resumed + taken_over)
         )
         try:
             report = handle.reindex(self._make_progress_handler(self._job), pause, lock_timeout=0)
@@ -120,30 +115,29 @@ class ReindexRunner:
             self.fail(error)
             return
         self._entry.reindexing = False
-        done = self._job.pages_total
         self._save_job(
             replace(
                 self._job,
                 state=ReindexState.COMPLETE,
                 finished_at=datetime.now(UTC),
-                pages_done=done,
+                pages_done=self._job.pages_total,
                 problems=len(report.problems),
                 revision=report.revision,
             )
         )
 
     def fail(self, error: WikiholtError) -> None:
-        """If there is a job under way, it has failed."""
+        """Mark a running job as failed."""
         if not self._entry.reindexing:
             return
         self._entry.reindexing = False
-        found = read_job(self._store, self._entry.wiki.id)
-        if found.is_open:
-            # Whoever reads this may be a visitor; where the repository lies on this machine is none of theirs.
+        job = read_job(self._store, self._entry.wiki.id)
+        if job.is_open:
+            # The job is public, so it must not contain a local path.
             message = "its repository cannot be read" if isinstance(error, SourceError) else error.message
             self._save_job(
                 replace(
-                    found,
+                    job,
                     state=ReindexState.FAILED,
                     finished_at=datetime.now(UTC),
                     error_code=error.code,
@@ -153,21 +147,21 @@ class ReindexRunner:
             )
 
     def _make_progress_handler(self, previous: ReindexJob) -> Callable[[SyncProgress], None]:
-        """Counts on from where the turn before stopped."""
+        """A progress callback that continues the counts of earlier slices."""
 
         def report(progress: SyncProgress) -> None:
             total = max(previous.pages_total, progress.pages_total)
-            whole = SyncProgress(
+            combined = SyncProgress(
                 total - progress.pages_total + progress.pages_done,
                 total,
                 previous.chunks_embedded + progress.chunks_embedded,
             )
-            self._on_progress(whole)
+            self._on_progress(combined)
             self._job = replace(
                 self._job,
-                pages_done=whole.pages_done,
-                pages_total=whole.pages_total,
-                chunks_embedded=whole.chunks_embedded,
+                pages_done=combined.pages_done,
+                pages_total=combined.pages_total,
+                chunks_embedded=combined.chunks_embedded,
             )
             if time.monotonic() - self._saved_at > _SAVE_INTERVAL_S:
                 self._save_job(self._job)

@@ -1,10 +1,10 @@
-"""The keeper: keeps every wiki's index at its HEAD while a service runs. Safe to use from many threads.
+"""The scheduler: keeps every wiki's index at HEAD while a service runs. Safe to use from many threads.
 
-Threads: one looks at wikis when they are due, one looks for wikis, `Pace.workers` sync, one more syncs only what
-somebody waits for, two fetch from remotes, one backs up, one checks. What they share is the board; what they do for a
-wiki is a turn. A wiki has one turn at a time, ends it after `Pace.slice` seconds if others wait, and goes to the back
-of the line. Where several nodes share the work (`Shifts`), the board has the wikis of this one; what is asked for
-another node's wiki goes to that.
+Threads: one checks HEAD of wikis that are due, one discovers wikis, `SchedulerConfig.workers` sync, one more syncs only
+urgent wikis, two fetch from remotes, one runs backups, one runs checks. They share the `SchedulerState`. A wiki has one
+run at a time. After `SchedulerConfig.slice_s` seconds a run pauses if others wait, and the wiki goes to the back of the
+queue. With several nodes, the state contains the wikis assigned to this one; requests for others are sent to their
+node.
 """
 
 import logging
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Thread
 
+from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.storage_protocols import NodeAssignments, NodeMessage
 from wikiholt.errors import Busy, WikiholtError
 from wikiholt.scheduler.activity import read_activity
@@ -25,7 +26,6 @@ from wikiholt.scheduler.tasks import WikiTasks
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery
 from wikiholt.scheduler.wiki_queue import SyncPriority
 from wikiholt.scheduler.wiki_records import (
-    DiscoveredRepository,
     SchedulerConfig,
     SchedulerCounters,
     SyncState,
@@ -44,7 +44,7 @@ def _find_nothing() -> Iterable[DiscoveredRepository]:
 
 
 class Scheduler:
-    """Looks after all wikis of a service, and after repositories that `find` finds."""
+    """Syncs all wikis of a service, and registers the repositories that `find_repositories` returns."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Scheduler:
         find_repositories: Callable[[], Iterable[DiscoveredRepository]] = _find_nothing,
         only_wiki_id: str | None = None,
         assignments: NodeAssignments | None = None,
-    ):
-        """`only` is the id of the one wiki to look after, where it is not all of them, or those that `shifts` gives."""
+    ) -> None:
+        """`only_wiki_id` limits the scheduler to one wiki; `assignments` to those assigned to this node."""
         self._service = service
         self._config = config or SchedulerConfig()
         self._scheduler_id = secrets.token_hex(8)
@@ -79,30 +79,34 @@ class Scheduler:
         self._threads: list[Thread] = []
 
     def start(self) -> None:
-        """Begin, in the background; returns at once whatever the number of wikis."""
-        work = [("look", self._run_head_checks), ("discover", self._run_discovery), ("urgent", self._run_urgent_syncs)]
-        work += [(f"sync-{number}", self._run_syncs) for number in range(self._config.workers)]
-        work += [(f"fetch-{number}", self._run_fetches) for number in range(_FETCH_THREADS)]
-        work += [("backups", self._backups.run)] if self._config.backup_interval_s else []
-        work += [("checks", self._checks.run)] if self._config.check_interval_s else []
-        self._threads = [Thread(target=target, name=f"keeper-{name}", daemon=True) for name, target in work]
+        """Start the threads. Returns immediately."""
+        targets = [
+            ("head", self._run_head_checks),
+            ("discover", self._run_discovery),
+            ("urgent", self._run_urgent_syncs),
+        ]
+        targets += [(f"sync-{number}", self._run_syncs) for number in range(self._config.workers)]
+        targets += [(f"fetch-{number}", self._run_fetches) for number in range(_FETCH_THREADS)]
+        targets += [("backups", self._backups.run)] if self._config.backup_interval_s else []
+        targets += [("checks", self._checks.run)] if self._config.check_interval_s else []
+        self._threads = [Thread(target=run, name=f"scheduler-{name}", daemon=True) for name, run in targets]
         for thread in self._threads:
             thread.start()
         self._assignments.start(self._on_node_message)
 
     def stop(self, timeout: float = 30.0) -> bool:
-        """Take on nothing new, let running syncs finish the batch in hand; False if one did not within the time."""
+        """Start nothing new and let running syncs finish their current batch. False on timeout."""
         self._state.stop()
-        until = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        ended = not any(thread.is_alive() for thread in self._threads)
-        if ended or timeout:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        stopped = not any(thread.is_alive() for thread in self._threads)
+        if stopped or timeout:
             self._assignments.close()
-        return ended
+        return stopped
 
     def notify_changed(self, wiki_id: str) -> None:
-        """Its repository may have changed: it goes before those that are only due, and failures are forgotten."""
+        """The repository may have changed: sync it before scheduled wikis, and retry after failures."""
         self._state.counts["wakes"] += 1
         if not self._is_assigned(wiki_id):
             self._other_nodes.send(wiki_id, NodeMessage.CHANGED)
@@ -113,7 +117,7 @@ class Scheduler:
         self._request_sync(entry, SyncPriority.NOTIFIED)
 
     def request_repair(self, wiki_id: str) -> None:
-        """Its index proved broken: a sync mends it, before those that are only due. Never raises."""
+        """The index is damaged: a sync repairs it, before scheduled wikis. Never raises."""
         if not self._is_assigned(wiki_id):
             self._other_nodes.send(wiki_id, NodeMessage.REPAIR)
             return
@@ -127,7 +131,7 @@ class Scheduler:
         self._state.enqueue(entry, SyncPriority.NOTIFIED)
 
     def touch(self, wiki_id: str) -> None:
-        """Somebody uses it: if it was never looked at, it comes first. Cheap enough for every request; never raises."""
+        """The wiki is in use: sync it first if it was never checked. Cheap enough for every request; never raises."""
         entry = self._state.get(wiki_id)
         if entry is None and not self._is_assigned(wiki_id):
             self._other_nodes.touch(wiki_id)
@@ -143,12 +147,12 @@ class Scheduler:
             self._request_sync(entry, SyncPriority.INTERACTIVE)
 
     def wait_until_fresh(self, wiki_id: str, timeout: float) -> bool:
-        """Wait until the index stands for the HEAD of now; False when it does not within the time, or cannot."""
+        """Wait until the index is at the current HEAD. False on timeout or failure."""
         if not self._is_assigned(wiki_id):
             return self._other_nodes.wait_until_fresh(wiki_id, timeout)
         entry, began = self._get_entry(wiki_id), time.monotonic()
         while True:
-            turns, fetched = entry.finished_runs, not entry.is_remote or entry.fetched_at >= began
+            runs, fetched = entry.finished_runs, not entry.is_remote or entry.fetched_at >= began
             if fetched:
                 try:
                     head = self._service.get_source(entry.wiki).get_head()
@@ -160,25 +164,27 @@ class Scheduler:
                     return False
             elif entry.failures and entry.failed_head is None:
                 return False
-            if not self._wait_for_run(entry, turns, began + timeout, fetched) or self._state.get(wiki_id) is None:
+            if not self._wait_for_run(entry, runs, began + timeout, fetched) or self._state.get(wiki_id) is None:
                 return False
 
     def _wait_for_run(self, entry: WikiEntry, finished_runs: int, deadline: float, fetched: bool) -> bool:
-        """Have a turn come first, and wait until it has ended; `turns` is how many had before it was found wanting."""
+        """Request a run with high priority and wait until one more than `finished_runs` has finished."""
         with self._state.changed:
             if entry.finished_runs == finished_runs:
                 self._request_sync(entry, SyncPriority.INTERACTIVE, fetched)
-            left = max(0.0, deadline - time.monotonic())
-            self._state.changed.wait_for(lambda: entry.finished_runs != finished_runs or self._state.stopping, left)
+            remaining = max(0.0, deadline - time.monotonic())
+            self._state.changed.wait_for(
+                lambda: entry.finished_runs != finished_runs or self._state.stopping, remaining
+            )
             return entry.finished_runs != finished_runs
 
     def reindex(self, wiki_id: str) -> ReindexJob:
-        """Build the wiki's index anew beside the old one; raises Busy while that is being done."""
+        """Start a reindex job, which builds a new index beside the published one. Raises Busy if one is running."""
         self._service.registry.get_by_id(wiki_id)
         store = self._service.components.store
         with self._state.changed:
             if read_job(store, wiki_id).is_open:
-                raise Busy("this wiki is being reindexed", hint="wait for it to finish; its status says how far it is")
+                raise Busy("this wiki is being reindexed", hint="wait for it to finish; see its progress in its status")
             job = ReindexJob(ReindexState.QUEUED, secrets.token_hex(8), datetime.now(UTC), keeper=self._scheduler_id)
             write_job(store, wiki_id, job, create=True)
         if self._is_assigned(wiki_id):
@@ -188,7 +194,7 @@ class Scheduler:
         return job
 
     def _enqueue_reindex(self, wiki_id: str) -> None:
-        """A reindexing was asked for, by whichever node."""
+        """Enqueue a reindex job that any node created."""
         entry = self._get_entry(wiki_id)
         with self._state.changed:
             entry.reindexing = True
@@ -196,18 +202,18 @@ class Scheduler:
         self._state.enqueue(entry, SyncPriority.NOTIFIED)
 
     def get_reindex_job(self, wiki_id: str) -> ReindexJob:
-        """The wiki's last reindexing, by whichever process."""
+        """The wiki's last reindex job, by any process."""
         return read_job(self._service.components.store, wiki_id)
 
     def get_activity(self, wiki_id: str) -> WikiActivity | None:
-        """What is being done for the wiki just now, by whichever process."""
+        """The current activity for the wiki, by any process."""
         entry = self._state.get(wiki_id)
         if entry is not None and entry.activity is not None:
             return entry.activity
         return read_activity(self._service.components.store, wiki_id)
 
     def get_sync_state(self, wiki_id: str) -> SyncState:
-        """How the keeper sees the wiki; raises WikiNotFound."""
+        """The scheduler's state of the wiki. Raises WikiNotFound."""
         if not self._is_assigned(wiki_id):
             return read_state(self._service.components.store, wiki_id)
         return self._state.get_sync_state(self._get_entry(wiki_id))
@@ -217,29 +223,29 @@ class Scheduler:
 
     @property
     def skipped(self) -> Sequence[DiscoveredRepository]:
-        """Repositories that were found and could not be taken up, with the reason. For the operator only."""
+        """Discovered repositories that could not be registered, with the reason. For the operator only."""
         return self._discovery.skipped
 
     def _is_assigned(self, wiki_id: str) -> bool:
-        mine = self._assignments.get_assigned()
-        return mine is None or wiki_id in mine
+        assigned = self._assignments.get_assigned()
+        return assigned is None or wiki_id in assigned
 
     def _on_node_message(self, wiki_id: str, message: NodeMessage) -> None:
-        """Another node asks for a wiki of this one, or which wikis those are has changed. Never raises."""
+        """Handle a message from another node, or a change of the assignments. Never raises."""
         try:
             if message is NodeMessage.ASSIGNMENTS:
                 with self._state.changed:
                     self._assignments_changed = True
                     self._state.changed.notify_all()
-            elif self._is_assigned(wiki_id):  # if not, that node has heard it too, or will find it
+            elif self._is_assigned(wiki_id):  # otherwise the assigned node also gets the message, or polls
                 self._message_handlers[message](wiki_id)
         except WikiholtError as error:
-            _LOG.warning("what another node asked for could not be done: %s", error.message)
-        except Exception:  # noqa: BLE001 - a fault met in one call must not end the thread that hears them all
-            _LOG.exception("a fault of Wikiholt's own")
+            _LOG.warning("a request of another node failed: %s", error.message)
+        except Exception:  # noqa: BLE001 - the thread handles all messages and must not end
+            _LOG.exception("internal error")
 
     def _get_entry(self, wiki_id: str) -> WikiEntry:
-        """What is known of the wiki; one that was registered a moment ago is taken up. Raises WikiNotFound."""
+        """The entry of the wiki, which is added if the wiki is new. Raises WikiNotFound."""
         entry = self._state.get(wiki_id)
         if entry is None:
             wiki = self._service.registry.get_by_id(wiki_id)
@@ -258,20 +264,19 @@ class Scheduler:
             first, began = not entry.checked, time.thread_time()
             self._tasks.check_head(entry)
             if first:
-                # The first look opens the index: after a start, searches go before all of these.
+                # The first check opens the index. Leave CPU time for searches after a start.
                 self._sleep(2 * (time.thread_time() - began))
 
     def _run_discovery(self) -> None:
         while not self._state.stopping:
             began, self._assignments_changed = time.thread_time(), False
             self._discovery.scan()
-            # However many wikis there are, looking for them takes a fortieth of a core at most; a tenth, while other
-            # nodes come and go or wikis are registered by the hundred.
+            # Limit discovery to a fortieth of a core; to a tenth while nodes come and go or many wikis are registered.
             took = time.thread_time() - began
             self._sleep(10 * took)
             with self._state.changed:
-                rest = max(self._config.discovery_interval_s, 40 * took)
-                self._state.changed.wait_for(lambda: self._state.stopping or self._assignments_changed, rest)
+                delay = max(self._config.discovery_interval_s, 40 * took)
+                self._state.changed.wait_for(lambda: self._state.stopping or self._assignments_changed, delay)
 
     def _sleep(self, seconds: float) -> None:
         with self._state.changed:

@@ -1,4 +1,4 @@
-"""What all threads of a keeper share: the wikis, when each is due, and the two lines they wait in. One lock."""
+"""The state shared by all threads of the scheduler: the wikis, when each is due, and two queues. One lock."""
 
 import heapq
 import time
@@ -19,7 +19,7 @@ class SchedulerState:
         self.changed = Condition()
         self.stopping = False
         self.removed_sources: set[tuple[str, str]] = set()
-        """Places of wikis that were removed while this process ran: not to be found again by itself."""
+        """Locations of wikis removed while this process ran; discovery must not register them again."""
         self.counts: Counter[str] = Counter()
         self._entries: dict[str, WikiEntry] = {}
         self._due: list[tuple[float, str]] = []
@@ -34,9 +34,9 @@ class SchedulerState:
             return list(self._entries.values())
 
     def add(self, wiki: Wiki, interval_s: float, priority: SyncPriority | None = None) -> WikiEntry:
-        """Begin to look after a wiki, or take up its new settings; with a rank it is put in line at once."""
+        """Add a wiki or update its settings. With a priority it is enqueued immediately."""
         with self.changed:
-            self.removed_sources.discard(wiki.get_location)
+            self.removed_sources.discard(wiki.location)
             entry = self._entries.get(wiki.id)
             if entry is None:
                 entry = self._entries[wiki.id] = WikiEntry(wiki, interval_s, 0.0)
@@ -53,15 +53,15 @@ class SchedulerState:
             return entry
 
     def remove(self, wiki_id: str) -> None:
-        """The wiki was removed."""
+        """Remove a deleted wiki."""
         with self.changed:
             entry = self._entries.get(wiki_id)
             if entry is not None:
-                self.removed_sources.add(entry.wiki.get_location)
+                self.removed_sources.add(entry.wiki.location)
                 self.release(wiki_id)
 
     def release(self, wiki_id: str) -> None:
-        """The wiki is another node's from now on; what is being done for it here ends at its next pause."""
+        """Stop handling a wiki that is now assigned to another node. A running sync ends at its next pause."""
         with self.changed:
             entry = self._entries.pop(wiki_id, None)
             if entry is not None:
@@ -71,7 +71,7 @@ class SchedulerState:
                 self.changed.notify_all()
 
     def enqueue(self, entry: WikiEntry, priority: SyncPriority) -> None:
-        """Have a wiki wait for its turn; if it is having one, for another."""
+        """Enqueue a wiki for a sync, or for another one if a sync is running."""
         with self.changed:
             if entry.wiki.id not in self._entries:
                 return
@@ -91,22 +91,22 @@ class SchedulerState:
         return entry.wiki.id in self._sync_queue
 
     def dequeue(self, entry: WikiEntry) -> None:
-        """Out of the line again: there is no use in a turn now."""
+        """Remove a wiki from the sync queue."""
         with self.changed:
             self._sync_queue.remove(entry.wiki.id)
 
     def iter_syncs(self, *, urgent_only: bool = False) -> Iterator[WikiEntry]:
-        """The wikis whose turn to be synced it is, as they come, until the keeper stops."""
+        """Wikis to sync, in order, until the scheduler stops. Blocks while there is none."""
         while (entry := self._wait_next(self._sync_queue, urgent_only)) is not None:
             yield entry
 
     def iter_fetches(self) -> Iterator[WikiEntry]:
-        """The wikis whose remote is to be fetched from, as they come, until the keeper stops."""
+        """Wikis to fetch, in order, until the scheduler stops. Blocks while there is none."""
         while (entry := self._wait_next(self._fetch_queue, urgent_only=False)) is not None:
             yield entry
 
     def _wait_next(self, queue: WikiQueue, urgent_only: bool) -> WikiEntry | None:
-        """Wait for the next in line; None when the keeper stops."""
+        """Wait for the next wiki; None when the scheduler stops."""
         with self.changed:
             self.changed.wait_for(lambda: self.stopping or (queue.has_urgent if urgent_only else len(queue)))
             wiki_id = None if self.stopping else queue.pop(urgent_only=urgent_only)
@@ -118,18 +118,18 @@ class SchedulerState:
             return entry
 
     def finish(self, entry: WikiEntry, next_priority: Callable[[SyncPriority | None], SyncPriority | None]) -> None:
-        """A turn has ended; `then` makes of what was asked for in the middle of it why there is to be another."""
+        """End a run. `next_priority` maps the priority requested during the run to the one of the next run."""
         with self.changed:
-            asked, entry.rerun_priority = entry.rerun_priority, None
+            requested, entry.rerun_priority = entry.rerun_priority, None
             entry.running, entry.activity = False, None
             entry.finished_runs += 1
-            rank = next_priority(asked)
-            if rank is not None:
-                self.enqueue(entry, rank)
+            priority = next_priority(requested)
+            if priority is not None:
+                self.enqueue(entry, priority)
             self.changed.notify_all()
 
     def schedule(self, entry: WikiEntry, due_at: float) -> None:
-        """Look at the wiki next at this time of the monotonic clock."""
+        """Set when to check the wiki next, by the monotonic clock."""
         with self.changed:
             entry.due_at = due_at
             heapq.heappush(self._due, (due_at, entry.wiki.id))
@@ -137,7 +137,7 @@ class SchedulerState:
                 self.changed.notify_all()
 
     def iter_due(self) -> Iterator[WikiEntry]:
-        """The wikis that are to be looked at, each when it is, until the keeper stops."""
+        """Wikis whose check is due, until the scheduler stops. Blocks while there is none."""
         while True:
             with self.changed:
                 entry = self._pop_due()
@@ -151,9 +151,9 @@ class SchedulerState:
     def _pop_due(self) -> WikiEntry | None:
         now = time.monotonic()
         while not self.stopping and self._due and self._due[0][0] <= now:
-            at, wiki_id = heapq.heappop(self._due)
+            due_at, wiki_id = heapq.heappop(self._due)
             entry = self._entries.get(wiki_id)
-            if entry is not None and entry.due_at == at:
+            if entry is not None and entry.due_at == due_at:
                 return entry
         return None
 
@@ -161,7 +161,7 @@ class SchedulerState:
         return len(self._sync_queue) > 0
 
     def is_busy(self) -> bool:
-        """Whether a wiki has its turn or waits for one."""
+        """Whether a sync is running or waiting."""
         return len(self._sync_queue) > 0 or any(entry.running for entry in self._entries.copy().values())
 
     def has_urgent(self) -> bool:
@@ -189,7 +189,7 @@ class SchedulerState:
                 running=sum(entry.running for entry in entries),
                 missing=sum(entry.missing for entry in entries),
                 failing=sum(entry.failures > 0 for entry in entries),
-                healing=sum(not entry.index_ok and not entry.failures for entry in entries),
+                repairing=sum(not entry.index_ok and not entry.failures for entry in entries),
                 broken=sum(not entry.index_ok and entry.failures > 0 for entry in entries),
             )
 

@@ -1,4 +1,4 @@
-"""What is done for one wiki: a look at its HEAD, a turn of syncing, a fetch. None of it raises; one harms no other."""
+"""The work for one wiki: check HEAD, sync, fetch. No task raises, so that one wiki does not affect the others."""
 
 import logging
 import time
@@ -30,18 +30,18 @@ from wikiholt.wikis.service import WikiService
 _LOG = logging.getLogger(__name__)
 
 _BUSY_RETRY_S = 1.0
-"""Seconds until a wiki is tried again that another process was writing."""
+"""Delay before a wiki is tried again whose index another process was writing."""
 _MAX_LOCK_DELAY_S = 60.0
-"""The longest until a wiki is tried again whose index somebody keeps locked in the database."""
+"""Maximum delay before a wiki is tried again whose index is locked in the database."""
 _MAX_LOCK_TIMEOUTS = 10
 _TOKEN_TTL_S = 600.0
-"""Seconds for which a node takes it that nobody writes an index it looks after: a login for every look is dear."""
+"""How long to trust the cached change token of an assigned wiki; reading it again costs a database login."""
 _MAX_PREEMPT_DELAY_S = 1.0
-"""Seconds a sync may go on while somebody waits for another wiki."""
+"""Maximum time a sync continues while an urgent wiki waits."""
 
 
 class WikiTasks:
-    """Bound to a service and a board; which wiki it works for, each call says by its entry."""
+    """Tasks of a scheduler. Each call names its wiki by the entry."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class WikiTasks:
         *,
         multi_node: bool = False,
     ) -> None:
-        """With `many` nodes, each tells the others how its wikis stand."""
+        """With `multi_node`, the state of each wiki is published to the other nodes."""
         self._service = service
         self._state = state
         self._config = config
@@ -60,17 +60,17 @@ class WikiTasks:
         self._multi_node = multi_node
 
     def check_head(self, entry: WikiEntry) -> None:
-        """Compare HEAD with what the index stands for, by files alone, and put the wiki in line where they differ."""
+        """Compare HEAD with the indexed revision, without opening the index, and enqueue the wiki if they differ."""
         now = time.monotonic()
         first = not entry.checked
         self._state.schedule(entry, now + entry.interval_s * (jitter(0.5, 1.0) if first else 1.0))
         if entry.running or self._state.is_queued(entry):
             return
         if entry.retry_priority is not None:
-            rank, entry.retry_priority = entry.retry_priority, None
-            self._state.enqueue(entry, rank)
+            priority, entry.retry_priority = entry.retry_priority, None
+            self._state.enqueue(entry, priority)
         elif entry.failures and now < entry.retry_at and entry.failed_head is None:
-            return  # git itself would have to be asked, and has been
+            return  # checking again would run git
         elif entry.is_remote:
             self._state.enqueue_fetch(entry, SyncPriority.SCHEDULED)
         elif entry.failures and now >= entry.retry_at:
@@ -79,11 +79,12 @@ class WikiTasks:
             self._record_errors(entry, None, lambda: self._compare_head(entry))
 
     def _compare_head(self, entry: WikiEntry) -> None:
+        source = self._service.get_source(entry.wiki)
         self._state.counts["looks"] += 1
         if not entry.checked:
-            # What a writer that was killed with the process before left undone is done now.
-            self._service.get_source(entry.wiki).fetch()
-        head = self._service.get_source(entry.wiki).get_head()
+            # Complete a write that a killed process left unfinished.
+            source.fetch()
+        head = source.get_head()
         entry.missing = False
         if entry.failures:
             changed = head != entry.failed_head
@@ -96,20 +97,20 @@ class WikiTasks:
             self._state.enqueue(entry, SyncPriority.SCHEDULED)
 
     def run_sync(self, entry: WikiEntry) -> None:
-        """Bring the index to HEAD, then go on with a reindexing if there is one; let others go first in between."""
+        """Bring the index to HEAD, then continue a reindex job, pausing for other wikis."""
         result = _RunResult()
         self._record_errors(entry, result, lambda: self._sync_and_reindex(entry, result))
         if result.paused:
             entry.in_progress = True
             self._state.counts["pauses"] += 1
-        self._state.finish(entry, lambda asked: self._get_next_priority(entry, result, asked))
+        self._state.finish(entry, lambda requested: self._get_next_priority(entry, result, requested))
 
     def _get_next_priority(
         self, entry: WikiEntry, result: "_RunResult", requested: SyncPriority | None
     ) -> SyncPriority | None:
-        """Why the wiki is to have another turn after this one, if it is; what was asked for meanwhile says so too."""
+        """The priority of the wiki's next run, or None. `requested` is a priority requested during this run."""
         if result.busy:
-            # Somebody else is writing it: no failure, and perhaps all that was to be done.
+            # Another process is writing the index: not a failure, and it may do all the work.
             entry.retry_priority = SyncPriority.SCHEDULED if requested is None else requested
             delay = min(_BUSY_RETRY_S * 2**entry.lock_timeouts, _MAX_LOCK_DELAY_S)
             self._state.schedule(entry, time.monotonic() + delay)
@@ -121,38 +122,41 @@ class WikiTasks:
     def _sync_and_reindex(self, entry: WikiEntry, result: "_RunResult") -> None:
         handle = self._service.get_background_handle(entry.wiki.slug)
         if handle.wiki.id != entry.wiki.id:
-            raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
+            raise WikiNotFound("this wiki has been removed", hint="`wikiholt list` shows all wikis")
         if self._service.is_being_removed(entry.wiki.id):
             raise Busy("this wiki is being removed", hint="wait a moment")
         try:
             result.head = self._service.get_source(entry.wiki).get_head()
         except SourceError:
             if not entry.index_ok:
-                handle.sync(lock_timeout=0)  # it fails too, but not before a backup answers in the broken one's place
+                handle.sync(lock_timeout=0)  # it fails too, but restores a backup of the damaged index first
             raise
         entry.missing = False
         if not self.is_up_to_date(entry, result.head):
             self._refresh_entry(entry, handle)
         if not self.is_up_to_date(entry, result.head):
-            with self._lock_activity(entry) as desk:
-                self._sync_once(entry, handle, result.head, desk)
+            with self._lock_activity(entry) as reporter:
+                self._sync_once(entry, handle, result.head, reporter)
         entry.in_progress = False
         entry.clear_failures()
         entry.reindexing = self._has_reindex_job(entry)
         if entry.reindexing:
             result.reindexing = True
-            with self._lock_activity(entry) as desk:
-                self._make_reindex_runner(entry, desk).run_slice(handle, self._make_pause_check(entry, reindexing=True))
+            with self._lock_activity(entry) as reporter:
+                self._make_reindex_runner(entry, reporter).run_slice(
+                    handle, self._make_pause_check(entry, reindexing=True)
+                )
             self._state.counts["reindexes"] += 1
             self._refresh_entry(entry, handle)
 
     def _sync_once(self, entry: WikiEntry, handle: WikiHandle, head: str, reporter: ActivityReporter) -> None:
-        self._refresh_entry(entry, handle)
-        if self.is_up_to_date(entry, head):
-            return  # whoever sat here before has done it, and no model need be loaded
+        if self._service.components.store.get_change_token(entry.wiki.id) != entry.change_token:
+            self._refresh_entry(entry, handle)
+            if self.is_up_to_date(entry, head):
+                return  # the previous holder of the lock has done it; no model needs to be loaded
         self._report_progress(entry, "sync", SyncProgress(0, 0, 0), reporter)
         handle.sync(
-            lambda done: self._report_progress(entry, "sync", done, reporter),
+            lambda progress: self._report_progress(entry, "sync", progress, reporter),
             self._make_pause_check(entry),
             lock_timeout=0,
         )
@@ -163,7 +167,7 @@ class WikiTasks:
         return lock_activity(self._service.components.store, entry.wiki.id)
 
     def fetch(self, entry: WikiEntry) -> None:
-        """Fetch from a wiki's remote and put the wiki in line where that brought something."""
+        """Fetch from the wiki's remote and enqueue the wiki if HEAD has changed."""
         began = time.monotonic()
         self._report_progress(entry, "fetch", SyncProgress(0, 0, 0))
         result = _RunResult()
@@ -188,9 +192,9 @@ class WikiTasks:
         entry.fetch_urgent = False
 
     def is_up_to_date(self, entry: WikiEntry, head: str, *, trust_token: bool = False) -> bool:
-        """Whether the index is known to stand for this HEAD; opens nothing.
+        """Whether the index is known to be at this HEAD. Opens nothing.
 
-        Who trusts does not ask the store every time whether somebody else has written it.
+        With `trust_token`, a recently read change token is not read again.
         """
         if entry.revision != head or (trust_token and time.monotonic() < entry.trusted_until):
             return entry.revision == head
@@ -198,14 +202,13 @@ class WikiTasks:
         return entry.change_token == self._service.components.store.get_change_token(entry.wiki.id)
 
     def _refresh_entry(self, entry: WikiEntry, handle: WikiHandle) -> None:
-        """Read what the index stands for, and by what its files can be recognised as unchanged."""
+        """Read the indexed revision, and the change token by which later changes are detected."""
         store = self._service.components.store
         before = store.get_change_token(entry.wiki.id)
         revision = handle.get_indexed_revision()
         entry.checked, entry.index_ok = True, handle.health.is_ok
-        entry.revision, entry.change_token = (
-            (revision, before) if store.get_change_token(entry.wiki.id) == before else (None, "")
-        )
+        unchanged = store.get_change_token(entry.wiki.id) == before
+        entry.revision, entry.change_token = (revision, before) if unchanged else (None, "")
 
     def _has_reindex_job(self, entry: WikiEntry) -> bool:
         return read_job(self._service.components.store, entry.wiki.id).is_open
@@ -217,18 +220,18 @@ class WikiTasks:
             if result is not None:
                 result.paused = True
         except (Busy, DatabaseUnavailable) as error:
-            if isinstance(error, LockTimeout):  # a try takes a worker for seconds: ever fewer of them
+            if isinstance(error, LockTimeout):  # each try blocks a worker for seconds: increase the delay
                 entry.lock_timeouts = min(entry.lock_timeouts + 1, _MAX_LOCK_TIMEOUTS)
-            # Neither is the wiki's fault: it is tried again soon, however long that goes on.
+            # Neither is the wiki's fault: retry soon, without counting a failure.
             if result is not None:
                 result.busy = True
         except SourceMissing as error:
-            # A disk comes back by itself and costs nothing to look at; a remote that is gone is asked ever less often.
+            # A local path is cheap to check and may come back at any time; a missing remote is tried less and less.
             (self._record_failure if entry.is_remote else self._mark_missing)(entry, None, error)
         except WikiholtError as error:
             self._record_failure(entry, result.head if result else None, error)
-        except Exception as error:  # noqa: BLE001 - a fault met in one wiki must not end the thread that serves all
-            _LOG.exception("%s: a fault of Wikiholt's own", entry.wiki.slug)
+        except Exception as error:  # noqa: BLE001 - the thread serves all wikis and must not end
+            _LOG.exception("%s: internal error", entry.wiki.slug)
             self._record_failure(
                 entry, result.head if result else None, WikiholtError(f"{type(error).__name__}: {error}")
             )
@@ -239,7 +242,7 @@ class WikiTasks:
         if not self._is_registered(entry):
             return
         if not entry.missing:
-            _LOG.warning("%s: its repository is not there; its index is kept", entry.wiki.slug)
+            _LOG.warning("%s: the repository is missing; the index is kept", entry.wiki.slug)
         entry.missing = entry.checked = True
         self._make_reindex_runner(entry).fail(error)
 
@@ -251,7 +254,7 @@ class WikiTasks:
             entry.checked = True
             self._state.dequeue(entry)
             self._state.counts["failures"] += 1
-        # An empty repository is no news the second time.
+        # Log an empty repository only once.
         level = logging.DEBUG if isinstance(error, NoCommits) and entry.failures > 1 else logging.WARNING
         _LOG.log(level, "%s: %s (failure %d in a row)", entry.wiki.slug, error.message, entry.failures)
         self._make_reindex_runner(entry).fail(error)
@@ -269,39 +272,43 @@ class WikiTasks:
     def _make_reindex_runner(self, entry: WikiEntry, reporter: ActivityReporter | None = None) -> ReindexRunner:
         store = self._service.components.store
         return ReindexRunner(
-            entry, store, self._scheduler_id, lambda done: self._report_progress(entry, "reindex", done, reporter)
+            entry,
+            store,
+            self._scheduler_id,
+            lambda progress: self._report_progress(entry, "reindex", progress, reporter),
         )
 
     def _make_pause_check(self, entry: WikiEntry, *, reindexing: bool = False) -> Callable[[], Pause]:
-        """What a sync that begins now is to ask in between."""
-        board, began = self._state, time.monotonic()
+        """The `pause` callback of a sync that starts now."""
+        state, began = self._state, time.monotonic()
 
         def pause() -> Pause:
-            if board.stopping:
+            if state.stopping:
                 return Pause.NOW
             took = time.monotonic() - began
-            asked = board.has_urgent() or (reindexing and entry.rerun_priority is not None)
-            long = took > self._config.slice_s and board.has_waiting()
-            # The index that answers during a reindexing is to follow HEAD.
-            due = reindexing and took > max(self._config.slice_s, entry.interval_s)
-            soon = asked and took > min(_MAX_PREEMPT_DELAY_S, self._config.slice_s)
-            given_up = board.get(entry.wiki.id) is not entry  # another node goes on
-            return Pause.AFTER_BATCH if long or due or soon or given_up else Pause.CONTINUE
+            urgent = state.has_urgent() or (reindexing and entry.rerun_priority is not None)
+            preempted = urgent and took > min(_MAX_PREEMPT_DELAY_S, self._config.slice_s)
+            slice_over = took > self._config.slice_s and state.has_waiting()
+            # During a reindex, the published index has to follow HEAD.
+            head_check_due = reindexing and took > max(self._config.slice_s, entry.interval_s)
+            reassigned = state.get(entry.wiki.id) is not entry  # another node continues
+            must_pause = slice_over or head_check_due or preempted or reassigned
+            return Pause.AFTER_BATCH if must_pause else Pause.CONTINUE
 
         return pause
 
     def _report_progress(
         self, entry: WikiEntry, kind: str, progress: SyncProgress, reporter: ActivityReporter | None = None
     ) -> None:
-        known = entry.activity
-        since = known.since if known is not None and known.kind == kind else datetime.now(UTC)
+        previous = entry.activity
+        since = previous.since if previous is not None and previous.kind == kind else datetime.now(UTC)
         entry.activity = WikiActivity(kind, since, progress.pages_done, progress.pages_total, progress.chunks_embedded)
         if reporter is not None:
             reporter.report(entry.activity)
 
 
 class _RunResult:
-    """How a turn went, for what follows it."""
+    """The outcome of a run."""
 
     __slots__ = ("busy", "head", "paused", "reindexing")
 

@@ -1,9 +1,8 @@
-"""What a keeper knows of each wiki, and what it tells about it."""
+"""Records of the scheduler: its configuration, its entry for each wiki, and the state it reports."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from random import Random
 
 from wikiholt.domain.wiki import Wiki
@@ -13,46 +12,33 @@ from wikiholt.scheduler.wiki_queue import SyncPriority
 _FIRST_RETRY_S = 5.0
 _MAX_RETRY_S = 3600.0
 _MAX_RETRY_EMPTY_S = 300.0
-"""A repository without commits is no broken one, but only git can tell when it has its first."""
+"""An empty repository is retried more often, because only git can tell when it has its first commit."""
 
 
-# The keeper's own: whoever draws from the common one for something repeatable shall not find us there too.
+# A separate generator, so that code that seeds the global one stays reproducible.
 jitter = Random().uniform  # noqa: S311 - only spreads the load
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
-    """How hard a keeper works."""
+    """Settings of the scheduler."""
 
     workers: int = 2
     slice_s: float = 10.0
-    """Seconds after which a sync lets others go first."""
+    """Seconds after which a sync pauses for others."""
     discovery_interval_s: float = 10.0
-    """Seconds between two looks for repositories and newly registered wikis."""
+    """Seconds between two searches for new repositories and wikis."""
     get_interval: Callable[[Wiki], float] = lambda _: 60.0
-    """Seconds between two looks at a wiki's HEAD."""
+    """Seconds between two checks of a wiki's HEAD."""
     backup_interval_s: float = 0.0
-    """Seconds between two backups of a wiki that changes; 0 means none."""
+    """Seconds between two backups of a wiki that changes; 0 disables backups."""
     check_interval_s: float = 0.0
-    """Seconds between two full checks of a wiki's index; 0 means none."""
-
-
-@dataclass(frozen=True, slots=True)
-class DiscoveredRepository:
-    """A repository found in a directory of wikis; with a `reason`, one that cannot be taken up.
-
-    It may take nothing from outside `within`, whoever opens it.
-    """
-
-    slug: str
-    path: Path
-    reason: str = ""
-    confined_to: Path | None = None
+    """Seconds between two full checks of a wiki's index; 0 disables checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class WikiActivity:
-    """What is being done for a wiki just now: `fetch`, `sync` or `reindex`, and how far it is."""
+    """What is running for a wiki: `fetch`, `sync` or `reindex`, and its progress."""
 
     kind: str
     since: datetime
@@ -63,34 +49,34 @@ class WikiActivity:
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """How the keeper sees a wiki."""
+    """The scheduler's state of a wiki."""
 
     waiting: bool
     missing: bool
-    """Whether its repository is not there; its index is kept and goes on answering."""
+    """Whether its repository is missing. Its index is kept and keeps answering."""
     failures: int
-    """How often in a row syncing failed."""
+    """Number of consecutive failed syncs."""
     error: WikiholtError | None
     next_try_seconds: float
     synced_revision: str | None
-    """What its index is known to stand for."""
+    """The revision its index is known to have."""
     backup_error: WikiholtError | None = None
-    """Why its last backup by schedule could not be made."""
+    """Why its last scheduled backup failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerCounters:
-    """What a keeper has done since it started, and what lies before it."""
+    """Counts since the start of the scheduler, and the current numbers of wikis by state."""
 
     wikis: int = 0
     waiting: int = 0
     running: int = 0
     missing: int = 0
     failing: int = 0
-    healing: int = 0
-    """Wikis whose index proved broken and is being mended."""
+    repairing: int = 0
+    """Wikis whose index is damaged and is being repaired."""
     broken: int = 0
-    """Those of which that has failed."""
+    """Wikis whose repair has failed."""
     looks: int = 0
     syncs: int = 0
     pauses: int = 0
@@ -106,59 +92,59 @@ class SchedulerCounters:
 
 @dataclass(slots=True)
 class WikiEntry:
-    """One wiki. Changed under the keeper's lock only."""
+    """One wiki. Changed only under the scheduler's lock."""
 
     wiki: Wiki
     interval_s: float
     due_at: float
-    """When to look at it next, by the monotonic clock."""
+    """When to check it next, by the monotonic clock."""
     checked: bool = False
     revision: str | None = None
     change_token: str = ""
     trusted_until: float = 0.0
-    """Until when, by the monotonic clock, the stamp need not be compared at every look."""
+    """Until when the change token need not be compared, by the monotonic clock."""
     activity: WikiActivity | None = None
     running: bool = False
     in_progress: bool = False
-    """Whether it has had a turn and did not finish."""
+    """Whether its sync was paused and has to continue."""
     rerun_priority: SyncPriority | None = None
-    """To be put in line once more when its turn ends: somebody asked in the middle of it."""
+    """Requested during a run: enqueue it again with this priority when the run ends."""
     retry_priority: SyncPriority | None = None
-    """To be put in line at the next look: another process was writing its index."""
+    """Enqueue it with this priority at the next check, because another process was writing its index."""
     reindexing: bool = False
-    """Whether a reindexing is under way."""
+    """Whether it has an open reindex job."""
     missing: bool = False
     index_ok: bool = True
-    """Whether its index is whole, as far as is known."""
+    """Whether its index is intact, as far as is known."""
     failures: int = 0
     failed_head: str | None = None
     error: WikiholtError | None = None
     retry_at: float = 0.0
     finished_runs: int = 0
     fetched_at: float = 0.0
-    """When the last fetch that succeeded began."""
+    """When the last successful fetch began."""
     backup_error: WikiholtError | None = None
     lock_timeouts: int = 0
-    """How often in a row the database did not grant a lock on its index in time."""
+    """How often in a row locking its index in the database timed out."""
     fetch_urgent: bool = False
-    """Whether somebody waits for what the next fetch brings."""
+    """Whether a request waits for the next fetch."""
     published_note: tuple[tuple[object, ...], str] | None = None
-    """What other nodes were last told of it: what was known, and the note."""
+    """The state last published to other nodes, and the note."""
 
     @property
     def is_remote(self) -> bool:
         return not self.wiki.source.startswith("/")
 
     def record_failure(self, error: WikiholtError, head: str | None, now: float) -> None:
-        """Note a failure: the next try is twice as far off as the one before, up to an hour."""
+        """Record a failure. The delay before the next try doubles with each failure, up to an hour."""
         self.failures += 1
         self.error = error
         self.failed_head = head
-        longest = _MAX_RETRY_EMPTY_S if isinstance(error, NoCommits) else _MAX_RETRY_S
-        delay = min(longest, _FIRST_RETRY_S * 2 ** min(self.failures - 1, 12))
+        max_delay = _MAX_RETRY_EMPTY_S if isinstance(error, NoCommits) else _MAX_RETRY_S
+        delay = min(max_delay, _FIRST_RETRY_S * 2 ** min(self.failures - 1, 12))
         self.retry_at = now + delay * jitter(0.75, 1.25)
 
     def clear_failures(self) -> None:
-        """Forget failures: it works, or somebody wants it tried at once."""
+        """Clear failures after a success, or to retry immediately."""
         self.failures, self.failed_head, self.error, self.retry_at = 0, None, None, 0.0
         self.lock_timeouts = 0

@@ -1,4 +1,4 @@
-"""From ranked pages to hits a person can read: the chunk to show, its snippet, a score, a link."""
+"""Turns ranked pages into hits: the chunk to show, its snippet, a score, a link."""
 
 import re
 import unicodedata
@@ -15,11 +15,11 @@ from wikiholt.text.snippets import SentenceScorer, build_snippet
 _LEADING_HEADINGS = re.compile(r"\A(?:\s*#{1,6}[ \t][^\n]*(?:\n|\Z))+\s*")
 
 _MAX_PAGE_CHUNKS = 200
-"""Chunks of a page beyond which words are not looked for: reading thousands would take longer than the search."""
+"""Pages with more chunks than this are not scanned for query words, which would take longer than the search."""
 
 
 class HitBuilder:
-    """Makes the hits of one wiki."""
+    """Builds the hits of one wiki."""
 
     def __init__(self, index: WikiIndex, url: str, language: str) -> None:
         self._index = index
@@ -33,39 +33,42 @@ class HitBuilder:
         candidates: Sequence[Candidate],
         sentence_scorer: SentenceScorer | None = None,
     ) -> list[Hit]:
-        """One hit a candidate, in their order; a page deleted meanwhile and a passage shown already are left out.
+        """One hit per candidate, in the same order. Deleted pages and repeated passages are left out.
 
-        `closeness` tells which sentence of a passage is closest to the query, where there is a model to tell it.
+        `sentence_scorer` finds the sentence of a passage that is closest to the query.
         """
         pages = self._index.get_pages([candidate.page_id for candidate in candidates])
-        known = [candidate for candidate in candidates if candidate.page_id in pages]
-        rows = zip(known, self._choose_chunks(known, pages, query), rate_hits(mode, known), strict=True)
-        around = partial(build_snippet, query=query, language=self._language, sentence_scorer=sentence_scorer)
+        existing = [candidate for candidate in candidates if candidate.page_id in pages]
+        rows = zip(existing, self._choose_chunks(existing, pages, query), rate_hits(mode, existing), strict=True)
+        make_snippet = partial(build_snippet, query=query, language=self._language, sentence_scorer=sentence_scorer)
         hits: list[Hit] = []
-        told: set[tuple[int, int | None]] = set()
-        for candidate, chunk, judgement in rows:
+        seen: set[tuple[int, int | None]] = set()
+        for candidate, chunk, rating in rows:
             passage = (candidate.page_id, chunk.index if chunk else None)
-            if passage not in told:
-                told.add(passage)
-                hits.append(self._build_hit(candidate, pages[candidate.page_id], chunk, judgement, around))
+            if passage not in seen:
+                seen.add(passage)
+                hits.append(self._build_hit(candidate, pages[candidate.page_id], chunk, rating, make_snippet))
         return hits
 
     def _choose_chunks(
         self, candidates: Sequence[Candidate], pages: Mapping[int, StoredPage], query: KeywordQuery
     ) -> list[StoredChunk | None]:
-        """The chunk to show of each: the nearest, unless another holds words of the query and it holds none."""
+        """The chunk to show for each candidate: the nearest, unless only another one contains words of the query."""
         nearest = self._index.get_chunks([c.chunk_id for c in candidates if c.chunk_id is not None])
         chosen = [nearest.get(c.chunk_id) if c.chunk_id is not None else None for c in candidates]
-        parts = get_stems(query)
-        unsure: dict[int, int] = {}
-        for at, (c, chunk) in enumerate(zip(candidates, chosen, strict=True)):
-            if chunk is None or (c.keyword_share is not None and not count_mentions(chunk.text, parts)):
-                unsure.setdefault(c.page_id, at)
-        read = [
-            page_id for page_id, at in unsure.items() if pages[page_id].chunks <= _MAX_PAGE_CHUNKS or chosen[at] is None
+        stems = get_stems(query)
+        undecided: dict[int, int] = {}
+        for position, (c, chunk) in enumerate(zip(candidates, chosen, strict=True)):
+            if chunk is None or (c.keyword_share is not None and not count_mentions(chunk.text, stems)):
+                undecided.setdefault(c.page_id, position)
+        page_ids = [
+            page_id
+            for page_id, position in undecided.items()
+            if pages[page_id].chunks <= _MAX_PAGE_CHUNKS or chosen[position] is None
         ]
-        for page_id, chunks in self._index.get_page_chunks(read, _MAX_PAGE_CHUNKS).items():
-            chosen[unsure[page_id]] = find_best_chunk(chunks, chosen[unsure[page_id]], parts)
+        for page_id, chunks in self._index.get_page_chunks(page_ids, _MAX_PAGE_CHUNKS).items():
+            position = undecided[page_id]
+            chosen[position] = find_best_chunk(chunks, chosen[position], stems)
         return chosen
 
     def _build_hit(
@@ -101,35 +104,35 @@ class HitBuilder:
 
 
 def format_page_link(template: str, path: str, anchor: str = "") -> str:
-    """The link of a page, or of a heading on it."""
+    """The link to a page, or to a heading on it."""
     link = template.replace("{path}", quote(path))
     return f"{link}#{quote(anchor)}" if anchor else link
 
 
 def strip_leading_headings(text: str) -> str:
-    """A chunk's text without the headings it begins with, which a hit names beside it; they stay if they are all."""
+    """Remove headings at the start of a chunk, which a hit lists separately, unless the chunk has nothing else."""
     return _LEADING_HEADINGS.sub("", text) or text
 
 
 def find_best_chunk(chunks: Sequence[StoredChunk], nearest: StoredChunk | None, stems: Sequence[str]) -> StoredChunk:
-    """The chunk that holds most of what is looked for; the near one, or else the first, if none holds any."""
-    held = [count_mentions(chunk.text, stems) for chunk in chunks]
-    most = max(held)
-    return nearest if nearest is not None and not most else chunks[held.index(most)]
+    """The chunk with the most stems of the query. If no chunk has any, the nearest chunk, or else the first."""
+    counts = [count_mentions(chunk.text, stems) for chunk in chunks]
+    highest = max(counts)
+    return nearest if nearest is not None and not highest else chunks[counts.index(highest)]
 
 
 def get_stems(query: KeywordQuery) -> tuple[str, ...]:
-    """What of a query's words to look for in a text: stems, as parts of the words that they are the stems of."""
+    """Stems of the query's words, to be matched as substrings of a text."""
     terms = dict.fromkeys([*query.terms, *(term for phrase in query.phrases for term in phrase)])
     if not terms:
         return (query.prefix,) if query.prefix else ()
-    # A stem's last letter may differ from the word's ("studi", "study"); what holds digits or signs has no stem.
+    # A stem's last letter may differ from the word's ("studi", "study"). Terms with digits or signs are not stemmed.
     return tuple(term[:-1] if len(term) > 4 and term.isalpha() else term for term in terms)
 
 
 def count_mentions(text: str, stems: Sequence[str]) -> int:
-    """How many of these parts of words a text holds, its case and accents left aside."""
+    """How many of the stems occur in a text, ignoring case and accents."""
     folded = strip_accents(text)
-    # Pairs of characters of scripts without spaces keep their marks, which are no accents: が is not か.
+    # Scripts without spaces keep their marks, which are not accents: が is not か.
     marked = folded if text.isascii() else unicodedata.normalize("NFKC", text)
-    return sum(part in folded or part in marked for part in stems)
+    return sum(stem in folded or stem in marked for stem in stems)

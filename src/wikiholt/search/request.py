@@ -1,4 +1,4 @@
-"""What a search asks for."""
+"""The parameters of a search."""
 
 from dataclasses import dataclass, field
 
@@ -12,30 +12,28 @@ MAX_CHUNKS_PER_PAGE = 10
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search, checked when made."""
+    """A validated search. Raises InvalidQuery when created with invalid values."""
 
     query: str
     n: int = 5
     mode: SearchMode = SearchMode.HYBRID
     where: PageFilter = field(default_factory=PageFilter)
     chunks_per_page: int = 1
-    """Hits one page may have, each another of its passages; searching by words alone always gives one."""
+    """Maximum hits per page, each with another passage. Keyword search always returns one."""
 
     rerank: bool | None = None
-    """Whether the best pages are read again by the reranker; None means if one is set."""
+    """Whether to rerank the best pages. None means yes if a reranker is configured."""
 
     def __post_init__(self) -> None:
         if not self.query.strip():
-            raise InvalidQuery("the query is empty", hint="say what to look for")
+            raise InvalidQuery("the query is empty", hint="enter search terms")
         if len(self.query) > MAX_QUERY_CHARS:
             raise InvalidQuery(f"the query has {len(self.query)} characters", hint=f"use at most {MAX_QUERY_CHARS}")
         if "\0" in self.query:
-            raise InvalidQuery("the query holds a NUL character", hint="send plain text")
+            raise InvalidQuery("the query contains a NUL character", hint="send plain text")
         if isinstance(self.n, bool) or not 1 <= self.n <= MAX_HITS:
-            raise InvalidQuery(f"n is {self.n}", hint=f"ask for 1 to {MAX_HITS} pages")
+            raise InvalidQuery(f"n is {self.n}", hint=f"use 1 to {MAX_HITS}")
         if isinstance(self.chunks_per_page, bool) or not 1 <= self.chunks_per_page <= MAX_CHUNKS_PER_PAGE:
-            raise InvalidQuery(
-                f"chunks_per_page is {self.chunks_per_page}", hint=f"ask for 1 to {MAX_CHUNKS_PER_PAGE} passages a page"
-            )
+            raise InvalidQuery(f"chunks_per_page is {self.chunks_per_page}", hint=f"use 1 to {MAX_CHUNKS_PER_PAGE}")
         validate_text("the query", self.query)
         self.where.validate()

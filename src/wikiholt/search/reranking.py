@@ -1,7 +1,7 @@
-"""The best pages of a search read again, by a model that reads query and text together, within a time.
+"""Reranks the best pages of a search with a model that reads query and text together, within a time limit.
 
-How many are read does not depend on how many hits are asked for, and whoever was not read comes after those who were;
-so asking for more only lengthens the list. Where the reader is late or fails, the search stands as it was without it.
+The number of pages read does not depend on n, and pages that were not read come after those that were, so a larger n
+only lengthens the list. If the reranker is late or fails, the results keep their order.
 """
 
 import logging
@@ -20,20 +20,19 @@ from wikiholt.search.ranking import Candidate, Competition, compute_evidence, co
 from wikiholt.text.model_text import to_plain_text
 
 RERANK_DEPTH = 10
-"""Pages that are read; docs/adr/0025 has what others give, and what they cost."""
+"""Pages that are reranked. docs/adr/0025 lists the quality and cost of other depths."""
 
 NAME_WEIGHT, PASSAGE_WEIGHT = 0.2, 0.1
-"""What the reader's word on a page's name, and on its passage, adds to evidence at most.
+"""The most that the reranker's scores of a page's name and passage add to evidence.
 
-Wikis are mostly asked by names, and a reader that was trained on questions and answers knows least of those if it reads
-the passage alone.
+Most wiki queries are names. A reranker trained on questions and answers scores those poorly from the passage alone.
 """
 
 _CLEAR_LOGIT = 12.0
-"""The logit of a plain yes; that of a plain no is below nought by as much."""
+"""The logit of a clear yes. The negative value is a clear no."""
 
 _ODDS_WEIGHT, _NEUTRAL_LOGIT_SUM = 0.05, 6.0
-"""How far the reader's two words move the odds that a page is right, and the sum that leaves them as they are."""
+"""How far the sum of both logits moves the odds that a page is right, and the sum that leaves them unchanged."""
 
 _PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 
@@ -42,38 +41,38 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RerankConfig:
-    """A reader and the time it has for a search; one for all wikis of a process, and it keeps nothing of any."""
+    """A reranker and its time limit per search. Shared by all wikis of a process; keeps no data of any."""
 
     get_reranker: Callable[[], Reranker]
-    """Loads it when it is first needed; that takes longer than a search may, and is not counted."""
+    """Loads the reranker on first use. Loading is not counted against the time limit."""
     timeout_s: float
     identity: str = ""
-    """Differs for readers that may give another order."""
+    """Differs between rerankers that may produce different orders."""
 
 
 class RerankResult(NamedTuple):
-    """Candidates in their order, and why they were not read, if they were not."""
+    """The ordered candidates, and the reason if they were not reranked."""
 
     candidates: list[Candidate]
     error: str = ""
 
 
 class RerankTexts(NamedTuple):
-    """What is read of a page: its path and name, and its nearest passage."""
+    """The texts to score for a page: its path and name, and its nearest passage."""
 
     name: str
     passage: str
 
 
 class RerankScores(NamedTuple):
-    """What the reader says to both, as logits."""
+    """The reranker's logits for both texts."""
 
     name: float
     passage: float
 
 
 class PageReranker:
-    """Has the best pages of one wiki's searches read. Safe to use from many threads."""
+    """Reranks the best pages of one wiki's searches. Safe to use from many threads."""
 
     def __init__(self, index: WikiIndex, config: RerankConfig) -> None:
         self._index = index
@@ -82,49 +81,56 @@ class PageReranker:
     def rerank(
         self, query: str, mode: SearchMode, candidates: list[Candidate], competition: Competition
     ) -> RerankResult:
-        """The same candidates, those that were read first; never raises for the reader's sake."""
+        """The same candidates, the reranked ones first. Never raises because of the reranker."""
         head = candidates[:RERANK_DEPTH]
         try:
-            reader = self._config.get_reranker()
-            until = time.monotonic() + self._config.timeout_s
-            texts = self._get_texts(head)
-            # Passages take longest: begun first, and names fill what is left of the workers' time.
-            whole = list(dict.fromkeys([*(each.passage for each in texts), *(each.name for each in texts)]))
-            logits = reader.score(query, whole, until - time.monotonic())
+            reranker = self._config.get_reranker()
+            deadline = time.monotonic() + self._config.timeout_s
+            page_texts = self._get_texts(head)
+            # Passages take longest, so they start first; names fill the remaining time of the workers.
+            passages, names = (t.passage for t in page_texts), (t.name for t in page_texts)
+            texts = list(dict.fromkeys([*passages, *names]))
+            logits = reranker.score(query, texts, deadline - time.monotonic())
         except ModelError as error:
             _LOG.warning("not reranked: %s", error.message)
-            return RerankResult(candidates, f"not reranked, for the reranker cannot be used ({error.code})")
+            return RerankResult(candidates, f"not reranked: the reranker cannot be used ({error.code})")
         except WikiholtError:
-            raise  # the index's
-        except Exception:  # noqa: BLE001 - whatever a reader may do, the search is done
+            raise  # an error of the index
+        except Exception:  # noqa: BLE001 - a failing reranker must not fail the search
             _LOG.exception("not reranked")
-            return RerankResult(candidates, "not reranked, for the reranker failed")
+            return RerankResult(candidates, "not reranked: the reranker failed")
         if logits is None:
-            _LOG.info("not reranked, for %.0f ms did not suffice", self._config.timeout_s * 1000)
-            return RerankResult(candidates, "not reranked, for there was no time for it (rerank.budget)")
-        said = dict(zip(whole, logits, strict=True))
-        words = [RerankScores(said[each.name], said[each.passage]) for each in texts]
-        return RerankResult(reorder_candidates(mode, head, words, competition) + candidates[RERANK_DEPTH:])
+            _LOG.info("not reranked: timeout after %.0f ms", self._config.timeout_s * 1000)
+            return RerankResult(candidates, "not reranked: timeout (rerank.budget)")
+        logit_by_text = dict(zip(texts, logits, strict=True))
+        scores = [RerankScores(logit_by_text[t.name], logit_by_text[t.passage]) for t in page_texts]
+        return RerankResult(reorder_candidates(mode, head, scores, competition) + candidates[RERANK_DEPTH:])
 
     def _get_texts(self, candidates: Sequence[Candidate]) -> list[RerankTexts]:
-        pages = self._index.get_pages([each.page_id for each in candidates])
-        chunks = self._index.get_chunks([each.chunk_id for each in candidates if each.chunk_id is not None])
-        return [_make_texts(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in candidates]
+        pages = self._index.get_pages([candidate.page_id for candidate in candidates])
+        chunks = self._index.get_chunks(
+            [candidate.chunk_id for candidate in candidates if candidate.chunk_id is not None]
+        )
+        return [
+            _make_texts(pages.get(candidate.page_id), chunks.get(candidate.chunk_id or 0)) for candidate in candidates
+        ]
 
 
 def reorder_candidates(
     mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], competition: Competition
 ) -> list[Candidate]:
-    """The candidates by evidence and the reader's words together, each with the score that follows."""
-    told = [
-        compute_evidence(mode, each) + NAME_WEIGHT * _to_share(word.name) + PASSAGE_WEIGHT * _to_share(word.passage)
-        for each, word in zip(candidates, scores, strict=True)
+    """Sort the candidates by evidence plus reranker scores, and set their likelihoods."""
+    totals = [
+        compute_evidence(mode, candidate)
+        + NAME_WEIGHT * _to_share(score.name)
+        + PASSAGE_WEIGHT * _to_share(score.passage)
+        for candidate, score in zip(candidates, scores, strict=True)
     ]
-    order = sorted(range(len(candidates)), key=lambda at: (-told[at], at))
-    best: dict[int, float] = {}
-    for at in order:
-        best.setdefault(candidates[at].page_id, told[at])
-    return [_with_likelihood(mode, candidates[at], told[at], scores[at], best, competition) for at in order]
+    order = sorted(range(len(candidates)), key=lambda i: (-totals[i], i))
+    total_by_page: dict[int, float] = {}
+    for i in order:
+        total_by_page.setdefault(candidates[i].page_id, totals[i])
+    return [_with_likelihood(mode, candidates[i], totals[i], scores[i], total_by_page, competition) for i in order]
 
 
 def _with_likelihood(
@@ -135,17 +141,17 @@ def _with_likelihood(
     total_by_page: Mapping[int, float],
     competition: Competition,
 ) -> Candidate:
-    """A page with its score: it leads by evidence and the reader's words together, and they move the odds."""
-    known = get_score_features(mode, candidate, competition)
-    others = next((other for page_id, other in total_by_page.items() if page_id != candidate.page_id), None)
-    lead = known.lead if others is None else total - others
+    """The candidate with its likelihood. Its lead is by total score, and the reranker's logits move the odds."""
+    features = get_score_features(mode, candidate, competition)
+    best_other = next((total for page_id, total in total_by_page.items() if page_id != candidate.page_id), None)
+    lead = features.lead if best_other is None else total - best_other
     return candidate._replace(
-        likelihood=_update_likelihood(compute_likelihood(mode, known._replace(lead=lead)), scores)
+        likelihood=_update_likelihood(compute_likelihood(mode, features._replace(lead=lead)), scores)
     )
 
 
 def _to_share(logit: float) -> float:
-    """A logit as a part of a plain yes."""
+    """A logit as a share of a clear yes."""
     return (_limit_logit(logit) + _CLEAR_LOGIT) / (2 * _CLEAR_LOGIT)
 
 
@@ -154,7 +160,7 @@ def _limit_logit(logit: float) -> float:
 
 
 def _update_likelihood(likelihood: float, scores: RerankScores) -> float:
-    """The likelihood after the reader's words, which add to the logarithm of the odds."""
+    """The likelihood after adding the reranker's logits to the log odds."""
     odds = likelihood * math.exp(
         _ODDS_WEIGHT * (_limit_logit(scores.name) + _limit_logit(scores.passage) - _NEUTRAL_LOGIT_SUM)
     )
@@ -163,23 +169,23 @@ def _update_likelihood(likelihood: float, scores: RerankScores) -> float:
 
 def _make_texts(page: StoredPage | None, chunk: StoredChunk | None) -> RerankTexts:
     name = page.name if page is not None else ""
-    way = format_path_words(page.path) if page is not None else ""
-    return RerankTexts(f"{way}\n{name}".strip(), _make_passage(name, chunk))
+    path_words = format_path_words(page.path) if page is not None else ""
+    return RerankTexts(f"{path_words}\n{name}".strip(), _make_passage(name, chunk))
 
 
 def format_path_words(path: str) -> str:
-    """The parts of a path as words; those that are numbers say nothing."""
+    """The parts of a path as words, without parts that have no letter."""
     parts = (part for part in _PATH_SEPARATORS.split(path) if part != "_index" and any(map(str.isalpha, part)))
     return " / ".join(_WORD_SEPARATORS.sub(" ", part).strip() for part in parts)
 
 
 def _make_passage(name: str, chunk: StoredChunk | None) -> str:
-    """The page's name, the headings above the passage, and the passage as people see it."""
+    """The page's name, the headings above the passage, and the passage as plain text."""
     passage = (to_plain_text(chunk.text) or chunk.text.strip()) if chunk is not None else ""
-    begins = passage.casefold()
+    folded = passage.casefold()
     parts: dict[str, str] = {}
     for part in (name, *(chunk.heading_path if chunk is not None else ())):
-        # The name stands first in any case; headings that the passage itself begins with are not repeated.
-        if part and not (parts and begins.startswith(part.casefold())):
+        # The name always comes first. Headings with which the passage itself begins are not repeated.
+        if part and not (parts and folded.startswith(part.casefold())):
             parts.setdefault(part.casefold(), part)
     return f"{' > '.join(parts.values())}\n{passage}".strip()

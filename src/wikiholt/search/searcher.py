@@ -1,6 +1,6 @@
-"""The read path of one wiki: words and meaning, fused, one hit a page, with a snippet and how fresh it is.
+"""Searches one wiki: keyword and semantic search, merged, with one hit per page, a snippet and freshness.
 
-A Searcher holds the index of one wiki and knows no other. It is safe to use from many threads and never waits for
+A Searcher has the index of one wiki and no access to others. It is safe to use from many threads and never waits for
 a writer: it answers from the last committed state.
 """
 
@@ -47,10 +47,10 @@ from wikiholt.text.links import fold_path
 from wikiholt.text.snippets import SentenceScorer
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
-"""Pages that words put forward in a hybrid search, and the nearest chunks whose pages meaning does.
+"""Pages from keyword search, and chunks from vector search, that compete in a hybrid search.
 
-Fixed, so that asking for more hits only lengthens the list. The pages that words found are measured by meaning too, so
-meaning need not reach far. See docs/adr for what other depths give.
+Fixed, so that a larger n only lengthens the list. Pages found by keyword are also measured by meaning, so the vector
+search need not be deep. See docs/adr for the results of other depths.
 """
 
 _MAX_CHUNKS = 1_000_000
@@ -92,41 +92,42 @@ class Searcher:
         self._state: IndexState | None = None
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """The best pages for the request; an error is raised, never answered with an empty list."""
+        """The best pages for the request. Failures raise; an empty list means that nothing was found."""
         began = time.perf_counter()
-        standing = self._get_state()
-        worded = self._interpreter.interpret(request.query, request.where, self._is_known_word)
-        query = worded.query
+        state = self._get_state()
+        interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
+        query = interpreted.query
         if query.excluded and not query:
-            raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
+            raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
         if request.mode is SearchMode.KEYWORD and not query:
-            raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
+            raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
         if request.rerank and self._reranker is None:
             raise InvalidQuery(
-                "no reranker is set", hint="set rerank.model (docs/models.md names one), or leave rerank out"
+                "no reranker is configured", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
-        run = _SearchContext(worded, request, self._find_allowed_pages(request, worded), standing.version)
-        if worded.lexicon_unavailable:
-            run.degrade("the wiki's words are not all at hand; slips and compounds were not looked for")
+        context = _SearchContext(interpreted, request, self._find_allowed_pages(request, interpreted), state.version)
+        if interpreted.lexicon_unavailable:
+            context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
-            run.notes.append("what is found by words alone is not reranked")
-        best = self._find_best(run, standing.recipe.fingerprint)
-        return self._build_result(run, best, standing, began)
+            context.notes.append("keyword results are not reranked")
+        best = self._find_best(context, state.recipe.fingerprint)
+        return self._build_result(context, best, state, began)
 
     def find_similar(self, path: str, n: int = 5, where: PageFilter = _NO_FILTER) -> SearchResult:
-        """The pages whose passages are nearest to those of the page with this path, which is left out."""
+        """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
         request = SearchRequest(path, n, SearchMode.SEMANTIC, where)
-        standing = self._get_state()
+        state = self._get_state()
         page = self._get_page(path)
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
-        run = _SearchContext(InterpretedQuery(KeywordQuery(), KeywordQuery(), ""), request, others, standing.version)
+        no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
+        context = _SearchContext(no_query, request, others, state.version)
         own = self._index.get_page_vectors([page.page_id]).vectors
         if not len(own):
-            run.notes.append("this page has no passage that others could be like")
-        best = with_related_likelihoods(self._find_similar_pages(run, page, own)[:n]) if len(own) else []
-        return self._build_result(run, best, standing, began, excluded_count=1)
+            context.notes.append("this page has no passage to compare")
+        best = with_related_likelihoods(self._find_similar_pages(context, page, own)[:n]) if len(own) else []
+        return self._build_result(context, best, state, began, excluded_count=1)
 
     def _build_result(
         self,
@@ -138,12 +139,11 @@ class Searcher:
     ) -> SearchResult:
         request = context.request
         if state.revision is None:
-            context.degrade("the index is being built; not every page is in it yet")
+            context.degrade("the index is being built; some pages are missing")
         hits = tuple(
             self._hit_builder.build(context.interpreted.expanded, context.found_by, candidates, context.sentence_scorer)
         )
         head = self._get_head_revision(context)
-        checked = self._get_head is not None
         return SearchResult(
             query=request.query,
             mode=request.mode,
@@ -152,7 +152,7 @@ class Searcher:
             took_ms=round((time.perf_counter() - began) * 1000, 3),
             indexed_revision=state.revision,
             head_revision=head,
-            stale=checked and head != state.revision,
+            stale=self._get_head is not None and head != state.revision,
             degraded=context.degraded,
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(context.notes),
@@ -162,29 +162,29 @@ class Searcher:
 
     @property
     def page_count(self) -> int:
-        """The pages of the wiki when it was last searched."""
+        """The number of pages at the last search."""
         return self._state.pages if self._state is not None else 0
 
     def _get_state(self) -> IndexState:
-        """The index's state, counted again only when its version has changed."""
+        """The index's state, read again only if its version has changed. Raises NothingIndexed."""
         version = self._index.get_version()
         if self._state is None or self._state.version != version:
             self._state = self._index.get_state()
         if not self._state.pages:
-            raise NothingIndexed("this wiki has no indexed page", hint="run `wikiholt sync` and look at what it says")
+            raise NothingIndexed("this wiki has no indexed page", hint="run `wikiholt sync` and check its output")
         return self._state
 
     def _find_allowed_pages(self, request: SearchRequest, interpreted: InterpretedQuery) -> IntArray | None:
-        """The pages that may be found: those that pass the filter, hold the phrases and lack what is excluded."""
+        """The pages that pass the filter, contain the phrases and do not contain the exclusions; None for all."""
         allowed = self._index.filter_page_ids(request.where)
-        demands = interpreted.get_requirements(phrases=request.mode is not SearchMode.SEMANTIC)
-        if not demands:
+        requirements = interpreted.get_requirements(phrases=request.mode is not SearchMode.SEMANTIC)
+        if not requirements:
             return allowed
-        holding = reduce(np.union1d, map(self._index.find_matching_page_ids, demands))
-        return holding if allowed is None else np.intersect1d(allowed, holding, assume_unique=True)
+        matching = reduce(np.union1d, map(self._index.find_matching_page_ids, requirements))
+        return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
 
     def _find_best(self, context: "_SearchContext", fingerprint: str) -> list[Candidate]:
-        """As many pages as are asked for, each with how likely it is what was asked for."""
+        """The best `n` candidates with their likelihoods."""
         if context.allowed is not None and not len(context.allowed):
             return []
         request = context.request
@@ -195,27 +195,24 @@ class Searcher:
         )
         vector = self._embed_query(context, fingerprint) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
-        found = rank_candidates(mode, self._find_candidates(context, vector, shares))
-        among = get_competition(mode, found)
-        best = self._rerank(context, found, among) if vector is not None else found
+        candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
+        competition = get_competition(mode, candidates)
+        best = self._rerank(context, candidates, competition) if vector is not None else candidates
         if mode is SearchMode.HYBRID and vector is not None and len(best) < request.n:
             best = best + self._fill_by_meaning(context, vector, best)
-        return with_likelihoods(mode, best[: request.n], among)
+        return with_likelihoods(mode, best[: request.n], competition)
 
     def _find_candidates(
         self, context: "_SearchContext", vector: FloatArray | None, shares: Mapping[int, float]
     ) -> list[Candidate]:
-        """The pages that compete, in no order; enough of them to tell how far the best stand out."""
+        """The pages that compete, unordered, and enough of them to measure the lead of the best."""
         if vector is None:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
         per_page = context.request.chunks_per_page
         if context.request.mode is SearchMode.SEMANTIC:
-            # The first page has a rival here, however few hits are asked for and however many are its own.
-            return self._search_by_meaning(
-                context,
-                vector,
-                max(context.request.n, per_page + 1, RERANK_DEPTH if self._should_rerank(context) else 0),
-            )
+            # At least one more page than the best one can fill, so that it has a competitor for every n.
+            rerank_depth = RERANK_DEPTH if self._should_rerank(context) else 0
+            return self._search_by_meaning(context, vector, max(context.request.n, per_page + 1, rerank_depth))
         meaning = group_by_page(
             self._search_vectors(context, vector, VECTOR_CANDIDATES, context.allowed), per_page, self._scale
         )
@@ -229,62 +226,62 @@ class Searcher:
     def _rerank(
         self, context: "_SearchContext", candidates: list[Candidate], competition: Competition
     ) -> list[Candidate]:
-        """The best of them read again by the reranker, where there is one and it is wanted."""
+        """Rerank the best candidates, if a reranker is configured and not switched off."""
         if self._reranker is None or context.request.rerank is False or not candidates:
             return candidates
-        found = self._reranker.rerank(context.interpreted.text, context.request.mode, candidates, competition)
-        context.reranked = not found.error
-        if found.error:
-            context.degrade(found.error)
-        return found.candidates
+        result = self._reranker.rerank(context.interpreted.text, context.request.mode, candidates, competition)
+        context.reranked = not result.error
+        if result.error:
+            context.degrade(result.error)
+        return result.candidates
 
     def _with_title_overlap(self, context: "_SearchContext", candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates with how far the query names each."""
+        """The candidates with their title overlap."""
         page_ids = (candidate.page_id for candidate in candidates)
-        names = self._title_matcher.score_titles(
+        overlaps = self._title_matcher.score_titles(
             context.interpreted.query, page_ids, context.version, context.interpreted.variants
         )
-        return [candidate._replace(title_overlap=names.get(candidate.page_id, 0.0)) for candidate in candidates]
+        return [candidate._replace(title_overlap=overlaps.get(candidate.page_id, 0.0)) for candidate in candidates]
 
     def _get_page(self, path: str) -> StoredPage:
-        """The indexed page with this path, or the only one whose path differs in case alone."""
+        """The indexed page with this path, or the only one whose path differs only in case. Raises PageNotFound."""
         page = self._index.find_page(path)
         if page is not None:
             return page
-        wanted = path.strip("/").casefold()
-        found = [each for each in self._index.find_pages_by_key([fold_path(wanted)]) if wanted in _get_names(each)]
-        if len(found) != 1:
+        folded = path.strip("/").casefold()
+        pages = [page for page in self._index.find_pages_by_key([fold_path(folded)]) if folded in _get_names(page)]
+        if len(pages) != 1:
             raise PageNotFound(
-                f"there is no page {path[:200]!r} in the index", hint="list the pages; a new one is indexed by a sync"
+                f"there is no page {path[:200]!r} in the index", hint="list the pages; a sync indexes new ones"
             )
-        return found[0]
+        return pages[0]
 
     def _find_similar_pages(self, context: "_SearchContext", page: StoredPage, own: FloatArray) -> list[Candidate]:
-        """Pages near to one of the page's passages or to their middle, then judged by all of their passages."""
+        """Pages near one of the page's passages or their mean, ranked by all of their passages."""
         if context.allowed is not None and not len(context.allowed):
             return []
-        # Its own passages are the nearest of all and must not crowd out the others.
+        # The page's own passages are the nearest and must not crowd out the others.
         limit = VECTOR_CANDIDATES + (len(own) if context.allowed is None else 0)
-        looked_near = make_probe_vectors(own)
-        near = [self._search_vectors(context, probe, limit, context.allowed) for probe in looked_near]
-        looked_at = find_nearest_pages(near, page.page_id)
+        probes = make_probe_vectors(own)
+        hits = [self._search_vectors(context, probe, limit, context.allowed) for probe in probes]
+        nearest = find_nearest_pages(hits, page.page_id)
         best = rank_candidates(
-            SearchMode.SEMANTIC, score_similar(own, self._index.get_page_vectors(looked_at), self._scale)
+            SearchMode.SEMANTIC, score_similar(own, self._index.get_page_vectors(nearest), self._scale)
         )
         if len(best) >= context.request.n:
             return best
-        known = {page.page_id, *looked_at}
-        further = self._search_by_meaning(context, looked_near[0], context.request.n + len(known))
-        return best + [each for each in further if each.page_id not in known]
+        known = {page.page_id, *nearest}
+        more = self._search_by_meaning(context, probes[0], context.request.n + len(known))
+        return best + [candidate for candidate in more if candidate.page_id not in known]
 
     def _embed_query(self, context: "_SearchContext", fingerprint: str) -> FloatArray | None:
-        """The query's vector; None where a hybrid search has to do without, since the model failed or is another."""
+        """The query's vector. None in a hybrid search if the model failed or differs from the index's model."""
         try:
             embedder = self._get_embedder()
             if embedder.fingerprint != fingerprint:
                 raise ModelMismatch(
                     f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
-                    hint="run `wikiholt sync` to build it with the model that is set now",
+                    hint="run `wikiholt sync` to rebuild it with the configured model",
                 )
             vector = embedder.embed_query(context.interpreted.text)
             context.sentence_scorer = (
@@ -296,59 +293,59 @@ class Searcher:
         except ModelError as error:
             if context.request.mode is SearchMode.SEMANTIC:
                 raise
-            _LOG.warning("searched by words alone: %s", error.message)
-            context.degrade(f"searched by words alone, for the model cannot be used ({error.code})")
+            _LOG.warning("searched by keyword only: %s", error.message)
+            context.degrade(f"searched by keyword only: the model cannot be used ({error.code})")
             return None
 
     def _is_known_word(self, word: str) -> bool:
-        """Whether the model knows the word: then it is no slip, though no page holds it."""
+        """Whether the model knows the word. Such a word is not a typo, even if it is on no page."""
         try:
             return self._get_embedder().is_known_word(word.lower())
         except ModelError:
             return False
 
     def _get_keyword_shares(self, context: "_SearchContext") -> dict[int, float]:
-        """The pages found by words, each with its share of the best possible score."""
+        """Page id → share of the best possible keyword score."""
         depth = MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES
         if self._keyword_cache is not None:
             try:
                 self._keyword_cache.refresh()
                 if self._keyword_cache.version is not None:
-                    # `allowed` has left out what the query excludes.
-                    words = self._keyword_cache
+                    # `allowed` already leaves out pages with exclusions.
+                    cache = self._keyword_cache
                     return context.interpreted.compute_shares(
-                        lambda asked: words.search(replace(asked, excluded=()), depth, context.allowed),
-                        lambda asked: words.get_max_score(replace(asked, excluded=())),
+                        lambda query: cache.search(replace(query, excluded=()), depth, context.allowed),
+                        lambda query: cache.get_max_score(replace(query, excluded=())),
                     )
             except CacheCannotAnswer:
                 pass
             except DatabaseUnavailable:
-                raise  # the index is there too
-            except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
-                _LOG.warning("the word cache failed (%s); the index answers", error)
-                context.degrade("the word cache failed; answered from the index itself")
+                raise  # the index needs the same database
+            except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
+                _LOG.warning("the keyword cache failed (%s); searching the index", error)
+                context.degrade("the keyword cache failed; searched the index directly")
         return context.interpreted.compute_shares(
-            lambda asked: self._index.search_keywords(asked, depth, context.request.where),
+            lambda query: self._index.search_keywords(query, depth, context.request.where),
             self._index.get_max_keyword_score,
         )
 
     def _search_by_meaning(self, context: "_SearchContext", vector: FloatArray, page_count: int) -> list[Candidate]:
-        """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
+        """The nearest pages: request more chunks until there are enough pages or no more chunks."""
         limit = page_count * 3
         while True:
-            near = self._search_vectors(context, vector, limit, context.allowed)
-            candidates = group_by_page(near, context.request.chunks_per_page, self._scale)
-            if len(candidates) >= page_count or len(near.chunk_ids) < limit:
+            hits = self._search_vectors(context, vector, limit, context.allowed)
+            candidates = group_by_page(hits, context.request.chunks_per_page, self._scale)
+            if len(candidates) >= page_count or len(hits.chunk_ids) < limit:
                 return candidates[:page_count]
             limit *= 4
 
     def _fill_by_meaning(
         self, context: "_SearchContext", vector: FloatArray, candidates: Sequence[Candidate]
     ) -> list[Candidate]:
-        """The pages that come after those both channels put forward, for whoever asks for so many: by meaning."""
+        """More pages by meaning, if `n` exceeds the pages that both channels found."""
         known = {candidate.page_id for candidate in candidates}
-        found = self._search_by_meaning(context, vector, context.request.n + len(known))
-        return [candidate for candidate in found if candidate.page_id not in known]
+        nearest = self._search_by_meaning(context, vector, context.request.n + len(known))
+        return [candidate for candidate in nearest if candidate.page_id not in known]
 
     def _search_vectors(
         self, context: "_SearchContext", vector: FloatArray, limit: int, page_ids: IntArray | None
@@ -358,48 +355,48 @@ class Searcher:
                 self._vector_cache.refresh()
                 context.refreshed = True
             if self._vector_cache.version is not None:
-                near = self._vector_cache.search(vector, limit, page_ids)
-                if near.degraded:
-                    context.degrade("part of the vector cache is away; answered by exact scores alone")
-                return near
-            context.degrade("the vector cache is being built; answered from the index itself")
+                hits = self._vector_cache.search(vector, limit, page_ids)
+                if hits.degraded:
+                    context.degrade("part of the vector cache is unavailable; searched by exact scores")
+                return hits
+            context.degrade("the vector cache is being built; searched the index directly")
         except DatabaseUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - as above
-            _LOG.warning("the vector cache failed (%s); the index answers", error)
-            context.degrade("the vector cache failed; answered from the index itself")
+        except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
+            _LOG.warning("the vector cache failed (%s); searching the index", error)
+            context.degrade("the vector cache failed; searched the index directly")
         return self._index.search_vectors(vector, limit, page_ids)
 
     def _search_page_vectors(
         self, context: "_SearchContext", vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
     ) -> Mapping[int, Sequence[Candidate]]:
-        """The nearest chunks of the pages that words alone found, so that both channels judge every page."""
+        """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
         known = {candidate.page_id for candidate in meaning}
-        lacking = np.array(sorted(page_id for page_id in shares if page_id not in known), np.int64)
-        if not len(lacking):
+        missing = np.array(sorted(page_id for page_id in shares if page_id not in known), np.int64)
+        if not len(missing):
             return {}
-        near = self._search_vectors(context, vector, _MAX_CHUNKS, lacking)
-        found: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for candidate in group_by_page(near, context.request.chunks_per_page, self._scale):
-            found[candidate.page_id].append(candidate)
-        return found
+        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing)
+        by_page: defaultdict[int, list[Candidate]] = defaultdict(list)
+        for candidate in group_by_page(hits, context.request.chunks_per_page, self._scale):
+            by_page[candidate.page_id].append(candidate)
+        return by_page
 
     def _get_head_revision(self, context: "_SearchContext") -> str | None:
-        """HEAD now; when the repository cannot be read the answer still stands, and says so."""
+        """HEAD, or None with a note if the repository cannot be read."""
         if self._get_head is None:
-            context.notes.append("HEAD was not looked at (search.stale_check is off)")
+            context.notes.append("HEAD was not checked (search.stale_check is off)")
             return None
         try:
             return self._get_head()
         except WikiholtError as error:
-            # The message may name a path of this machine, and notes travel to visitors.
-            context.notes.append(f"HEAD is unknown, for the repository cannot be read ({error.code})")
+            # Report only the code: the message may contain a local path, and notes are public.
+            context.notes.append(f"HEAD is unknown: the repository cannot be read ({error.code})")
             return None
 
 
 @dataclass(slots=True)
 class _SearchContext:
-    """What one search learns on its way."""
+    """The state of one search."""
 
     interpreted: InterpretedQuery
     request: SearchRequest
@@ -410,9 +407,9 @@ class _SearchContext:
     refreshed: bool = False
     reranked: bool = False
     found_by: SearchMode = SearchMode.SEMANTIC
-    """By what pages were found in the end; without a model, a hybrid search finds by words."""
+    """The mode that found the pages. A hybrid search without a model falls back to keyword."""
     sentence_scorer: SentenceScorer | None = None
-    """What tells which sentence of a passage is closest to the query."""
+    """Scores the sentences of a passage by their closeness to the query."""
 
     def degrade(self, note: str) -> None:
         self.degraded = True

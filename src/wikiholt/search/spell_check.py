@@ -1,4 +1,4 @@
-"""One letter's difference between two words. Pure functions."""
+"""Spelling correction of queries: one-letter typos, words that may be corrected, and the best correction in a wiki."""
 
 import re
 import unicodedata
@@ -21,54 +21,52 @@ SWAPPED_LIKELIHOOD, MISSING_LIKELIHOOD, DOUBLED_LIKELIHOOD, EXTRA_LIKELIHOOD, OT
     0.1,
     0.09,
 )
-"""How readily each slip is believed: two letters swapped, one left out, one typed twice, one too many, another one.
+"""Likelihood of each typo: two letters swapped, one missing, one doubled, one extra, one replaced by another.
 
-A finger that hits another key can hit one of many; that it was this one makes the slip the less likely.
+An extra or replaced letter can be any of many, which makes a particular one less likely.
 """
 FIRST_LETTER_FACTOR = 0.2
-"""People seldom miss the first letter."""
+"""Typos in the first letter are rare."""
 _MIN_LONG_WORD_CHARS = 5
-"""Shorter words that differ in their first letter alone are different words more often than slips; so are names."""
+"""Shorter words, and names, that differ only in their first letter are more often different words than typos."""
 
 _MAX_CANDIDATES = 5_000
 
 
 def score_typo(typed: str, word: str, *, is_name: bool = False) -> float:
-    """How readily the typed letters are a slip of one letter in the word; 0 if they are not."""
+    """The likelihood that `typed` is `word` with a one-letter typo; 0 if it is not."""
     if abs(len(typed) - len(word)) > 1 or typed == word:
         return 0.0
-    same = _count_common_prefix(typed, word)
-    slip = _score_edit(typed, word, same)
-    if same or slip == SWAPPED_LIKELIHOOD:
-        return slip
-    return (
-        0.0
-        if slip == OTHER_LIKELIHOOD and (is_name or len(word) < _MIN_LONG_WORD_CHARS)
-        else slip * FIRST_LETTER_FACTOR
-    )
+    prefix_length = _count_common_prefix(typed, word)
+    likelihood = _score_edit(typed, word, prefix_length)
+    if prefix_length or likelihood == SWAPPED_LIKELIHOOD:
+        return likelihood
+    if likelihood == OTHER_LIKELIHOOD and (is_name or len(word) < _MIN_LONG_WORD_CHARS):
+        return 0.0
+    return likelihood * FIRST_LETTER_FACTOR
 
 
 def find_near_terms(typed: str, lexicon: Lexicon, *, is_name: bool = False) -> dict[str, float]:
-    """The lexicon's terms that are one slip away, each with its likeness.
+    """The lexicon's terms that are one typo away, each with its likelihood.
 
-    A slip leaves the first half of a word or the second as it was, but for a swap in the very middle.
+    A typo leaves the first or the second half of a word unchanged, except for a swap in the middle.
     """
     half = len(typed) // 2
     lengths = range(len(typed) - 1, len(typed) + 2)
     terms = {typed[: half - 1] + typed[half] + typed[half - 1] + typed[half + 1 :]}
     terms.update(lexicon.find_by_prefix(typed[:half], _MAX_CANDIDATES, lengths))
     terms.update(lexicon.find_by_suffix(typed[half:], _MAX_CANDIDATES, lengths))
-    return {term: like for term in terms if (like := score_typo(typed, term, is_name=is_name))}
+    return {term: score for term in terms if (score := score_typo(typed, term, is_name=is_name))}
 
 
 def _score_edit(typed: str, word: str, prefix_length: int) -> float:
-    """What was done at the first letter that differs, if that is all that differs."""
+    """Likelihood of the edit at the first letter that differs, if nothing else differs."""
     if len(typed) < len(word):
         return MISSING_LIKELIHOOD if typed[prefix_length:] == word[prefix_length + 1 :] else 0.0
     if len(typed) > len(word):
         if typed[prefix_length + 1 :] != word[prefix_length:]:
             return 0.0
-        # Of two like letters the second is the one that differs.
+        # Of two equal letters, the second one differs.
         return (
             DOUBLED_LIKELIHOOD
             if prefix_length and typed[prefix_length] == typed[prefix_length - 1]
@@ -80,63 +78,56 @@ def _score_edit(typed: str, word: str, prefix_length: int) -> float:
     return SWAPPED_LIKELIHOOD if swapped and typed[prefix_length + 2 :] == word[prefix_length + 2 :] else 0.0
 
 
-def _count_common_prefix(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _count_common_prefix(first: str, second: str) -> int:
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-# Which words of a query may be slips of the fingers, and how a word is written in place of another. Pure functions.
-
-
+# Which words of a query may be corrected, and how they are replaced.
 MIN_WORD_CHARS = 4
 _MAX_WORDS = 8
-"""Words of a query that are looked at: a text in another language is no row of typing errors."""
+"""Words of a query that are checked. A text with more unknown words is in another language."""
 _NO_WORD_BEFORE, _NO_WORD_AFTER = frozenset("-/\\@#.:_$=<&%+*~"), frozenset("/\\@#_$=<&%+*~([")
-"""Signs that make what stands beside them part of a path, an option, an address or code; + is there to be typed."""
+"""Signs that make a neighbouring word part of a path, an option, an address or code. `+` marks a word as typed."""
 _LETTER_PARTS_PATTERN = re.compile(r"[A-Z]?[a-z]+(?=[A-Z])|[^0-9_.\-'’·]+")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryWord:
-    """A word of a query that may be corrected, and where it stands."""
+    """A word of a query that may be corrected, and its position."""
 
     start: int
     end: int
     typed: str
     normalized: str
     is_unfinished: bool
-    """Whether it is the last one and may still be being typed."""
+    """Whether it is the last word and may still be incomplete."""
     is_name: bool
     with_neighbours: tuple[tuple[int, int, str], ...]
-    """It and the word before it or after it as if there were no space between them: from, to, what that gives."""
+    """The word joined with the previous or the next one, as (start, end, joined)."""
 
 
 def find_words(text: str) -> list[QueryWord]:
-    """The words that may be corrected: of letters alone, long enough, of a script that has spaces between words."""
+    """The words that may be corrected: letters only, long enough, in a script with spaces between words."""
     spans = find_plain_words(text)
-    found = []
-    for at, (start, end) in enumerate(spans):
+    words = []
+    for position, (start, end) in enumerate(spans):
         token = text[start:end]
-        if (
-            len(normalize_term(token)) >= MIN_WORD_CHARS
-            and _is_plain_word(token)
-            and _is_free_standing(text, start, end)
-        ):
-            around = _join_neighbours(text, spans, at)
-            found.append(
-                QueryWord(start, end, token, normalize_term(token), end == len(text), token[0].isupper(), around)
-            )
-    return found[:_MAX_WORDS]
+        normalized = normalize_term(token)
+        if len(normalized) >= MIN_WORD_CHARS and _is_plain_word(token) and _is_free_standing(text, start, end):
+            neighbours = _join_neighbours(text, spans, position)
+            words.append(QueryWord(start, end, token, normalized, end == len(text), token[0].isupper(), neighbours))
+    return words[:_MAX_WORDS]
 
 
 def find_replaced_words(query: str, corrected: str) -> list[tuple[int, int]]:
-    """Where the words of a query stand that another takes the place of in what was meant."""
+    """Spans of the words of a query that the corrected query replaces."""
     kept = {corrected[start:end] for start, end in find_plain_words(corrected)}
     return [(start, end) for start, end in find_plain_words(query) if query[start:end] not in kept] if corrected else []
 
 
 def format_as_typed(query: str, corrected: str) -> str:
-    """The query that searches for those words as they were typed, its end cut off where it would be too long."""
+    """The query that searches for those words as typed, cut to the maximum length."""
     for start, _ in reversed(find_replaced_words(query, corrected)):
         query = f"{query[:start]}+{query[start:]}"
     return query[:MAX_QUERY_CHARS]
@@ -147,12 +138,12 @@ def is_letters_only(word: str) -> bool:
 
 
 def split_letter_parts(token: str) -> list[str]:
-    """The words of letters in a token: office and hours in office-hours, user and Name in userName."""
+    """The words in a token: office and hours in office-hours, user and Name in userName."""
     return _LETTER_PARTS_PATTERN.findall(token)
 
 
 def copy_capitals(typed: str, word: str) -> str:
-    """The word with capitals as the typed one has them."""
+    """The word with the same capitalisation as the typed one."""
     if typed.islower():
         return word.lower()
     if typed.isupper():
@@ -161,7 +152,7 @@ def copy_capitals(typed: str, word: str) -> str:
 
 
 def _is_plain_word(token: str) -> bool:
-    """Whether it is a word of letters, and no name such as getUser."""
+    """Whether the token is a word of letters, and not an identifier such as getUser."""
     if not is_letters_only(token) or any(dense for dense, _, _ in iter_script_runs(token)):
         return False
     return token.isupper() or not any(letter.isupper() for letter in token[1:])
@@ -171,30 +162,27 @@ def _is_free_standing(text: str, start: int, end: int) -> bool:
     return text[start - 1 : start] not in _NO_WORD_BEFORE and text[end : end + 1] not in _NO_WORD_AFTER
 
 
-def _join_neighbours(text: str, spans: Sequence[tuple[int, int]], at: int) -> tuple[tuple[int, int, str], ...]:
-    pairs = [pair for pair in (spans[at - 1 : at + 1], spans[at : at + 2]) if len(pair) == 2]
-    whole = [(one[0], other[1], text[one[0] : one[1]], text[other[0] : other[1]]) for one, other in pairs]
+def _join_neighbours(text: str, spans: Sequence[tuple[int, int]], position: int) -> tuple[tuple[int, int, str], ...]:
+    pairs = [pair for pair in (spans[position - 1 : position + 1], spans[position : position + 2]) if len(pair) == 2]
+    joined = [(one[0], other[1], text[one[0] : one[1]], text[other[0] : other[1]]) for one, other in pairs]
     return tuple(
         (start, end, before + after)
-        for start, end, before, after in whole
+        for start, end, before, after in joined
         if text[start:end] == f"{before} {after}" and _is_plain_word(before) and _is_plain_word(after)
     )
 
 
-# Words of a query that no page holds, and what was most likely meant by them. Only this wiki's own words are
-# suggested, only as they stand on pages that pass the search's filter, and only for words of letters that stand free
-# in the query: what is quoted, excluded, a code, a path or an option is kept as typed.
-
-
+# Corrections come only from this wiki's own words, as spelled on pages that pass the search's filter. Quoted and
+# excluded words, codes, paths and options are kept as typed.
 _MAX_TRIED_TERMS = 4
-"""Likely words of which pages are asked how they write them."""
+"""Likely terms whose spelling is looked up on pages."""
 _MAX_PAGES_READ, _MAX_CHUNKS_READ = 6, 12
 _STABLE_PREFIX_CHARS = 3
-"""Letters at the beginning of a word that no stemmer touches."""
+"""Letters at the start of a word that no stemmer changes."""
 
 
 class Correction(NamedTuple):
-    """What is to stand in a query instead of what stands there."""
+    """A replacement for a span of the query."""
 
     start: int
     end: int
@@ -211,98 +199,101 @@ class SpellingCorrector:
         get_lexicon: Callable[[], Lexicon | None],
         get_terms: Callable[[str], Iterable[str]],
     ) -> None:
-        """`terms` are those by which a word is looked for."""
+        """`get_terms` returns the terms under which a word is searched."""
         self._index = index
         self._language = language
         self._get_lexicon = get_lexicon
         self._get_terms = get_terms
 
     def correct(self, text: str, where: PageFilter, is_known: Callable[[str], bool]) -> str:
-        """The query with other words for those that no page holds; "" where there is nothing to correct.
+        """The corrected query, or "" if there is nothing to correct.
 
-        A word is left as it is if it is `known` to be one, though it stands on no page.
+        A word for which `is_known` is true is kept even if it is on no page.
         """
         words = find_words(text)
         lexicon = self._get_lexicon() if words else None
         if lexicon is None:
             return ""
-        out, until = text, len(text)
+        corrected, limit = text, len(text)
         for word in reversed(words):
-            if word.end > until or self._is_known(word, lexicon):
+            if word.end > limit or self._is_known(word, lexicon):
                 continue
             fix = self._find_correction(word, lexicon, where)
-            # Asked last, for it may have to load the model.
-            if fix is not None and fix.end <= until and not is_known(word.typed):
-                out, until = out[: fix.start] + fix.text + out[fix.end :], fix.start
-        return "" if out == text else out
+            # `is_known` comes last because it may have to load the model.
+            if fix is not None and fix.end <= limit and not is_known(word.typed):
+                corrected, limit = corrected[: fix.start] + fix.text + corrected[fix.end :], fix.start
+        return "" if corrected == text else corrected
 
     def _is_known(self, word: QueryWord, lexicon: Lexicon) -> bool:
         if lexicon.count_pages(word.normalized) or any(map(lexicon.count_pages, self._get_terms(word.typed))):
             return True
         return word.is_unfinished and bool(lexicon.find_by_prefix(word.normalized, 1))
 
-    def _count_pages(self, folded: str, lexicon: Lexicon) -> int:
-        """How many pages hold the word, be it in another form."""
-        return max(lexicon.count_pages(folded), lexicon.count_pages(self._stem(folded)))
+    def _count_pages(self, normalized: str, lexicon: Lexicon) -> int:
+        """Number of pages with the word or another form of it."""
+        return max(lexicon.count_pages(normalized), lexicon.count_pages(self._stem(normalized)))
 
     def _find_correction(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> Correction | None:
-        joined = self._find_merged(word, lexicon, where)
-        if joined is not None:
-            return joined
-        meant = self._find_best_word(word, lexicon, where) or self._find_split(word, lexicon, where)
-        return Correction(word.start, word.end, copy_capitals(word.typed, meant)) if meant else None
+        merged = self._find_merged(word, lexicon, where)
+        if merged is not None:
+            return merged
+        replacement = self._find_best_word(word, lexicon, where) or self._find_split(word, lexicon, where)
+        return Correction(word.start, word.end, copy_capitals(word.typed, replacement)) if replacement else None
 
     def _find_merged(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> Correction | None:
-        """One word with the one beside it, if that is a word here."""
+        """The word joined with a neighbour, if that is a word of this wiki."""
         for start, end, typed in word.with_neighbours:
-            folded = normalize_term(typed)
-            forms = self._count_forms(folded, where) if lexicon.count_pages(folded) else {}
-            exact = [form for form in forms if normalize_term(form) == folded]
+            normalized = normalize_term(typed)
+            forms = self._count_forms(normalized, where) if lexicon.count_pages(normalized) else {}
+            exact = [form for form in forms if normalize_term(form) == normalized]
             if exact:
                 return Correction(start, end, copy_capitals(typed, max(exact, key=forms.__getitem__)))
         return None
 
     def _find_best_word(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> str:
-        """The word one slip away that most pages hold; a word of the same stem where that very form was not seen."""
-        likely = {
-            term: like * lexicon.count_pages(term)
-            for term, like in find_near_terms(word.normalized, lexicon, is_name=word.is_name).items()
+        """The most frequent word one typo away, or else another word of the same stem."""
+        scores = {
+            term: likelihood * lexicon.count_pages(term)
+            for term, likelihood in find_near_terms(word.normalized, lexicon, is_name=word.is_name).items()
         }
-        best = sorted(
-            (term for term in likely if likely[term] and is_letters_only(term)), key=lambda term: -likely[term]
+        terms = sorted(
+            (term for term in scores if scores[term] and is_letters_only(term)), key=lambda term: -scores[term]
         )
-        other = ""
-        for term in best[:_MAX_TRIED_TERMS]:
+        fallback = ""
+        for term in terms[:_MAX_TRIED_TERMS]:
             forms = self._count_forms(term, where)
             close = [form for form in forms if score_typo(word.normalized, normalize_term(form))]
             if close:
                 return max(close, key=forms.__getitem__)
             longer = [form for form in forms if normalize_term(form).startswith(term) and not word.is_name]
-            other = other or max(longer, key=forms.__getitem__, default="")
-        return other
+            fallback = fallback or max(longer, key=forms.__getitem__, default="")
+        return fallback
 
     def _find_split(self, word: QueryWord, lexicon: Lexicon, where: PageFilter) -> str:
-        """Two words that stand side by side on a page, if the word is both run together."""
-        folded = word.normalized
-        cuts = range(MIN_WORD_CHARS, len(folded) - MIN_WORD_CHARS + 1)
-        held = {
-            cut: min(self._count_pages(folded[:cut], lexicon), self._count_pages(folded[cut:], lexicon)) for cut in cuts
+        """Two words that are adjacent on a page, if the word is both joined."""
+        normalized = word.normalized
+        cuts = range(MIN_WORD_CHARS, len(normalized) - MIN_WORD_CHARS + 1)
+        pages = {
+            cut: min(self._count_pages(normalized[:cut], lexicon), self._count_pages(normalized[cut:], lexicon))
+            for cut in cuts
         }
-        cut = max(held, key=held.__getitem__, default=0)
-        if not cut or not held[cut] or len(word.typed) != len(folded):
+        cut = max(pages, key=pages.__getitem__, default=0)
+        if not cut or not pages[cut] or len(word.typed) != len(normalized):
             return ""
-        stems = tuple(self._stem(part) for part in (folded[:cut], folded[cut:]))
-        beside = self._index.search_keywords(KeywordQuery(terms=stems, phrases=(stems,)), 1, where)
-        return f"{word.typed[:cut]} {word.typed[cut:]}" if beside else ""
+        stems = tuple(self._stem(part) for part in (normalized[:cut], normalized[cut:]))
+        adjacent = self._index.search_keywords(KeywordQuery(terms=stems, phrases=(stems,)), 1, where)
+        return f"{word.typed[:cut]} {word.typed[cut:]}" if adjacent else ""
 
     def _count_forms(self, term: str, where: PageFilter) -> Counter[str]:
-        """The words of this form or stem as pages write them that may be found, each with how often."""
+        """Words with this form or stem as spelled on pages that pass the filter, with their counts."""
         page_ids = [hit.page_id for hit in self._index.search_keywords(KeywordQuery((term,)), _MAX_PAGES_READ, where)]
-        found = Counter(form for text in self._iter_texts(page_ids) for form in self._iter_occurrences(term, text))
-        if page_ids and not found and self._stem(term) != term:
-            # What has another stem is no stem itself: it is the word, without accents.
-            found[term] = 1
-        return found
+        forms = Counter(
+            spelling for text in self._iter_texts(page_ids) for spelling in self._iter_occurrences(term, text)
+        )
+        if page_ids and not forms and self._stem(term) != term:
+            # If stemming changes the term, it is a word and not a stem: use it without accents.
+            forms[term] = 1
+        return forms
 
     def _iter_texts(self, page_ids: Sequence[int]) -> Iterator[str]:
         for page in self._index.get_pages(page_ids).values():

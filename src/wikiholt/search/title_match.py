@@ -1,4 +1,4 @@
-"""How far a query names a page: the words it and the page's name have in common."""
+"""Overlap between a query and page titles."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -8,13 +8,13 @@ from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
 
 _MAX_CACHED_TITLES = 20_000
 _TitleTerms = Mapping[str, frozenset[str]]
-"""The words of a name as each language reads it."""
+"""Language → significant terms of a title."""
 
 
 class TitleMatcher:
-    """Compares queries with the names of one wiki's pages. Safe to use from many threads.
+    """Compares queries with the titles of one wiki's pages. Safe to use from many threads.
 
-    The words of names are remembered for as long as the index keeps its version.
+    The terms of titles are cached for one version of the index.
     """
 
     def __init__(self, get_pages: Callable[[Sequence[int]], Mapping[int, StoredPage]], language: str) -> None:
@@ -25,32 +25,33 @@ class TitleMatcher:
     def score_titles(
         self, query: KeywordQuery, page_ids: Iterable[int], version: int, variants: Sequence[QueryVariant] = ()
     ) -> dict[int, float]:
-        """For each page, how much of all telling words of its name and the query both have; 1 for the same words.
+        """Page id → Dice coefficient of the significant terms of title and query; 1 for equal terms.
 
-        Of `others`, the other ways to read the query, the one counts that has the most in common with the name.
+        Of the query and its variants, the one with the highest value counts.
         """
-        asked = [
+        queries = [
             (self._languages[0], _get_query_terms(query)),
-            *((other.language, _get_query_terms(other.query)) for other in variants),
+            *((variant.language, _get_query_terms(variant.query)) for variant in variants),
         ]
-        names = self._get_titles(set(page_ids), version) if asked[0][1] else {}
+        titles = self._get_titles(set(page_ids), version) if queries[0][1] else {}
         return {
-            page_id: max(compute_dice(terms, name[language]) for language, terms in asked)
-            for page_id, name in names.items()
+            page_id: max(compute_dice(terms, title[language]) for language, terms in queries)
+            for page_id, title in titles.items()
         }
 
     def _get_titles(self, page_ids: set[int], version: int) -> dict[int, _TitleTerms]:
-        known = self._cache
-        if known[0] != version or len(known[1]) > _MAX_CACHED_TITLES:
-            known = self._cache = (version, {})
-        found = {page_id: name for page_id in page_ids if (name := known[1].get(page_id)) is not None}
-        lacking = self._get_pages(sorted(page_ids - found.keys())) if len(found) < len(page_ids) else {}
-        fresh = {
-            page_id: {each: get_significant_terms(page.name, each) for each in self._languages}
-            for page_id, page in lacking.items()
+        cached_version, cache = self._cache
+        if cached_version != version or len(cache) > _MAX_CACHED_TITLES:
+            cache = {}
+            self._cache = (version, cache)
+        titles = {page_id: title for page_id in page_ids if (title := cache.get(page_id)) is not None}
+        missing = self._get_pages(sorted(page_ids - titles.keys())) if len(titles) < len(page_ids) else {}
+        new_titles = {
+            page_id: {language: get_significant_terms(page.name, language) for language in self._languages}
+            for page_id, page in missing.items()
         }
-        known[1].update(fresh)
-        return found | fresh
+        cache.update(new_titles)
+        return titles | new_titles
 
 
 def _get_query_terms(query: KeywordQuery) -> frozenset[str]:
@@ -58,9 +59,7 @@ def _get_query_terms(query: KeywordQuery) -> frozenset[str]:
 
 
 def compute_dice(query_terms: frozenset[str], title_terms: frozenset[str]) -> float:
-    """The part of the words of both that each has."""
-    return (
-        2 * len(query_terms & title_terms) / (len(query_terms) + len(title_terms))
-        if query_terms and title_terms
-        else 0.0
-    )
+    """The Dice coefficient of two sets of terms."""
+    if not query_terms or not title_terms:
+        return 0.0
+    return 2 * len(query_terms & title_terms) / (len(query_terms) + len(title_terms))

@@ -1,7 +1,7 @@
-"""What every store must do, as tests that any store can run.
+"""A conformance test suite for stores, usable by any store.
 
-A store's author subclasses `StoreConformance` (pytest) and calls `run_state_machine` (hypothesis) with a function
-that makes an empty store. `FakeEmbedder` and `FakeReranker` stand in for models where speed matters more than meaning.
+Subclass `StoreConformance` (pytest) and call `run_state_machine` (hypothesis) with a function that creates an empty
+store. `FakeEmbedder` and `FakeReranker` replace models where speed matters more than quality.
 """
 
 from wikiholt.testing.conformance import StoreConformance

@@ -1,4 +1,4 @@
-"""What every store must do. Subclass, define the `store` fixture, run with pytest."""
+"""Conformance tests of a store. Subclass `StoreConformance`, define the `store` fixture, and run with pytest."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,34 +22,34 @@ RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
 class StoreConformance(ListingConformance, NotesConformance):
-    """The tests; each runs on a fresh store with one empty index."""
+    """Each test runs on a new store with one empty index."""
 
     @pytest.fixture
     def index(self, store: IndexStore) -> Iterator[WikiIndex]:
-        made = store.create(ONE, RECIPE)
-        yield made
-        made.close()
+        index = store.create(ONE, RECIPE)
+        yield index
+        index.close()
 
-    # ── life of an index ─────────────────────────────────────────────────────────────────────────
+    # ── create, open, delete ─────────────────────────────────────────────────────────────────────
 
-    def test_a_new_index_is_empty_and_whole(self, index: WikiIndex) -> None:
+    def test_a_new_index_is_empty_and_intact(self, index: WikiIndex) -> None:
         state = index.get_state()
         assert (state.pages, state.chunks, state.problems, state.revision, state.version) == (0, 0, 0, None, 0)
         assert state.recipe == RECIPE
         assert index.check() == []
 
-    def test_an_index_that_was_never_made_is_missing(self, store: IndexStore) -> None:
+    def test_an_index_that_was_never_created_is_missing(self, store: IndexStore) -> None:
         with pytest.raises(IndexMissing) as caught:
             store.open(ONE)
         assert caught.value.hint
 
-    def test_creating_twice_keeps_what_is_there(self, store: IndexStore, index: WikiIndex) -> None:
+    def test_creating_twice_keeps_the_pages(self, store: IndexStore, index: WikiIndex) -> None:
         index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
         again = store.create(ONE, RECIPE)
         assert list(again.get_page_blobs()) == ["a.md"]
         again.close()
 
-    def test_dropping_names_what_went_and_leaves_the_others(self, store: IndexStore, index: WikiIndex) -> None:
+    def test_delete_returns_the_deleted_names_and_keeps_other_wikis(self, store: IndexStore, index: WikiIndex) -> None:
         other = store.create(OTHER, RECIPE)
         other.apply(IndexChange(pages=(make_entry("b.md", ["beta"], EMBEDDER),)))
         index.close()
@@ -68,7 +68,7 @@ class StoreConformance(ListingConformance, NotesConformance):
 
     # ── changes ──────────────────────────────────────────────────────────────────────────────────
 
-    def test_a_page_is_stored_with_all_that_belongs_to_it(self, index: WikiIndex) -> None:
+    def test_a_page_is_stored_with_its_metadata_and_chunks(self, index: WikiIndex) -> None:
         when = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
         index.apply(
             IndexChange(
@@ -94,14 +94,14 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.apply(change) == version
         assert index.get_page_chunks([1]) == chunks
 
-    def test_a_changed_page_leaves_nothing_of_its_old_text(self, index: WikiIndex) -> None:
+    def test_the_old_text_of_a_changed_page_is_gone(self, index: WikiIndex) -> None:
         index.apply(IndexChange(pages=(make_entry("a.md", ["alpha", "beta"], EMBEDDER),)))
         index.apply(IndexChange(pages=(make_entry("a.md", ["gamma"], EMBEDDER),)))
         assert index.get_state().chunks == 1
         assert not index.search_keywords(KeywordQuery(terms=("beta",)), 10, PageFilter())
         assert index.search_keywords(KeywordQuery(terms=("gamma",)), 10, PageFilter())
-        near = index.search_vectors(EMBEDDER.embed_query("beta"), 10, None)
-        assert [c.text for c in index.get_chunks(near.chunk_ids.tolist()).values()] == ["gamma"]
+        hits = index.search_vectors(EMBEDDER.embed_query("beta"), 10, None)
+        assert [c.text for c in index.get_chunks(hits.chunk_ids.tolist()).values()] == ["gamma"]
         assert index.check() == []
 
     def test_deleted_page_leaves_both_channels(self, index: WikiIndex) -> None:
@@ -140,11 +140,11 @@ class StoreConformance(ListingConformance, NotesConformance):
     def test_vectors_are_found_again_by_the_hash_of_their_text(self, index: WikiIndex) -> None:
         stored = make_entry("a.md", ["alpha", "beta"], EMBEDDER)
         index.apply(IndexChange(pages=(stored,)))
-        found = index.find_vectors_by_hash([*stored.hashes, b"no such hash"])
-        assert found.keys() == set(stored.hashes)
-        np.testing.assert_array_equal(found[stored.hashes[1]], stored.vectors[1])
+        vectors = index.find_vectors_by_hash([*stored.hashes, b"no such hash"])
+        assert vectors.keys() == set(stored.hashes)
+        np.testing.assert_array_equal(vectors[stored.hashes[1]], stored.vectors[1])
 
-    # ── searching ────────────────────────────────────────────────────────────────────────────────
+    # ── search ───────────────────────────────────────────────────────────────────────────────────
 
     def test_words_rank_rarer_and_more_frequent_words_higher(self, index: WikiIndex) -> None:
         pages = [make_entry(f"{i}.md", ["common filler text"], EMBEDDER) for i in range(5)]
@@ -169,12 +169,12 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert names(KeywordQuery(terms=("blue",), phrases=(("green", "red"),))) == {"b"}
         assert names(KeywordQuery(terms=("green",), prefix="green")) == {"a", "b", "c"}
         assert names(KeywordQuery(terms=('"', "OR", "NEAR(", "*"))) == set()
-        holding = index.find_matching_page_ids(
+        matching = index.find_matching_page_ids(
             KeywordQuery(phrases=(("red",),), excluded=(("green", "blue"),))
         ).tolist()
-        assert {page.name for page in index.get_pages(holding).values()} == {"b", "c"}
+        assert {page.name for page in index.get_pages(matching).values()} == {"b", "c"}
 
-    def test_filters_narrow_both_channels_before_the_nearest_are_taken(self, index: WikiIndex) -> None:
+    def test_filters_apply_to_both_channels_before_the_limit(self, index: WikiIndex) -> None:
         old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
         many = [make_entry(f"noise/{i}.md", ["needle"], EMBEDDER, updated=old) for i in range(40)]
         one = make_entry(
@@ -201,9 +201,9 @@ class StoreConformance(ListingConformance, NotesConformance):
         texts = [f"word{i} word{i % 7} word{i % 3}" for i in range(60)]
         index.apply(IndexChange(pages=tuple(make_entry(f"{i}.md", [text], EMBEDDER) for i, text in enumerate(texts))))
         query = EMBEDDER.embed_query("word3 word5")
-        near = index.search_vectors(query, 10, None)
+        hits = index.search_vectors(query, 10, None)
         expected = np.sort(1 - EMBEDDER.embed_passages(texts) @ query)[:10]
-        np.testing.assert_allclose(near.distances, expected, atol=1e-5)
+        np.testing.assert_allclose(hits.distances, expected, atol=1e-5)
 
     # ── caches ───────────────────────────────────────────────────────────────────────────────────
 
@@ -239,7 +239,7 @@ class StoreConformance(ListingConformance, NotesConformance):
 
     # ── generations, locks, backups, threads ─────────────────────────────────────────────────────
 
-    def test_a_generation_serves_only_once_published(self, store: IndexStore, index: WikiIndex) -> None:
+    def test_a_generation_is_used_only_once_published(self, store: IndexStore, index: WikiIndex) -> None:
         index.apply(IndexChange(pages=(make_entry("old.md", ["old"], EMBEDDER),), revision="r1"))
         recipe = Recipe("other", EMBEDDER.dimensions, "test")
         building = store.create_generation(ONE, recipe)
@@ -257,9 +257,9 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert list(published.get_page_blobs()) == ["new.md"]
         assert published.get_state().recipe == recipe
         published.close()
-        assert list(index.get_page_blobs()) == ["old.md"], "a reader that is still there keeps what it opened"
+        assert list(index.get_page_blobs()) == ["old.md"], "an open reader keeps its generation"
 
-    def test_a_generation_keeps_by_what_its_model_was_loaded(self, store: IndexStore) -> None:
+    def test_a_generation_records_its_model(self, store: IndexStore) -> None:
         recipe = Recipe("m/int8/1234", EMBEDDER.dimensions, "test", "models/m", "int8")
         store.create(ONE, recipe).close()
         opened = store.open(ONE)
@@ -267,10 +267,10 @@ class StoreConformance(ListingConformance, NotesConformance):
         opened.close()
         assert (kept.model, kept.precision) == ("models/m", "int8")
         assert kept == Recipe("m/int8/1234", EMBEDDER.dimensions, "test", "moved/m", "int8"), (
-            "the same vectors all the same"
+            "the model's location is not compared"
         )
 
-    def test_an_index_is_sealed_while_it_is_as_its_writer_left_it(self, store: IndexStore) -> None:
+    def test_an_index_is_unmodified_until_it_changes_without_the_lock(self, store: IndexStore) -> None:
         with store.write_lock(ONE, 0):
             index = store.create(ONE, RECIPE)
             index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
@@ -298,7 +298,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         with store.write_lock(ONE, 0), store.write_lock(OTHER, 0):
             assert True
 
-    def test_a_backup_is_a_whole_copy(self, store: IndexStore, index: WikiIndex, tmp_path: Path) -> None:
+    def test_a_backup_is_a_complete_copy(self, store: IndexStore, index: WikiIndex, tmp_path: Path) -> None:
         index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
         state = index.write_backup(tmp_path / "copy")
         index.apply(IndexChange(deleted=("a.md",), revision="r2"))
@@ -313,7 +313,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         with pytest.raises(Busy):
             index.write_backup(tmp_path / "copy", lambda: True)
 
-    def test_a_copy_comes_in_as_a_generation_that_serves_once_published(
+    def test_an_imported_backup_is_used_only_once_published(
         self, store: IndexStore, index: WikiIndex, tmp_path: Path
     ) -> None:
         index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
@@ -332,7 +332,9 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert restored.check() == []
         restored.close()
 
-    def test_a_copy_of_another_wiki_is_not_adopted(self, store: IndexStore, index: WikiIndex, tmp_path: Path) -> None:
+    def test_a_backup_of_another_wiki_is_not_imported(
+        self, store: IndexStore, index: WikiIndex, tmp_path: Path
+    ) -> None:
         index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
         index.write_backup(tmp_path / "copy")
         copy = store.open_backup(tmp_path / "copy")
@@ -343,31 +345,31 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert caught.value.hint
         assert store.get_published(OTHER) is None
 
-    def test_what_is_no_copy_is_refused_and_changes_nothing(
+    def test_an_invalid_backup_is_refused_and_changes_nothing(
         self, store: IndexStore, index: WikiIndex, tmp_path: Path
     ) -> None:
-        (tmp_path / "odd").write_bytes(b"no index at all")
-        for odd in (tmp_path / "odd", tmp_path / "missing"):
+        (tmp_path / "invalid").write_bytes(b"no index at all")
+        for file in (tmp_path / "invalid", tmp_path / "missing"):
             with pytest.raises(IndexUnavailable):
-                store.open_backup(odd)
+                store.open_backup(file)
             with pytest.raises(IndexUnavailable):
-                store.import_backup(ONE, odd)
+                store.import_backup(ONE, file)
         assert store.get_published(ONE) == index.generation
 
-    def test_readers_see_whole_pages_while_a_writer_replaces_them(self, index: WikiIndex) -> None:
-        def texts(turn: int) -> list[str]:
-            return [f"turn {turn} chunk {i}" for i in range(5)]
+    def test_readers_see_complete_pages_while_a_writer_replaces_them(self, index: WikiIndex) -> None:
+        def texts(round_number: int) -> list[str]:
+            return [f"round {round_number} chunk {i}" for i in range(5)]
 
         index.apply(IndexChange(pages=(make_entry("a.md", texts(0), EMBEDDER),)))
 
         def read() -> set[str]:
-            found = index.get_page_chunks([1])[1]
-            return {chunk.text.split(" chunk")[0] for chunk in found} | {str(len(found))}
+            chunks = index.get_page_chunks([1])[1]
+            return {chunk.text.split(" chunk")[0] for chunk in chunks} | {str(len(chunks))}
 
         with ThreadPoolExecutor(4) as pool:
             reads = [pool.submit(read) for _ in range(200)]
-            for turn in range(1, 30):
-                index.apply(IndexChange(pages=(make_entry("a.md", texts(turn), EMBEDDER),)))
-            for done in reads:
-                assert len(done.result()) == 2
-                assert "5" in done.result()
+            for round_number in range(1, 30):
+                index.apply(IndexChange(pages=(make_entry("a.md", texts(round_number), EMBEDDER),)))
+            for future in reads:
+                assert len(future.result()) == 2
+                assert "5" in future.result()

@@ -1,4 +1,4 @@
-"""What every store must do for listing and links; part of `StoreConformance`."""
+"""Conformance tests of lists, links, facets, notes and activity; part of `StoreConformance`."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +15,7 @@ EMBEDDER = FakeEmbedder()
 
 
 class ListingConformance:
-    """The tests; `index` is an empty index of a fresh store."""
+    """Lists, links and facets. `index` is an empty index of a new store."""
 
     def test_pages_are_listed_by_path_in_parts_and_filtered(self, index: WikiIndex) -> None:
         pages = [
@@ -31,8 +31,8 @@ class ListingConformance:
         assert index.list_pages(PageFilter(), 5, 10) == (4, [])
 
     def test_links_are_found_from_both_ends(self, index: WikiIndex) -> None:
-        links = ["My Page", "../Home.md", "https://example.org"]
-        one = make_entry("dir/one.md", ["x"], EMBEDDER, links=links)
+        targets = ["My Page", "../Home.md", "https://example.org"]
+        one = make_entry("dir/one.md", ["x"], EMBEDDER, links=targets)
         index.apply(
             IndexChange(
                 pages=(one, make_entry("my_page.md", ["y"], EMBEDDER), make_entry("a/My-Page.md", ["z"], EMBEDDER))
@@ -40,33 +40,33 @@ class ListingConformance:
         )
         page = index.find_page("dir/one")
         assert page is not None
-        found = index.get_links([page.page_id])
-        assert [(link.target, link.line, link.wiki, link.paths) for link in found] == [
+        links = index.get_links([page.page_id])
+        assert [(link.target, link.line, link.wiki, link.paths) for link in links] == [
             ("My Page", 1, True, ("My Page",)),
             ("../Home.md", 2, False, ("Home",)),
             ("https://example.org", 3, True, ()),
         ]
-        assert index.get_links() == found
+        assert index.get_links() == links
         assert [link.target for link in index.find_links_by_key(["my-page"])] == ["My Page"]
         assert [link.target for link in index.find_links_by_key(["home", "my-page", "none"])] == [
             "My Page",
             "../Home.md",
         ]
-        assert {each.file for each in index.find_pages_by_key(["my-page"])} == {"my_page.md", "a/My-Page.md"}
-        assert {each.file for each in index.find_pages_by_key(["a/my-page", "none"])} == {"a/My-Page.md"}
+        assert {page.file for page in index.find_pages_by_key(["my-page"])} == {"my_page.md", "a/My-Page.md"}
+        assert {page.file for page in index.find_pages_by_key(["a/my-page", "none"])} == {"a/My-Page.md"}
         assert (index.find_pages_by_key([]), index.get_links([]), index.find_links_by_key([])) == ([], [], [])
         index.apply(IndexChange(deleted=("dir/one.md",)))
         assert index.get_links() == index.find_links_by_key(["my-page"]) == []
         assert index.check() == []
 
-    def test_many_keys_may_be_asked_for_at_once(self, index: WikiIndex) -> None:
+    def test_many_keys_in_one_query(self, index: WikiIndex) -> None:
         names = [f"p{number}" for number in range(1200)]
         index.apply(IndexChange(pages=tuple(make_entry(f"{name}.md", [], EMBEDDER, links=["p0"]) for name in names)))
         assert len(index.find_pages_by_key(names)) == 1200
         assert len(index.find_links_by_key(names)) == 1200
         assert len(index.get_links([page.page_id for page in index.find_pages_by_key(names)])) == 1200
 
-    def test_facets_fold_case_and_count_what_passes(self, index: WikiIndex) -> None:
+    def test_facets_fold_case_and_count_matching_pages(self, index: WikiIndex) -> None:
         pages = [make_entry(f"x/{i}.md", ["a"], EMBEDDER, tags=["Soil"], category="Guide") for i in range(2)]
         pages.append(make_entry("y.md", ["a"], EMBEDDER, tags=["soil", "Air"], category="guide"))
         index.apply(IndexChange(pages=tuple(pages)))
@@ -90,16 +90,13 @@ class ListingConformance:
         )
 
 
-# What every store must do beside an index: notes that all processes read, and the desk of who is at work.
-
-
 _WIKI_ID, _OTHER_WIKI_ID, _MISSING_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccc"
 
 
 class NotesConformance:
-    """The tests; each runs on a fresh store with one empty index."""
+    """Notes, activity and disk use. Each test runs on a new store with one empty index."""
 
-    def test_a_note_is_read_as_it_was_left_and_belongs_to_one_wiki(self, store: IndexStore, index: WikiIndex) -> None:
+    def test_a_note_is_read_as_written_and_belongs_to_one_wiki(self, store: IndexStore, index: WikiIndex) -> None:
         assert index.check() == []
         assert store.get_note(_WIKI_ID, "health") is None
         for text in ('{"a": "é ☕"}', "", "x" * 10_000):
@@ -120,7 +117,7 @@ class NotesConformance:
         assert store.delete(_MISSING_WIKI_ID)
         assert (store.exists(_MISSING_WIKI_ID), store.get_note(_MISSING_WIKI_ID, "health")) == (False, None)
 
-    def test_many_notes_at_once_are_each_whole(self, store: IndexStore, index: WikiIndex) -> None:
+    def test_concurrent_notes_are_atomic(self, store: IndexStore, index: WikiIndex) -> None:
         texts = [str(number) * 2000 for number in range(8)]
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(lambda text: store.set_note(_WIKI_ID, "health", text), texts))
@@ -129,10 +126,10 @@ class NotesConformance:
 
     def test_activity_is_readable_until_its_lock_is_released(self, store: IndexStore, index: WikiIndex) -> None:
         assert (index.check(), store.get_activity(_WIKI_ID)) == ([], None)
-        with store.activity_lock(_WIKI_ID) as leave:
+        with store.activity_lock(_WIKI_ID) as report:
             assert store.get_activity(_WIKI_ID) == ""
             for text in ("a long first note", "short"):
-                leave(text)
+                report(text)
                 assert store.get_activity(_WIKI_ID) == text
             with pytest.raises(Busy), store.activity_lock(_WIKI_ID):
                 pass
@@ -141,13 +138,13 @@ class NotesConformance:
                 assert store.get_activity(_OTHER_WIKI_ID) == ""
         assert (store.get_activity(_WIKI_ID), store.get_activity(_OTHER_WIKI_ID)) == (None, None)
         with store.activity_lock(_WIKI_ID):
-            assert store.get_activity(_WIKI_ID) == "", "what another left is gone"
+            assert store.get_activity(_WIKI_ID) == "", "the text of the last holder is gone"
 
     def test_activity_lock_and_write_lock_are_independent(self, store: IndexStore, index: WikiIndex) -> None:
         with store.activity_lock(_WIKI_ID), store.write_lock(_WIKI_ID, 1.0):
             assert index.get_version() == 0
-        with store.write_lock(_WIKI_ID, 1.0), store.activity_lock(_WIKI_ID) as leave:
-            leave("here")
+        with store.write_lock(_WIKI_ID, 1.0), store.activity_lock(_WIKI_ID) as report:
+            report("here")
             assert store.get_activity(_WIKI_ID) == "here"
 
     def test_quarantined_indexes_are_listed_and_disk_use_is_counted(self, store: IndexStore, index: WikiIndex) -> None:

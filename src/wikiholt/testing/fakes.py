@@ -1,4 +1,4 @@
-"""A stand-in for a model: fast, deterministic, and near for texts that share words."""
+"""Fakes for tests: an embedder, a reranker, and pages ready to be stored. Fast and deterministic."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _TOKEN_PATTERN = re.compile(r"\w+|[^\w\s]")
 
 
 class FakeEmbedder:
-    """Each word points in a direction of its own; a text is the sum of its words."""
+    """Embeds a text as the sum of random word vectors, so that texts with common words are close."""
 
     def __init__(self, dimensions: int = 32, name: str = "fake", max_tokens: int = 254) -> None:
         self.fingerprint = f"{name}/{dimensions}"
@@ -25,13 +25,13 @@ class FakeEmbedder:
         self.scale = CosineScale()
         self.max_tokens = max_tokens
         self.embedded: list[str] = []
-        """Every passage that was embedded, so that a test can count them."""
+        """Every embedded passage, for tests to count."""
 
     def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         return [match.span() for match in _TOKEN_PATTERN.finditer(text)]
 
     def is_known_word(self, word: str) -> bool:  # noqa: ARG002
-        """It has read nothing."""
+        """It knows no words."""
         return False
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
@@ -54,35 +54,30 @@ class FakeEmbedder:
         return np.asarray(total / np.linalg.norm(total), np.float32)
 
 
-# A stand-in for a reranker: fast, deterministic, and fond of texts that have the query's words.
-
-
 _WORD_PATTERN = re.compile(r"\w+")
 
 
 class FakeReranker:
-    """The more of the query's words a text has, the higher its score."""
+    """Scores a text by the share of the query's words in it."""
 
     name = "fake"
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[str, ...]]] = []
-        """What was asked and which texts were read for it, so that a test can look."""
+        """Every query with its texts, for tests to inspect."""
 
     def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
         self.calls.append((query, tuple(texts)))
         if timeout_s <= 0:
             return None
-        asked = set(_WORD_PATTERN.findall(query.casefold()))
+        query_words = set(_WORD_PATTERN.findall(query.casefold()))
         return [
-            12 * len(asked & set(_WORD_PATTERN.findall(text.casefold()))) / max(1, len(asked)) - 6 for text in texts
+            12 * len(query_words & set(_WORD_PATTERN.findall(text.casefold()))) / max(1, len(query_words)) - 6
+            for text in texts
         ]
 
     def run_self_test(self) -> None:
         """Nothing to prove."""
-
-
-# Pages ready to be stored, made without a parser or a model.
 
 
 def make_entry(
@@ -95,7 +90,7 @@ def make_entry(
     updated: datetime | None = None,
     links: Sequence[str] = (),
 ) -> PageEntry:
-    """A page of these chunks; the words are simply the lower-case words of the text.
+    """A page with these chunks, made without a parser or a model; its terms are the lower-case words of the text.
 
     Each of `links` is the target of a wiki link, or of a Markdown link if it ends in `.md`, on a line of its own.
     """
@@ -103,13 +98,13 @@ def make_entry(
     path = file.removesuffix(".md")
     metadata = PageMetadata(category=category, tags=tuple(tags), last_updated=updated)
     name, size = path.rsplit("/", 1)[-1], len(body)
-    written = tuple(_make_link(target, line, file) for line, target in enumerate(links, 1))
-    page = Page(file, path, name, metadata, (), written, body, 1, words=len(body.split()), length=size)
+    page_links = tuple(_make_link(target, line, file) for line, target in enumerate(links, 1))
+    page = Page(file, path, name, metadata, (), page_links, body, 1, words=len(body.split()), length=size)
     chunks = tuple(Chunk(i, text, ("Heading",), "heading", i + 1, i + 1, 0, len(text)) for i, text in enumerate(texts))
     hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
-    words = PageTerms(page.name.lower(), "heading", " ".join(body.lower().split()))
+    terms = PageTerms(page.name.lower(), "heading", " ".join(body.lower().split()))
     blob = blake2b(f"{body}{tags}{category}{updated}{links}".encode(), digest_size=20).hexdigest()
-    return PageEntry(blob, page, chunks, hashes, embedder.embed_passages(texts), words)
+    return PageEntry(blob, page, chunks, hashes, embedder.embed_passages(texts), terms)
 
 
 def _make_link(target: str, line: int, file: str) -> Link:

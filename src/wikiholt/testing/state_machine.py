@@ -1,4 +1,4 @@
-"""A state machine that drives a store as a sync would, and compares it with a plain dictionary."""
+"""A hypothesis state machine that drives a store like a sync and compares it with a dictionary."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _EMBEDDER = FakeEmbedder()
 
 
 def run_state_machine(make_store: Callable[[], IndexStore], *, examples: int = 40, steps: int = 25) -> None:
-    """Run the machine against stores this function makes; each call must give an empty one."""
+    """Run the machine on stores made by this function; each call must return an empty one."""
 
     class Machine(_StoreMachine):
         def create_store(self) -> IndexStore:
@@ -101,7 +101,7 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def rebuild(self) -> None:
-        """A new generation with the same pages takes over."""
+        """Publish a new generation with the same pages."""
         building = self.store.create_generation(_WIKI_ID, Recipe(_EMBEDDER.fingerprint, _EMBEDDER.dimensions, "2"))
         building.apply(
             IndexChange(
@@ -118,15 +118,15 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def check_vector_changes(self) -> None:
-        """A cache that follows by deltas holds exactly the chunks there are."""
+        """A cache that applies deltas contains exactly the stored chunks."""
         delta = self.index.get_vector_changes(self.seen_version) if self.seen_version >= 0 else None
         with self.index.open_vector_snapshot() as snapshot:
-            truth = {i for block in snapshot.iter_blocks() for i in block.chunk_ids.tolist()}
+            stored = {i for block in snapshot.iter_blocks() for i in block.chunk_ids.tolist()}
             version = snapshot.version
         if delta is not None:
             self.seen = (self.seen - set(delta.dropped.tolist())) | set(delta.added.chunk_ids.tolist())
-            assert self.seen == truth
-        self.seen, self.seen_version = truth, version
+            assert self.seen == stored
+        self.seen, self.seen_version = stored, version
 
     @invariant()
     def check_pages(self) -> None:
@@ -151,14 +151,14 @@ class _StoreMachine(RuleBasedStateMachine):
     def check_keyword_search(self) -> None:
         for word in ("red", "日本", "x_y"):
             hits = self.index.search_keywords(KeywordQuery(terms=(word,)), 100, PageFilter())
-            found = {page.file for page in self.index.get_pages([hit.page_id for hit in hits]).values()}
-            assert found == {file for file, page in self.pages.items() if word in page.terms.body.split()}
+            files = {page.file for page in self.index.get_pages([hit.page_id for hit in hits]).values()}
+            assert files == {file for file, page in self.pages.items() if word in page.terms.body.split()}
 
     @invariant()
     def check_vector_search(self) -> None:
-        near = self.index.search_vectors(_EMBEDDER.embed_query("red green"), 1000, None)
-        assert len(set(near.chunk_ids.tolist())) == len(near.chunk_ids) == self.index.get_state().chunks
-        assert np.all(np.diff(near.distances) >= 0)
+        hits = self.index.search_vectors(_EMBEDDER.embed_query("red green"), 1000, None)
+        assert len(set(hits.chunk_ids.tolist())) == len(hits.chunk_ids) == self.index.get_state().chunks
+        assert np.all(np.diff(hits.distances) >= 0)
 
     @invariant()
     def check_lists_and_facets(self) -> None:
@@ -168,25 +168,27 @@ class _StoreMachine(RuleBasedStateMachine):
             )
             total, listed = self.index.list_pages(where, 2, 1)
             assert total == len(expected) == self.index.get_facets(where).pages
-            every = self.index.list_pages(where, None)[1]
-            assert sorted(page.file for page in every) == expected
-            assert [page.path for page in every] == sorted(page.path for page in every)
-            assert [page.file for page in listed] == [page.file for page in every[1:3]]
-            for page in every:
+            _, pages = self.index.list_pages(where, None)
+            assert sorted(page.file for page in pages) == expected
+            assert [page.path for page in pages] == sorted(page.path for page in pages)
+            assert [page.file for page in listed] == [page.file for page in pages[1:3]]
+            for page in pages:
                 stored = self.pages[page.file].page
                 assert (page.words, page.length) == (stored.words, stored.length)
 
     @invariant()
     def check_links(self) -> None:
         files = {page.page_id: page.file for page in self.index.list_pages(PageFilter(), None)[1]}
-        held = Counter((files[link.page_id], link.target, link.line, link.paths) for link in self.index.get_links())
-        written = [(file, link) for file, page in self.pages.items() for link in page.page.links]
-        assert held == Counter((file, link.target, link.line, link.paths) for file, link in written)
+        stored = Counter((files[link.page_id], link.target, link.line, link.paths) for link in self.index.get_links())
+        links = [(file, link) for file, page in self.pages.items() for link in page.page.links]
+        assert stored == Counter((file, link.target, link.line, link.paths) for file, link in links)
         for key in ("a", "dir/a", "b", "dir/sub/ü"):
-            named = {page.file for page in self.index.find_pages_by_key([key])}
-            assert named == {f for f, p in self.pages.items() if key in _get_keys(p.page.path)}
-            naming = Counter((files[link.page_id], link.line) for link in self.index.find_links_by_key([key]))
-            assert naming == Counter((f, link.line) for f, link in written if key in map(fold_path, link.paths))
+            files_by_key = {page.file for page in self.index.find_pages_by_key([key])}
+            assert files_by_key == {file for file, page in self.pages.items() if key in _get_keys(page.page.path)}
+            links_by_key = Counter((files[link.page_id], link.line) for link in self.index.find_links_by_key([key]))
+            assert links_by_key == Counter(
+                (file, link.line) for file, link in links if key in map(fold_path, link.paths)
+            )
 
     @invariant()
     def check_page_vectors(self) -> None:

@@ -1,4 +1,4 @@
-"""Identifiers that signs join or begin, which words alone would take apart: /etc/hosts, std::sort, .env."""
+"""The analyser of the keyword index: text to terms, the same for every store; and identifiers such as /etc/hosts."""
 
 import re
 import unicodedata
@@ -12,7 +12,7 @@ from wikiholt.text.segmentation import CJK_RANGES
 
 _MAX_IDENTIFIER_CHARS = 64
 _URL_SCHEME = re.compile(r"https?://(?:www\.)?")
-# One that fails is not tried again from each of its letters, which would take the square of its length.
+# The possessive quantifiers and atomic groups keep this linear: a failed match is not retried from each letter.
 _JOINED_IDENTIFIER = re.compile(
     r"(?<![\w.\-])[.\-]*+(\w[\w.\-]*+(?>(?:[/\\@:]{1,3}+\.?+\w[\w.\-]*+){1,9999}))", re.ASCII
 )
@@ -20,30 +20,27 @@ _DOTTED_NAME = re.compile(r"\.[A-Za-z]\w++", re.ASCII)
 
 
 def find_identifiers(text: str) -> list[str]:
-    """The identifiers of a text, whole, as page and query may both have them, without signs at either end."""
+    """The identifiers of a text as single terms, lower case, without punctuation at either end."""
     text = _URL_SCHEME.sub("", text) if "://" in text else text
-    # Few words have such a sign; to look for one in each takes a third of the time of matching them all.
-    signed = [word for word in text.split() if "/" in word or ":" in word or "@" in word or "\\" in word]
-    found = _JOINED_IDENTIFIER.findall(" ".join(signed))
-    # With a look at the letter before in the pattern this takes five times as long.
-    found += [dotted[0] for dotted in _DOTTED_NAME.finditer(text) if not _is_inside_word(text, dotted.start())]
-    return [whole for each in found if len(whole := each.rstrip(".-").lower()) <= _MAX_IDENTIFIER_CHARS]
+    # Few words contain such a character; this filter takes a third of the time of matching all words.
+    candidates = [word for word in text.split() if "/" in word or ":" in word or "@" in word or "\\" in word]
+    names = _JOINED_IDENTIFIER.findall(" ".join(candidates))
+    # A lookbehind in the pattern instead of `_is_inside_word` takes five times as long.
+    names += [match[0] for match in _DOTTED_NAME.finditer(text) if not _is_inside_word(text, match.start())]
+    return [term for name in names if len(term := name.rstrip(".-").lower()) <= _MAX_IDENTIFIER_CHARS]
 
 
-def _is_inside_word(text: str, at: int) -> bool:
-    before = text[at - 1 : at]
+def _is_inside_word(text: str, position: int) -> bool:
+    before = text[position - 1 : position]
     return before.isalnum() or (before != "" and before in "_.")
 
 
-# The analyser behind the keyword index: from text to terms, the same for every store. One Analyser serves all
-# threads: its memo is a plain dict (atomic in CPython) and the stemmer, which is not safe to share, is only called
-# under a lock, once for each new word. What the memo holds, or has just forgotten, changes how long an answer takes
-# and never the answer.
-
+# Text to terms. One Analyser serves all threads: its cache is a plain dict (atomic in CPython), and the stemmer, which
+# is not thread-safe, is called under a lock, once for each new word. The cache changes only the time, never the result.
 
 MAX_TERM_CHARS = 64
 _MAX_CACHED_TOKENS = 200_000
-# signs that belong to the letters around them, in scripts that do not compose into single characters
+# marks that belong to the letters around them, in scripts that do not compose into single characters
 _COMBINING_MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
     + ("\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0fbc\u102b-\u103e\u1056-\u109d\u17b4-\u17d3\u200c\u200d")
@@ -59,17 +56,17 @@ _CAMEL_PART_PATTERN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|
 _CAMEL_CASE_PATTERN = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _POSSESSIVE_PATTERN = re.compile(r"['’][sS]$")
 _ELISION_PATTERN = re.compile(r"['’]")
-# Each of these is a word in places, or a noun that the next letter's particle hides in the pair of both.
+# A single such character can be a word, or a noun that forms a bigram with the particle after it.
 _ONE_CHARACTER_WORD_PATTERN = re.compile("[\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
 _LETTERS_PATTERN = re.compile(rf"(?:[^\W\d_]|[{_COMBINING_MARKS}])+")
-# Letters that Unicode knows no accent to take off from, by what is typed where a keyboard lacks them; and letters that
-# have two codes.
+# Letters without a Unicode decomposition, replaced by what is typed on keyboards without them; and letters with two
+# code points.
 _LETTER_REPLACEMENTS = str.maketrans(
     "øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643"
 ) | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""})
 
 _TokenTerms = tuple[tuple[str, ...], tuple[str, ...]]
-"""A token's terms, and what else it may be found by: the words that differ from their stems, characters of pairs."""
+"""A token's terms, and further terms that find it: words that differ from their stems, characters of bigrams."""
 
 
 class Analyser:
@@ -80,36 +77,36 @@ class Analyser:
             self._stemmer = Stemmer.Stemmer(language, 0)
         except KeyError:
             self._stemmer = None
-        # English has no ending with an accent; other stemmers know theirs only as they are written.
+        # English endings have no accents; the other stemmers need the accents.
         self._has_significant_accents = self._stemmer is not None and language not in {"english", "en", "porter"}
         self._has_dotless_i = language in {"turkish", "tr"}
         self._lock = Lock()
         self._cache: dict[str, _TokenTerms] = {}
 
     def to_terms(self, text: str) -> list[str]:
-        """Every term of the text, in order."""
+        """All terms of the text, in order."""
         out: list[str] = []
         for token in _find_tokens(text):
             out.extend(self._get_token_terms_cached(token)[0])
         return out
 
     def to_field_terms(self, text: str) -> list[str]:
-        """Every term of the text, in order, then once each what else it may be found by.
+        """All terms of the text, in order, followed by further terms that find it, each once.
 
-        Those are words that differ from their stems, so that a word is found by any beginning of it, also one longer
-        than its stem; single characters, where terms are pairs of them; and what signs join, such as /etc/hosts.
+        These are words that differ from their stems, so that any prefix of a word finds it, even one longer than its
+        stem; single characters where terms are bigrams; and identifiers such as /etc/hosts.
         """
         tokens = _find_tokens(text)
-        read = {token: self._get_token_terms_cached(token) for token in dict.fromkeys(tokens)}
+        terms_by_token = {token: self._get_token_terms_cached(token) for token in dict.fromkeys(tokens)}
         out: list[str] = []
         for token in tokens:
-            out.extend(read[token][0])
-        forms = dict.fromkeys(form for _, forms in read.values() for form in forms)
+            out.extend(terms_by_token[token][0])
+        forms = dict.fromkeys(form for _, forms in terms_by_token.values() for form in forms)
         out.extend(forms | dict.fromkeys(find_identifiers(text)))
         return out
 
     def get_token_terms(self, token: str) -> tuple[str, ...]:
-        """The terms of one token as TOKEN finds it."""
+        """The terms of one token of TOKEN_PATTERN."""
         return self._get_token_terms_cached(unicodedata.normalize("NFKC", token))[0]
 
     def get_token_forms(self, token: str) -> tuple[str, ...]:
@@ -122,7 +119,7 @@ class Analyser:
     def _analyse_token(self, token: str) -> _TokenTerms:
         if not token.isascii():
             runs = list(iter_script_runs(token))
-            if any(dense for dense, _, _ in runs):
+            if any(is_unspaced for is_unspaced, _, _ in runs):
                 return self._analyse_unspaced(runs)
         words = list(_iter_token_parts(token))
         stems = tuple(self._stem(word, folded) for word, folded in words)
@@ -141,8 +138,8 @@ class Analyser:
     def _analyse_unspaced(self, runs: Iterable[tuple[bool, str, int]]) -> _TokenTerms:
         terms: list[str] = []
         forms: list[str] = []
-        for dense, run, _ in runs:
-            if dense:
+        for is_unspaced, run, _ in runs:
+            if is_unspaced:
                 terms += make_bigrams(run)
                 forms += _ONE_CHARACTER_WORD_PATTERN.findall(run) if len(run) > 1 else ()
             else:
@@ -158,72 +155,72 @@ class Analyser:
         return normalize_term(self._run_stemmer(unicodedata.normalize("NFC", word.lower()))) or folded
 
     def _iter_forms(self, word: str, folded: str, stem: str) -> Iterator[str]:
-        """What else a word is found by: as it is written, and by the stem of one who types it without accents."""
+        """Further terms of a word: as written, and the stem of its spelling without accents."""
         if folded != stem:
             yield folded
         if (
             self._has_significant_accents
             and word != folded
-            and (bare_stem := normalize_term(self._run_stemmer(folded))) not in (stem, folded)
+            and (unaccented_stem := normalize_term(self._run_stemmer(folded))) not in (stem, folded)
         ):
-            yield bare_stem
+            yield unaccented_stem
 
     def _run_stemmer(self, word: str) -> str:
-        lettered = word.isalpha() or (self._has_significant_accents and _LETTERS_PATTERN.fullmatch(word))
-        if self._stemmer is None or not lettered:
+        is_word = word.isalpha() or (self._has_significant_accents and _LETTERS_PATTERN.fullmatch(word))
+        if self._stemmer is None or not is_word:
             return word
         with self._lock:
             return str(self._stemmer.stemWord(word)) or word
 
 
 class MultiLanguageAnalyser:
-    """Reads words in several languages at once, for whoever compares a text with a query and not with the index."""
+    """Analyses words in several languages at once, for comparing a text with a query; not for the index."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         self._analysers = [get_analyser(language) for language in languages]
 
     def to_terms(self, text: str) -> list[str]:
-        return [*dict.fromkeys(term for each in self._analysers for term in each.to_terms(text))]
+        return [*dict.fromkeys(term for analyser in self._analysers for term in analyser.to_terms(text))]
 
     def get_token_terms(self, token: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(term for each in self._analysers for term in each.get_token_terms(token)))
+        return tuple(dict.fromkeys(term for analyser in self._analysers for term in analyser.get_token_terms(token)))
 
     def get_token_forms(self, token: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(form for each in self._analysers for form in each.get_token_forms(token)))
+        return tuple(dict.fromkeys(form for analyser in self._analysers for form in analyser.get_token_forms(token)))
 
 
 @lru_cache(maxsize=64)
 def get_analyser(language: str) -> Analyser:
-    """The analyser of a language, or of the first of several; one without a stemmer keeps its words as they are."""
+    """The analyser of a language, or of the first of several; without a stemmer it keeps words unchanged."""
     return Analyser(split_languages(language)[0])
 
 
 @lru_cache(maxsize=64)
 def get_query_analyser(language: str) -> Analyser | MultiLanguageAnalyser:
-    """What reads words in a language, or in each of several."""
+    """The analyser for a language, or for all of several."""
     languages = split_languages(language)
     return MultiLanguageAnalyser(languages) if len(languages) > 1 else get_analyser(language)
 
 
 def split_languages(language: str) -> list[str]:
-    """The languages of a wiki that has several, which are written as one: its own first, joined by plus signs."""
+    """The languages of a wiki from its setting, in which they are joined by plus signs; the main language is first."""
     return language.split("+")
 
 
 def join_languages(main_language: str, other_languages: Iterable[str]) -> str:
-    """A wiki's languages written as one, however the further ones were ordered."""
+    """The languages of a wiki as one string, in canonical order."""
     return "+".join((main_language, *sorted(set(other_languages) - {main_language})))
 
 
 def normalize_term(word: str) -> str:
-    """Case and accents taken off, no white space, at most LONGEST_TERM characters."""
+    """The word in lower case without accents and white space, at most MAX_TERM_CHARS characters."""
     if word.isascii():
         return word.lower()[:MAX_TERM_CHARS]
     return "".join(strip_accents(word).split())[:MAX_TERM_CHARS]
 
 
 def strip_accents(text: str) -> str:
-    """A text of any length with case and accents taken off."""
+    """A text of any length in lower case without accents."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
@@ -233,13 +230,13 @@ def strip_accents(text: str) -> str:
 
 
 def iter_script_runs(token: str) -> Iterator[tuple[bool, str, int]]:
-    """The runs of a token, each with whether its script has no spaces, and where it begins."""
-    for found in _SCRIPT_RUN_PATTERN.finditer(token):
-        yield found[1] is not None, found[0], found.start()
+    """The script runs of a token: whether the script has no spaces, the run, and its offset."""
+    for match in _SCRIPT_RUN_PATTERN.finditer(token):
+        yield match[1] is not None, match[0], match.start()
 
 
 def make_bigrams(run: str) -> list[str]:
-    """Each two neighbours of a run of characters; one alone stands for itself."""
+    """All pairs of neighbouring characters; a single character stays as it is."""
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
@@ -250,7 +247,7 @@ def _find_tokens(text: str) -> list[str]:
 
 
 def _iter_token_parts(token: str) -> Iterator[tuple[str, str]]:
-    """The parts of a token, then the token whole where it has more than one part; each as written and folded."""
+    """The parts of a token, then the full token if it has several parts; each as written and normalized."""
     token = _POSSESSIVE_PATTERN.sub("", token)
     if "'" in token or "’" in token:
         for piece in _ELISION_PATTERN.split(token):
@@ -271,6 +268,6 @@ def _iter_token_parts(token: str) -> Iterator[tuple[str, str]]:
     words = [(part, folded) for part in parts if (folded := normalize_term(part))]
     yield from words
     stripped = token.strip("_.-·")
-    whole = normalize_term(stripped)
-    if whole and [folded for _, folded in words] != [whole]:
-        yield stripped, whole
+    full_term = normalize_term(stripped)
+    if full_term and [folded for _, folded in words] != [full_term]:
+        yield stripped, full_term

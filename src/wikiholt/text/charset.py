@@ -1,4 +1,4 @@
-"""From bytes to text that every store can hold: valid UTF-8, `\\n` line ends, no control characters."""
+"""Decodes bytes into text that every store can save: valid UTF-8, `\\n` line ends, no control characters."""
 
 import codecs
 import re
@@ -24,7 +24,7 @@ class DecodedText:
 
 
 def decode_bytes(data: bytes) -> DecodedText | None:
-    """The text of a file, or None where the bytes are no text."""
+    """The text of a file, or None if the bytes are not text."""
     warnings: list[str] = []
     raw = _decode_characters(data, warnings)
     if raw is None:
@@ -37,19 +37,19 @@ def decode_bytes(data: bytes) -> DecodedText | None:
 
 
 def is_wide_encoding(data: bytes) -> bool:
-    """Whether a file is read in units of two or four bytes, so that its bytes are not those of its text."""
+    """Whether a file is UTF-16 or UTF-32, so that its bytes are not those of its UTF-8 text."""
     return data.startswith(tuple(bom for bom, encoding in _BOMS if encoding != "utf-8")) or bool(
         _detect_wide_encoding(data)
     )
 
 
 def clean_text(text: str) -> str:
-    """The text without control characters and lone surrogates; line ends and tabs stay."""
+    """The text without control characters and lone surrogates; line ends and tabs are kept."""
     return _CONTROL_CHARACTERS.sub("", _UNUSUAL_SPACES.sub(" ", text))
 
 
 def to_one_line(text: str) -> str:
-    """The text cleaned, with every run of whitespace folded to one space."""
+    """The cleaned text with every run of whitespace replaced by one space."""
     return " ".join(clean_text(text).split())
 
 
@@ -68,7 +68,7 @@ def _decode_characters(data: bytes, warnings: list[str]) -> str | None:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        # compressed or compiled data is about one ninth control bytes; text in an old encoding has next to none
+        # About one ninth of compressed or compiled data are control bytes; text in a legacy encoding has almost none.
         if controls > 0.03:
             return None
         warnings.append("the file is not valid UTF-8; it was read as Windows-1252")
@@ -89,7 +89,7 @@ def _measure_control_share(data: bytes) -> float:
 
 
 def _detect_wide_encoding(data: bytes) -> str | None:
-    """UTF-16 without a byte order mark shows as a NUL in nearly every second byte."""
+    """UTF-16 without a byte order mark has a NUL in nearly every second byte."""
     sample = data[:4096]
     half = len(sample) // 2
     if half < 4 or len(data) % 2:
@@ -107,5 +107,5 @@ def _normalize_line_ends(text: str) -> str:
         return text
     if "\n" not in text:
         return text.replace("\r", "\n")
-    # git and editors count `\n`; a stray carriage return must not shift the lines after it
+    # git and editors count `\n`; a stray carriage return must not shift the lines that follow
     return re.sub(r"\r+\n", "\n", text).replace("\r", " ")

@@ -1,4 +1,4 @@
-"""The sections of a page: each heading with what follows it."""
+"""Splits a page into sections and chunks, the passages that are embedded and found."""
 
 import re
 from array import array
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from wikiholt.domain.page import Chunk, Heading, MarkdownBlock, Page, PageMetadata
 from wikiholt.text.markdown import parse_outline
-from wikiholt.text.model_text import build_embedding_text, get_content_name
 from wikiholt.text.segmentation import (
     SENTENCE_END_CHARACTERS,
     TokenCounter,
@@ -23,7 +22,7 @@ from wikiholt.text.segmentation import (
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """A heading (and those without text of their own right before it) with the blocks under it."""
+    """A heading with the blocks under it, including directly preceding headings that have no text."""
 
     heading_blocks: tuple[MarkdownBlock, ...]
     blocks: tuple[MarkdownBlock, ...]
@@ -32,40 +31,40 @@ class PageSection:
 
 
 def iter_sections(page: Page) -> Iterator[PageSection]:
-    """The sections in order; a run of headings (and rules) alone joins the next section with text, or ends the page."""
+    """The sections in order. Headings (and rules) without text join the next section with text, or end the page."""
     headings = {heading.line: heading for heading in page.headings}
     blocks = page.blocks or parse_outline(page.body, page.body_line).blocks
-    heads: list[MarkdownBlock] = []
-    texts: list[MarkdownBlock] = []
-    trail: list[Heading] = []
+    heading_blocks: list[MarkdownBlock] = []
+    section_blocks: list[MarkdownBlock] = []
+    open_headings: list[Heading] = []
     for block in blocks:
         heading = headings.get(block.first_line) if block.kind == "heading" else None
         if heading is None:
-            texts.append(block)
+            section_blocks.append(block)
             continue
-        if all(text.kind == "rule" for text in texts):
-            heads += texts
+        if all(block.kind == "rule" for block in section_blocks):
+            heading_blocks += section_blocks
         else:
-            yield _make_section(heads, texts, trail)
-            heads = []
-        texts = []
-        while trail and trail[-1].level >= heading.level:
-            trail.pop()
-        trail.append(heading)
-        heads.append(block)
-    if heads or texts:
-        yield _make_section(heads, texts, trail)
+            yield _make_section(heading_blocks, section_blocks, open_headings)
+            heading_blocks = []
+        section_blocks = []
+        while open_headings and open_headings[-1].level >= heading.level:
+            open_headings.pop()
+        open_headings.append(heading)
+        heading_blocks.append(block)
+    if heading_blocks or section_blocks:
+        yield _make_section(heading_blocks, section_blocks, open_headings)
 
 
-def _make_section(headings: list[MarkdownBlock], texts: list[MarkdownBlock], trail: list[Heading]) -> PageSection:
-    path = tuple(heading.text for heading in trail if heading.text)
-    return PageSection(tuple(headings), tuple(texts), path, trail[-1].anchor if trail else "")
+def _make_section(
+    heading_blocks: list[MarkdownBlock], blocks: list[MarkdownBlock], open_headings: list[Heading]
+) -> PageSection:
+    path = tuple(heading.text for heading in open_headings if heading.text)
+    anchor = open_headings[-1].anchor if open_headings else ""
+    return PageSection(tuple(heading_blocks), tuple(blocks), path, anchor)
 
 
-# Chunks: the passages of a page that are embedded and found. A chunk is a range of the body, so no text is lost.
-
-
-__all__ = ["build_chunks", "build_embedding_text", "chunk_page", "get_content_name"]
+# Chunks. A chunk is a range of the body, so no text is lost.
 
 _ATOMIC_KINDS = frozenset({"fence", "code", "table"})
 _PROSE_KINDS = frozenset({"paragraph", "heading"})
@@ -74,34 +73,34 @@ _PROSE_KINDS = frozenset({"paragraph", "heading"})
 def build_chunks(
     page: Page, token_spans: TokenSpans, *, target_tokens: int = 200, overlap_tokens: int = 50
 ) -> tuple[Chunk, ...]:
-    """Cut a page into chunks of at most `target_tokens`, its overlap included; a blank body has none.
+    """Split a page into chunks of at most `target_tokens`, including the overlap; a blank body has none.
 
-    Leave room in the model's window for the page name and headings that `embedded_text` puts in front:
-    `target_tokens` some 50 below the window.
+    Leave room in the model's window for the page name and headings that `build_embedding_text` prepends:
+    `target_tokens` should be about 50 below the window.
     """
     target = max(target_tokens, 1)
-    gatherer = _ChunkBuilder(
+    builder = _ChunkBuilder(
         page, TokenCounter(page.body, token_spans), token_spans, target, min(overlap_tokens, target // 2)
     )
-    parts = list(iter_sections(page))
-    if parts and gatherer.can_fit(parts):
-        gatherer.add_whole_page(parts)
+    sections = list(iter_sections(page))
+    if sections and builder.can_fit(sections):
+        builder.add_whole_page(sections)
     else:
-        for section in parts:
-            gatherer.add_section(section)
-    return tuple(gatherer.chunks)
+        for section in sections:
+            builder.add_section(section)
+    return tuple(builder.chunks)
 
 
 def chunk_page(content: str, target_tokens: int = 200, overlap_tokens: int = 50) -> list[str]:
-    """Split a page's text (without frontmatter) into overlapping chunks, counting tokens roughly."""
-    plan = parse_outline(content)
-    page = Page("", "", "", PageMetadata(), plan.headings, (), content, 1, blocks=plan.blocks)
-    pieces = build_chunks(page, estimate_token_spans, target_tokens=target_tokens, overlap_tokens=overlap_tokens)
-    return [piece.text for piece in pieces]
+    """Split a page's text (without frontmatter) into overlapping chunks, with estimated token counts."""
+    outline = parse_outline(content)
+    page = Page("", "", "", PageMetadata(), outline.headings, (), content, 1, blocks=outline.blocks)
+    chunks = build_chunks(page, estimate_token_spans, target_tokens=target_tokens, overlap_tokens=overlap_tokens)
+    return [chunk.text for chunk in chunks]
 
 
 class _ChunkBuilder:
-    """Fills one chunk after the other; within a section each new one begins with the end of the one before."""
+    """Builds one chunk after another; within a section each chunk begins with the end of the previous one."""
 
     def __init__(
         self, page: Page, token_counter: TokenCounter, token_spans: TokenSpans, target: int, overlap: int
@@ -113,19 +112,19 @@ class _ChunkBuilder:
         self._token_spans = token_spans
         self._target = target
         self._overlap = max(overlap, 0)
-        self._newlines = array("q", (found.start() for found in re.finditer("\n", page.body)))
+        self._newlines = array("q", (newline.start() for newline in re.finditer("\n", page.body)))
         self._section = PageSection((), (), (), "")
         self._floor = 0
         self._start = self._end = -1
 
-    def can_fit(self, parts: list[PageSection]) -> bool:
-        start, end = _get_extent(parts)
+    def can_fit(self, sections: list[PageSection]) -> bool:
+        start, end = _get_extent(sections)
         return self._token_counter.count(start, end) <= self._target
 
-    def add_whole_page(self, parts: list[PageSection]) -> None:
-        """Make the whole page one chunk, headed by its first section with text."""
-        self._section = next((part for part in parts if part.blocks), parts[0])
-        self._start, self._end = _get_extent(parts)
+    def add_whole_page(self, sections: list[PageSection]) -> None:
+        """Make the page one chunk, with the heading path of its first section that has text."""
+        self._section = next((section for section in sections if section.blocks), sections[0])
+        self._start, self._end = _get_extent(sections)
         self._emit_chunk()
 
     def add_section(self, section: PageSection) -> None:
@@ -133,16 +132,16 @@ class _ChunkBuilder:
         self._start = self._end = -1
         if not section.blocks and self._extend_last(section.heading_blocks[-1].end):
             return
-        # overlap never reaches back over the headings
+        # the overlap never includes the headings
         self._floor = section.blocks[0].start if section.blocks else len(self._body)
-        for head in section.heading_blocks:
-            self._add_block(head)
+        for heading in section.heading_blocks:
+            self._add_block(heading)
         for block in section.blocks:
             self._add_block(block)
         self._emit_chunk()
 
     def _extend_last(self, end: int) -> bool:
-        """Let the last chunk reach to here if it can: headings that end a page are no passage of their own."""
+        """Extend the last chunk to `end` if it fits: headings at the end of a page are not a passage of their own."""
         if not self.chunks or not self._has_room(self.chunks[-1].start, end):
             return False
         last = self.chunks[-1]
@@ -162,7 +161,7 @@ class _ChunkBuilder:
                 self._start_next(start, end, self._target - self._token_counter.count(start, end))
 
     def _extend_current(self, start: int, end: int) -> bool:
-        """Take the range into the current chunk if there is room."""
+        """Add the range to the current chunk if it fits."""
         first = start if self._start < 0 else self._start
         if not self._has_room(first, end):
             return False
@@ -172,19 +171,19 @@ class _ChunkBuilder:
     def _has_room(self, start: int, end: int) -> bool:
         if self._token_counter.count(start, end) > self._target:
             return False
-        # a cut inside a word can make more tokens of it than it was: there the model itself must count
-        inside = self._is_inside_word(start) or self._is_inside_word(end)
-        return not inside or has_at_most(self._body[start:end], self._target, self._token_spans)
+        # A cut inside a word can increase its number of tokens: there the model itself must count.
+        is_inside = self._is_inside_word(start) or self._is_inside_word(end)
+        return not is_inside or has_at_most(self._body[start:end], self._target, self._token_spans)
 
-    def _is_inside_word(self, at: int) -> bool:
-        """Whether a cut here would part what may be one word to the model."""
-        if not 0 < at < len(self._body):
+    def _is_inside_word(self, position: int) -> bool:
+        """Whether a cut here may split a word of the model."""
+        if not 0 < position < len(self._body):
             return False
-        before, after = self._body[at - 1], self._body[at]
+        before, after = self._body[position - 1], self._body[position]
         return not (before.isspace() or after.isspace() or before in SENTENCE_END_CHARACTERS)
 
     def _start_next(self, start: int, end: int, room: int) -> None:
-        """Close the current chunk and begin the next with this range, after as much overlap as there is room for."""
+        """Emit the current chunk and begin the next with this range, preceded by as much overlap as fits."""
         before = self._end
         self._emit_chunk()
         self._start, self._end = start, end
@@ -197,7 +196,7 @@ class _ChunkBuilder:
             tokens //= 2
 
     def _find_overlap_start(self, end: int, start: int, tokens: int) -> int:
-        """Where the last sentences before `end` begin, or the last words where a sentence is too long."""
+        """Where the last sentences before `end` begin, or the last words if the sentence is too long."""
         earliest = self._token_counter.find_start(end, tokens, self._floor)
         if earliest >= end:
             return start
@@ -207,16 +206,19 @@ class _ChunkBuilder:
             starts = find_sentence_starts(
                 self._body, max(block.start, earliest - 2), min(block.end, end), by_line=block.kind not in _PROSE_KINDS
             )
-            for at in starts:
-                if at >= earliest:
-                    return at
+            for position in starts:
+                if position >= earliest:
+                    return position
         words = find_word_starts(self._body, max(earliest - 1, 0), end)
-        # the first may be the rest of a word
-        return next((at for at in words if at >= earliest and (at == self._floor or self._is_boundary(at))), start)
+        # the first may be the rest of a split word
+        for position in words:
+            if position >= earliest and (position == self._floor or self._is_boundary(position)):
+                return position
+        return start
 
-    def _is_boundary(self, at: int) -> bool:
-        before = self._body[at - 1]
-        return before.isspace() or find_word_starts(self._body, at - 1, at + 1) == [at - 1, at]
+    def _is_boundary(self, position: int) -> bool:
+        before = self._body[position - 1]
+        return before.isspace() or find_word_starts(self._body, position - 1, position + 1) == [position - 1, position]
 
     def _iter_blocks_between(self, start: int, end: int) -> Iterator[MarkdownBlock]:
         blocks = self._section.blocks
@@ -246,13 +248,13 @@ class _ChunkBuilder:
                     yield from self._split_by_tokens(first, last, limit)
 
     def _split_by_tokens(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-        """A word too long for one chunk, or text without spaces, cut where tokens begin."""
+        """Split a word too long for one chunk, or text without spaces, at token boundaries."""
         size = max(limit // 4, 1)
         for first, last in self._iter_ranges(start, self._token_counter.find_token_starts(start, end, size), end):
             yield from self._split_until_fits(first, last, limit)
 
     def _split_until_fits(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-        """A piece of a word, halved until the model itself finds no more tokens in it than there is room for."""
+        """Halve a piece of a word until the model itself counts at most `limit` tokens."""
         if end - start > 1 and not has_at_most(self._body[start:end], limit, self._token_spans):
             middle = (start + end) // 2
             yield from self._split_until_fits(start, middle, limit)
@@ -261,7 +263,7 @@ class _ChunkBuilder:
             yield start, end
 
     def _iter_ranges(self, start: int, cuts: list[int], end: int) -> Iterator[tuple[int, int]]:
-        """The ranges between the cuts, without the whitespace at their ends."""
+        """The ranges between the cuts, without whitespace at their ends."""
         for cut in (*cuts, end):
             stop = cut
             while stop > start and self._body[stop - 1].isspace():
@@ -289,10 +291,10 @@ class _ChunkBuilder:
             )
         )
 
-    def _get_line(self, at: int) -> int:
-        return self._page.body_line + bisect_right(self._newlines, at - 1)
+    def _get_line(self, position: int) -> int:
+        return self._page.body_line + bisect_right(self._newlines, position - 1)
 
 
-def _get_extent(parts: list[PageSection]) -> tuple[int, int]:
-    first, last = parts[0], parts[-1]
+def _get_extent(sections: list[PageSection]) -> tuple[int, int]:
+    first, last = sections[0], sections[-1]
     return (first.heading_blocks or first.blocks)[0].start, (last.blocks or last.heading_blocks)[-1].end

@@ -1,6 +1,7 @@
-"""What template languages leave in Markdown, as a reader would see it: macros, shortcodes, tags, comments, formulas.
+"""Converts Markdown to the running text that a reader sees, without any markup, with the ranges of its sentences.
 
-Nothing here is run: a macro shows the words it was given to show, or nothing. Any input takes linear time.
+Fragments are allowed. Macros, shortcodes, template tags and comments are replaced by the words they display, if any;
+nothing is executed. Any input takes linear time.
 """
 
 import re
@@ -14,17 +15,17 @@ from wikiholt.text.model_text import iter_segments
 from wikiholt.text.segmentation import CJK_RANGES, find_sentence_starts
 
 _MAX_MACRO_CHARS = 1000
-"""Characters of a macro; what is longer is text with braces in it."""
+"""Maximum length of a macro; a longer one is text with braces."""
 
 _MAX_PARTIAL_CHARS = 200
-"""Characters of one that a fragment ends in before its end, at most."""
+"""Maximum length of a macro that is cut off at the end of a fragment."""
 
 _PARTIAL_SHORTCODE = re.compile(r"\A(?:(?!\n\n|\{\{|\}\}).){0,200}[>%]\}\}", re.DOTALL)
 _TEXT_ARGUMENT = re.compile(r"""\b(?:text|label|title)=(?:"([^"]*+)"|'([^']*+)')""")
 _TERM_ARGUMENT = re.compile(r"""\bterm_id=["']?([\w-]++)""")
 _MACRO_CALL = re.compile(r"\s*+([\w.-]++)\s*+\(([^()]*+(?>(?:\([^()]*+\)[^()]*+){0,9999}))\)")
 _QUOTED_ARGUMENT = re.compile(r"\"([^\"]*+)\"|'([^']*+)'")
-# macros that stand for a link with a text; all others draw boxes, badges, bars and samples
+# macros that display a link with a text; all others draw boxes, badges, bars and samples
 _LINK_MACRO = re.compile(
     r"\w*xref|glossary|\w+element|svgattr|http(?:header|status|method)|webextapiref|rfc", re.IGNORECASE
 )
@@ -45,7 +46,7 @@ _STYLE_COMMANDS = frozenset(
 
 
 def remove_hidden(text: str) -> str:
-    """The text without comments, scripts and styles; also without the half of one that a fragment begins or ends in."""
+    """The text without comments, scripts and styles, including parts of one at the start or end of a fragment."""
     if "-->" in text:
         end = _COMMENT_END.search(text)
         if end and "<!--" not in text[: end.start()]:
@@ -53,36 +54,36 @@ def remove_hidden(text: str) -> str:
     if "<!--" in text:
         text = _remove_between(text, "<!--", "-->")
     if "%%" in text:
-        text = _remove_between(text, "%%", "%%", half=False)
+        text = _remove_between(text, "%%", "%%", drop_unclosed=False)
     return _remove_elements(text) if "<" in text and _HIDDEN_ELEMENT.search(text) else text
 
 
 def _remove_elements(text: str) -> str:
     parts: list[str] = []
-    at = 0
-    while found := _HIDDEN_ELEMENT.search(text, at):
-        parts += text[at : found.start()], " "
-        end = _HIDDEN_END[found[1].lower()].search(text, found.end())
+    position = 0
+    while match := _HIDDEN_ELEMENT.search(text, position):
+        parts += text[position : match.start()], " "
+        end = _HIDDEN_END[match[1].lower()].search(text, match.end())
         if not end:
             return "".join(parts)
-        at = end.end()
-    return "".join([*parts, text[at:]])
+        position = end.end()
+    return "".join([*parts, text[position:]])
 
 
-def _remove_between(text: str, start: str, end: str, *, half: bool = True) -> str:
+def _remove_between(text: str, start: str, end: str, *, drop_unclosed: bool = True) -> str:
     parts: list[str] = []
-    at = 0
-    while (begin := text.find(start, at)) >= 0:
+    position = 0
+    while (begin := text.find(start, position)) >= 0:
         close = text.find(end, begin + len(start))
         if close < 0:
-            return "".join([*parts, text[at:begin]]) if half else "".join([*parts, text[at:]])
-        parts += text[at:begin], " "
-        at = close + len(end)
-    return "".join([*parts, text[at:]])
+            return "".join([*parts, text[position:begin]]) if drop_unclosed else "".join([*parts, text[position:]])
+        parts += text[position:begin], " "
+        position = close + len(end)
+    return "".join([*parts, text[position:]])
 
 
 def replace_macros(text: str) -> str:
-    """The text with every macro, shortcode and tag of a template replaced by the words it shows."""
+    """Replace every macro, shortcode and template tag by the words it displays."""
     if "}}" in text:
         text = _PARTIAL_SHORTCODE.sub("", text)
     if "{{" in text:
@@ -96,55 +97,55 @@ def replace_macros(text: str) -> str:
 
 def _replace_between(text: str, start: str, end: str, render: Callable[[str], str]) -> str:
     parts: list[str] = []
-    at = 0
-    while (begin := text.find(start, at)) >= 0:
+    position = 0
+    while (begin := text.find(start, position)) >= 0:
         close = text.find(end, begin + 2, begin + _MAX_MACRO_CHARS)
         if close < 0:
             if len(text) - begin <= _MAX_PARTIAL_CHARS and "\n\n" not in text[begin:]:
                 text = text[:begin]
             break
-        # of nested ones, the innermost is one; what is around it is met again as lone braces
+        # of nested macros, replace the innermost; the outer braces are removed as lone braces
         begin = text.rfind(start, begin, close)
-        while begin > at and text[begin - 1] == "{":
+        while begin > position and text[begin - 1] == "{":
             begin -= 1
         while text.startswith("}", close + 2):
             close += 1
-        parts += text[at:begin], render(text[begin + 2 : close])
-        at = close + 2
-    return "".join([*parts, text[at:]])
+        parts += text[position:begin], render(text[begin + 2 : close])
+        position = close + 2
+    return "".join([*parts, text[position:]])
 
 
 def _render_macro(inside: str) -> str:
-    if found := _TEXT_ARGUMENT.search(inside):
-        return found[1] or found[2] or ""
-    if found := _TERM_ARGUMENT.search(inside):
-        return found[1].replace("-", " ")
+    if match := _TEXT_ARGUMENT.search(inside):
+        return match[1] or match[2] or ""
+    if match := _TERM_ARGUMENT.search(inside):
+        return match[1].replace("-", " ")
     call = _MACRO_CALL.match(inside)
     if not call or not _LINK_MACRO.fullmatch(call[1]):
         return ""
-    given = [first or second for first, second in _QUOTED_ARGUMENT.findall(call[2])]
-    return next((each for each in (*given[1:2], *given[:1]) if each), "")
+    arguments = [first or second for first, second in _QUOTED_ARGUMENT.findall(call[2])]
+    return next((argument for argument in (*arguments[1:2], *arguments[:1]) if argument), "")
 
 
 def replace_formulas(text: str) -> str:
-    """The text with its formulas in plain letters, as far as a line can hold them."""
+    """Replace formulas by plain letters, as far as one line allows."""
     if "$" not in text and "\\" not in text:
         return text
     parts: list[str] = []
-    at = 0
-    while found := _FORMULA.search(text, at):
-        end = _FORMULA_END[found[0]]
-        close = text.find(end, found.end(), found.end() + _MAX_MACRO_CHARS)
+    position = 0
+    while match := _FORMULA.search(text, position):
+        end = _FORMULA_END[match[0]]
+        close = text.find(end, match.end(), match.end() + _MAX_MACRO_CHARS)
         if close < 0:
-            parts += text[at : found.start()], " "
-            at = found.end()
+            parts += text[position : match.start()], " "
+            position = match.end()
             continue
         stop = text.find("}", close) + 1 if end == "\\end{" else close + len(end)
         stop = stop or len(text)
-        inside = text[found.start() if end == "\\end{" else found.end() : stop if end == "\\end{" else close]
-        parts += text[at : found.start()], _render_formula(inside)
-        at = stop
-    return _INLINE_FORMULA.sub(_render_inline_formula, "".join([*parts, text[at:]]))
+        inside = text[match.start() if end == "\\end{" else match.end() : stop if end == "\\end{" else close]
+        parts += text[position : match.start()], _render_formula(inside)
+        position = stop
+    return _INLINE_FORMULA.sub(_render_inline_formula, "".join([*parts, text[position:]]))
 
 
 def _render_inline_formula(match: re.Match[str]) -> str:
@@ -154,25 +155,23 @@ def _render_inline_formula(match: re.Match[str]) -> str:
 def _render_formula(formula: str) -> str:
     text = _COMMAND.sub(" ", formula)
     text = _FORMULA_WORD.sub(
-        lambda found: "" if found[1] in _STYLE_COMMANDS else f" {found[1]} " if found[1] else found[2], text
+        lambda match: "" if match[1] in _STYLE_COMMANDS else f" {match[1]} " if match[1] else match[2], text
     )
     return " ".join(text.replace("{", "").replace("}", "").replace("&", " ").replace("$", "").split())
 
 
-# A passage as a reader sees it: running text without any markup, and where its sentences are. Fragments are welcome.
-# What the model reads is made elsewhere (`plain_text`): there a mark more or less does no harm, and every change of
-# it would mean that wikis have to be embedded anew. Here nothing may be left that a page would not show.
-
+# Blocks and sentences. The text for the model is built separately (`model_text.to_plain_text`): there leftover markup
+# does little harm, and any change would require re-embedding all wikis. Here no markup may be left.
 
 _MIN_SENTENCE_CHARS = 20
-"""Characters below which a sentence is read with its neighbour: "e.g.", "Note:" and "}" say nothing alone."""
+"""A shorter sentence is joined with its neighbour: "e.g.", "Note:" and "}" mean nothing alone."""
 _MIN_UNSPACED_SENTENCE_CHARS = 6
 _MIN_CODE_CHARS = 60
-"""Characters of code that are read as one sentence, at least: a line is often a bracket."""
+"""Code lines are joined up to this length into one sentence: a line is often only a bracket."""
 
 _FIRST_PRIVATE_CODE_POINT = 0xF0000
-"""Code spans stand aside as characters of a private plane while markup is taken away."""
-_MAX_HELD_SPANS = 0xFFFD
+"""Code spans are replaced by characters of a private use plane while markup is removed."""
+_MAX_CODE_SPANS = 0xFFFD
 _UNSPACED_CHARACTER = re.compile(rf"[{CJK_RANGES}]")
 _PRIVATE_CHARACTER = re.compile("[\U000f0000-\U000ffffd]")
 _RULE = re.compile(r"(?=[^\n]*[-=*_|])[-=*_:|+> \t]{2,}")
@@ -185,7 +184,7 @@ _LINE_START = re.compile(
 _CLOSING_HASHES = re.compile(r"[ \t]++#++[ \t]*+$")
 _ALERT = re.compile(r"\[!\w++(?:\|[^\[\]]*+)?\][+-]?+[ \t]*+")
 _CONTAINER = re.compile(r":{3,}+[ \t]*+(?:\{[^{}]*+\}|[\w-]++)?")
-# definitions of links and abbreviations, imports of components, a table of contents, attributes, a fence left alone
+# link and abbreviation definitions, component imports, a table of contents, attributes, a lone fence
 _SKIPPED = re.compile(
     r" {0,3}\*?\[(?!\^)[^\[\]\n]++\]:(?:[ \t]++\S.*+|[ \t]*+<?(?:\w++:|[/.#])\S*+.*+)"
     r"|import\s.*\bfrom\s++['\"].*+|import\s++['\"].*+|export\s++(?:const|default|let|function)\b.*+"
@@ -216,103 +215,103 @@ _LONE_FENCE = re.compile(r"`{3,}+[\w-]*+|~{3,}+")
 
 @dataclass(frozen=True, slots=True)
 class DisplayText:
-    """Text on one line, and its sentences: whole ones, items of lists, rows of tables, a few lines of code."""
+    """Text on one line, and the ranges of its sentences: sentences, list items, table rows, a few lines of code."""
 
     text: str
     sentences: tuple[Span, ...]
 
 
 def to_display_text(markdown: str) -> DisplayText:
-    """The passage as a reader sees it; headings are in the text and are sentences only where there is nothing else."""
+    """Convert a passage. Headings are part of the text, but count as sentences only if there is nothing else."""
     parts: list[str] = []
     spans: list[Span] = []
     headings: list[Span] = []
-    at = 0
-    for heading, written in _iter_blocks(markdown):
-        block = " ".join(written.split())
+    offset = 0
+    for is_heading, text in _iter_blocks(markdown):
+        block = " ".join(text.split())
         if not block:
             continue
         block = block if block.isascii() else unicodedata.normalize("NFC", block)
-        target = headings if heading else spans
+        target = headings if is_heading else spans
         for start, end in _split_sentences(block):
-            target.append(Span(at + start, at + start + len(block[start:end].rstrip())))
+            target.append(Span(offset + start, offset + start + len(block[start:end].rstrip())))
         parts.append(block)
-        at += len(block) + 1
+        offset += len(block) + 1
     return DisplayText(" ".join(parts), tuple(spans or headings))
 
 
 def _split_sentences(block: str) -> Iterator[tuple[int, int]]:
-    """Sentences of a block, the short ones with the next, or the last with the one before."""
-    least = (
+    """The sentences of a block. A short one is joined with the next; a short last one with the previous."""
+    min_chars = (
         _MIN_SENTENCE_CHARS
         if block.isascii() or not _UNSPACED_CHARACTER.search(block)
         else _MIN_UNSPACED_SENTENCE_CHARS
     )
     cuts = [0]
     for start in find_sentence_starts(block, 0, len(block), by_line=False):
-        if start - cuts[-1] >= least:
+        if start - cuts[-1] >= min_chars:
             cuts.append(start)
-    if len(cuts) > 1 and len(block) - cuts[-1] < least:
+    if len(cuts) > 1 and len(block) - cuts[-1] < min_chars:
         cuts.pop()
     yield from zip(cuts, [*cuts[1:], len(block)], strict=True)
 
 
 def _iter_blocks(markdown: str) -> Iterator[tuple[bool, str]]:
-    """Each paragraph, item, row, heading and few lines of code, and whether it is a heading."""
-    for code, text in iter_segments(markdown, weighed=True):
-        if code:
+    """Each paragraph, list item, table row, heading and few lines of code, and whether it is a heading."""
+    for is_code, text in iter_segments(markdown, use_all_fences=True):
+        if is_code:
             yield from ((False, block) for block in _iter_code_blocks(text))
         else:
             yield from _iter_prose_blocks(text)
 
 
 def _iter_code_blocks(text: str) -> Iterator[str]:
-    gathered = ""
+    block = ""
     for line in text.split("\n"):
         if _LONE_FENCE.fullmatch(line.strip()):
             continue
-        gathered = f"{gathered} {line.strip()}".strip()
-        if len(gathered) >= _MIN_CODE_CHARS:
-            yield gathered
-            gathered = ""
-    if gathered:
-        yield gathered
+        block = f"{block} {line.strip()}".strip()
+        if len(block) >= _MIN_CODE_CHARS:
+            yield block
+            block = ""
+    if block:
+        yield block
 
 
 def _iter_prose_blocks(text: str) -> Iterator[tuple[bool, str]]:
-    held: list[str] = []
-    text = replace_formulas(_hold_code_spans(remove_hidden(text), held))
-    for heading, block in _iter_markdown_blocks(replace_macros(_replace_wiki_links(text))):
-        shown = _strip_block(block)
+    code_spans: list[str] = []
+    text = replace_formulas(_replace_code_spans(remove_hidden(text), code_spans))
+    for is_heading, block in _iter_markdown_blocks(replace_macros(_replace_wiki_links(text))):
+        stripped = _strip_block(block)
         yield (
-            heading,
-            _PRIVATE_CHARACTER.sub(lambda found: held[ord(found[0]) - _FIRST_PRIVATE_CODE_POINT], shown)
-            if held
-            else shown,
+            is_heading,
+            _PRIVATE_CHARACTER.sub(lambda match: code_spans[ord(match[0]) - _FIRST_PRIVATE_CODE_POINT], stripped)
+            if code_spans
+            else stripped,
         )
 
 
-def _hold_code_spans(text: str, held_spans: list[str]) -> str:
-    """The text with each code span as one character that stands for it."""
+def _replace_code_spans(text: str, code_spans: list[str]) -> str:
+    """Replace each code span by one private use character and append it to `code_spans`."""
     text = text if text.isascii() else _PRIVATE_CHARACTER.sub(" ", text)
     if "`" not in text:
         return text
     parts: list[str] = []
-    at = 0
+    position = 0
     for start, end, fence in iter_code_spans(text):
-        if len(held_spans) >= _MAX_HELD_SPANS or "\n\n" in text[start:end]:
+        if len(code_spans) >= _MAX_CODE_SPANS or "\n\n" in text[start:end]:
             continue
-        parts += text[at:start], chr(_FIRST_PRIVATE_CODE_POINT + len(held_spans))
-        held_spans.append(text[start + fence : end - fence])
-        at = end
-    return "".join([*parts, text[at:]])
+        parts += text[position:start], chr(_FIRST_PRIVATE_CODE_POINT + len(code_spans))
+        code_spans.append(text[start + fence : end - fence])
+        position = end
+    return "".join([*parts, text[position:]])
 
 
 def _replace_wiki_links(text: str) -> str:
-    """The text with wiki links as their words, and without embedded pictures."""
+    """Replace wiki links by their text and remove embedded images."""
     if "[[" not in text:
         return text
-    return _WIKI_LINK.sub(lambda found: _get_wiki_link_text(found[1]), _EMBED.sub("", text))
+    return _WIKI_LINK.sub(lambda match: _get_wiki_link_text(match[1]), _EMBED.sub("", text))
 
 
 def _get_wiki_link_text(inside: str) -> str:
@@ -321,43 +320,43 @@ def _get_wiki_link_text(inside: str) -> str:
     target, words = parse_wiki_link(inside)
     if words != target or "#" not in words:
         return words
-    page, _, place = words.partition("#")
-    return page or place.partition(":#")[0].lstrip("^*")
+    page, _, fragment = words.partition("#")
+    return page or fragment.partition(":#")[0].lstrip("^*")
 
 
 def _iter_markdown_blocks(text: str) -> Iterator[tuple[bool, str]]:
-    gathered: list[str] = []
+    lines: list[str] = []
     for line in text.split("\n"):
-        bare = line.strip()
-        if not bare or _RULE.fullmatch(line):
-            yield bool(_SETEXT.fullmatch(line)) and len(gathered) == 1, " ".join(gathered)
-            gathered = []
+        stripped = line.strip()
+        if not stripped or _RULE.fullmatch(line):
+            yield bool(_SETEXT.fullmatch(line)) and len(lines) == 1, " ".join(lines)
+            lines = []
             continue
         if _SKIPPED.fullmatch(line):
             continue
         start = _LINE_START.match(line)
-        heading, item = bool(start and start["heading"]), bool(start and start["item"])
+        is_heading, is_item = bool(start and start["heading"]), bool(start and start["item"])
         words = _clean_line(line[start.end() if start else 0 :])
-        row = "|" in words and bool(_ROW.match(words))
-        if heading or item or row:
-            yield False, " ".join(gathered)
-            gathered = []
-        if heading or row:
-            yield heading, _CLOSING_HASHES.sub("", words) if heading else " ".join(_CELLS.split(words))
+        is_row = "|" in words and bool(_ROW.match(words))
+        if is_heading or is_item or is_row:
+            yield False, " ".join(lines)
+            lines = []
+        if is_heading or is_row:
+            yield is_heading, _CLOSING_HASHES.sub("", words) if is_heading else " ".join(_CELLS.split(words))
         else:
-            gathered.append(words.strip())
-    yield False, " ".join(gathered)
+            lines.append(words.strip())
+    yield False, " ".join(lines)
 
 
 def _clean_line(words: str) -> str:
-    """What a line says, without what only sets it apart."""
+    """The line without alert markers, containers, block ids and attributes."""
     if words.startswith(("[!", ":::")):
         words = _ALERT.sub("", _CONTAINER.sub("", words, 1), 1)
     return _LINE_END.sub("", words) if "^" in words or words.endswith("}") else words
 
 
 def _strip_block(block: str) -> str:
-    """A block's words without inline markup, also without halves of it that a fragment is left with."""
+    """The block without inline markup, including partial markup at the ends of a fragment."""
     if "<" in block or ">" in block:
         block = _BLOCK_TAG.sub(" ", block)
     text = strip_inline(block)
@@ -365,7 +364,7 @@ def _strip_block(block: str) -> str:
         text = _PARTIAL_TAG.sub("", text) if "<" in block or '="' in text else text
     if "[" in text or "](" in text:
         text = _REFERENCE.sub(
-            lambda found: found[1] or found[2] or "", _PARTIAL_LINK.sub(lambda found: found[1] or found[2] or "", text)
+            lambda match: match[1] or match[2] or "", _PARTIAL_LINK.sub(lambda match: match[1] or match[2] or "", text)
         )
     if "==" in text:
         text = _HIGHLIGHT.sub(r"\1", text)

@@ -1,4 +1,4 @@
-"""Points in time as people and tools write them in frontmatter."""
+"""Reads frontmatter, the YAML (`---`) or TOML (`+++`) before a page's text, and the dates in it, leniently."""
 
 import re
 import tomllib
@@ -23,26 +23,26 @@ _MAX_DATE_CHARS = 100
 
 
 def parse_datetime(text: str) -> datetime | None:
-    """What an ISO date or time, a year, epoch seconds or milliseconds or an e-mail date means; None if it is absurd."""
+    """Parse an ISO date or time, a year, epoch seconds or milliseconds, or an e-mail date; None if implausible."""
     text = text.strip()
     if len(text) > _MAX_DATE_CHARS:
         return None
     try:
-        moment = _parse_epoch(text) if _EPOCH_PATTERN.fullmatch(text) else _parse_date_text(text)
-        return check_date_range(to_utc(moment)) if moment else None
+        date = _parse_epoch(text) if _EPOCH_PATTERN.fullmatch(text) else _parse_date_text(text)
+        return check_date_range(to_utc(date)) if date else None
     except (ValueError, OverflowError, TypeError, IndexError, OSError):
         return None
 
 
-def to_utc(moment: datetime) -> datetime:
-    """The moment in UTC; one without a zone is taken to be in UTC."""
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC)
+def to_utc(date: datetime) -> datetime:
+    """The date in UTC; one without a time zone is taken as UTC."""
+    if date.tzinfo is None:
+        return date.replace(tzinfo=UTC)
+    return date.astimezone(UTC)
 
 
-def check_date_range(moment: datetime) -> datetime | None:
-    return moment if EARLIEST_DATE <= moment <= LATEST_DATE else None
+def check_date_range(date: datetime) -> datetime | None:
+    return date if EARLIEST_DATE <= date <= LATEST_DATE else None
 
 
 def _parse_epoch(text: str) -> datetime | None:
@@ -73,8 +73,7 @@ def _format_dashed(match: re.Match[str]) -> str:
     return f"{year}-{int(month):02}-{int(day):02}"
 
 
-# Frontmatter: the YAML (`---`) or TOML (`+++`) before a page's text, read as leniently as people write it.
-
+# Frontmatter blocks.
 
 _OPENING_FENCE = re.compile(r"(---|\+\+\+)[ \t]*\n")
 _CLOSING_FENCES = {
@@ -110,7 +109,7 @@ _UPDATED_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Frontmatter:
-    """What a page says of itself, and the text that follows; `body_line` is the file's line where the body begins."""
+    """The metadata of a page and the text after it; `body_line` is the line of the file where the body begins."""
 
     metadata: PageMetadata
     body: str
@@ -120,26 +119,26 @@ class Frontmatter:
 
 
 def split_frontmatter(text: str) -> Frontmatter:
-    """Take the frontmatter off a page; whatever it holds, nothing raises and nothing of it enters the body."""
-    whole = Frontmatter(PageMetadata(), text, 1)
+    """Split the frontmatter from a page. Never raises; no part of the frontmatter ends up in the body."""
+    unchanged = Frontmatter(PageMetadata(), text, 1)
     opening = _OPENING_FENCE.match(text)
     if not opening:
-        return whole
+        return unchanged
     closing = _CLOSING_FENCES[opening[1]].search(text, opening.end())
     if not closing:
-        return whole
+        return unchanged
     block = text[opening.end() : closing.start()]
     warnings: list[str] = []
     fields = _parse_block(block, opening[1], warnings)
     if fields is None:
-        return whole
+        return unchanged
     body_line = text.count("\n", 0, closing.end()) + 1
     metadata = _build_metadata(fields, warnings)
     return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
 
 
 def _parse_block(block: str, fence: str, warnings: list[str]) -> Mapping[str, FrontmatterValue] | None:
-    """The fields of the block, or None where it is no frontmatter but text between two rules."""
+    """The fields of the block, or None if it is not frontmatter but text between two rules."""
     if not block.strip():
         return {}
     loaded: object
@@ -156,26 +155,26 @@ def _parse_block(block: str, fence: str, warnings: list[str]) -> Mapping[str, Fr
         return {}
     if not isinstance(loaded, dict):
         return None
-    plain = _ValueConverter()
-    fields = {str(key)[:_MAX_VALUE_CHARS]: plain.convert(value) for key, value in loaded.items()}
-    if plain.remaining < 0:
-        warnings.append("the frontmatter repeats itself beyond measure; what came last was left out")
+    converter = _ValueConverter()
+    fields = {str(key)[:_MAX_VALUE_CHARS]: converter.convert(value) for key, value in loaded.items()}
+    if converter.remaining < 0:
+        warnings.append("the frontmatter expands to too much data; the last values were omitted")
     return fields
 
 
 def _load_yaml(block: str) -> object:
-    # every scalar stays a string: no tag is ever acted on, no merge key expanded, `1.10` stays 1.10
+    # every scalar stays a string: no tag is applied, no merge key expanded, `1.10` stays 1.10
     if block.count("[") + block.count("{") > 500 or _TOO_DEEP_PATTERN.search(block):
         raise ValueError("it is nested too deeply")
     return yaml.load(block, Loader=_LOADER)  # noqa: S506
 
 
 class _ValueConverter:
-    """Loaded values in the plain forms; what lies deep or far is left out, and so is what aliases multiply."""
+    """Converts loaded values to strings, lists and dicts; limits depth and total size, which aliases can multiply."""
 
     def __init__(self) -> None:
         self.remaining = 2 * _MAX_FRONTMATTER_CHARS
-        """Characters there may be in all, each value counting as one more."""
+        """Budget in characters; each value costs one more."""
 
     def convert(self, value: object, depth: int = 0) -> FrontmatterValue:
         self.remaining -= 1
@@ -192,21 +191,21 @@ class _ValueConverter:
 
 def _has_fields(block: str) -> bool:
     lines = block[:_MAX_FRONTMATTER_CHARS].split("\n")[:-1] or [block]
-    written = [line for line in lines if line.strip() and not line.startswith("#")]
-    if not written or not _KEY_LINE.match(written[0]):
+    content_lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    if not content_lines or not _KEY_LINE.match(content_lines[0]):
         return False
     return sum(1 for line in lines if _YAMLISH.match(line[:300]) or _KEY_LINE.match(line[:300])) * 2 >= len(lines)
 
 
 def _parse_line_by_line(block: str) -> dict[str, FrontmatterValue]:
-    """What can be saved of broken frontmatter: `key: value` lines and the `- item` lines under a key."""
+    """Recover what is readable of broken frontmatter: `key: value` lines and the `- item` lines under a key."""
     fields: dict[str, FrontmatterValue] = {}
     key = ""
     for line in block[:_MAX_FRONTMATTER_CHARS].split("\n"):
-        found = _KEY_LINE.match(line)
-        if found:
-            key = found[2].strip()
-            fields.setdefault(key, _parse_loose_value(found[3].strip()))
+        match = _KEY_LINE.match(line)
+        if match:
+            key = match[2].strip()
+            fields.setdefault(key, _parse_loose_value(match[3].strip()))
         elif key and line.lstrip().startswith("- "):
             items = fields[key]
             if isinstance(items, list):
@@ -224,45 +223,45 @@ def _parse_loose_value(text: str) -> FrontmatterValue:
     return text[:_MAX_VALUE_CHARS]
 
 
-def _build_metadata(fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> PageMetadata:
-    known: dict[str, FrontmatterValue] = {}
-    for key, value in fields.items():
-        known.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
+def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> PageMetadata:
+    fields: dict[str, FrontmatterValue] = {}
+    for key, value in raw_fields.items():
+        fields.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
     metadata = PageMetadata(
-        title=_get_text(known, ("title",), warnings),
-        category=_get_first(known, ("category", "categories")),
-        tags=_get_tags(known),
-        description=_get_text(known, ("description", "desc", "summary"), warnings),
-        language=_get_text(known, ("lang", "language", "locale"), warnings),
-        hidden=_has_flag(known, "search", _FALSE_VALUES)
-        or _has_flag(known, "hidden", _TRUE_VALUES)
-        or _has_flag(known, "noindex", _TRUE_VALUES),
+        title=_get_text(fields, ("title",), warnings),
+        category=_get_first(fields, ("category", "categories")),
+        tags=_get_tags(fields),
+        description=_get_text(fields, ("description", "desc", "summary"), warnings),
+        language=_get_text(fields, ("lang", "language", "locale"), warnings),
+        hidden=_has_flag(fields, "search", _FALSE_VALUES)
+        or _has_flag(fields, "hidden", _TRUE_VALUES)
+        or _has_flag(fields, "noindex", _TRUE_VALUES),
     )
     for key in _UPDATED_KEYS:
-        written = known.get(key)
-        if isinstance(written, str) and written.strip() not in _NULL_VALUES:
-            moment = parse_datetime(written)
-            if moment:
-                return replace(metadata, last_updated=moment)
-            warnings.append(f"`{key}` is no date that makes sense: {to_one_line(written)[:60]}")
+        text = fields.get(key)
+        if isinstance(text, str) and text.strip() not in _NULL_VALUES:
+            date = parse_datetime(text)
+            if date:
+                return replace(metadata, last_updated=date)
+            warnings.append(f"`{key}` is not a plausible date: {to_one_line(text)[:60]}")
     return metadata
 
 
-def _get_text(known: Mapping[str, FrontmatterValue], keys: Iterable[str], warnings: list[str]) -> str | None:
+def _get_text(fields: Mapping[str, FrontmatterValue], keys: Iterable[str], warnings: list[str]) -> str | None:
     for key in keys:
-        value = known.get(key)
+        value = fields.get(key)
         if isinstance(value, str) and value not in _NULL_VALUES:
             text = to_one_line(value)
             if text:
                 return text
         elif isinstance(value, (list, dict)):
-            warnings.append(f"`{key}` is not a text; it was left out")
+            warnings.append(f"`{key}` is not a string; it was ignored")
     return None
 
 
-def _get_first(known: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> str | None:
+def _get_first(fields: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> str | None:
     for key in keys:
-        value = known.get(key)
+        value = fields.get(key)
         items = value if isinstance(value, list) else [value]
         for item in items:
             if isinstance(item, str) and item not in _NULL_VALUES and to_one_line(item):
@@ -270,10 +269,10 @@ def _get_first(known: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> st
     return None
 
 
-def _get_tags(known: Mapping[str, FrontmatterValue]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+def _get_tags(fields: Mapping[str, FrontmatterValue]) -> tuple[str, ...]:
+    tags: dict[str, None] = {}
     for key in ("tags", "tag", "keywords"):
-        value = known.get(key)
+        value = fields.get(key)
         if isinstance(value, str):
             items: list[FrontmatterValue] = [
                 *(value.split(",") if "," in value else re.split(r"(?<!\s)\s++(?=#)", value))
@@ -286,11 +285,11 @@ def _get_tags(known: Mapping[str, FrontmatterValue]) -> tuple[str, ...]:
             parts = item if isinstance(item, list) else [item]
             for part in parts:
                 if isinstance(part, str) and part.strip() not in _NULL_VALUES:
-                    found.setdefault(to_one_line(part).lstrip("#").strip())
-    found.pop("", None)
-    return tuple(found)[:_MAX_TAGS]
+                    tags.setdefault(to_one_line(part).lstrip("#").strip())
+    tags.pop("", None)
+    return tuple(tags)[:_MAX_TAGS]
 
 
-def _has_flag(known: Mapping[str, FrontmatterValue], key: str, words: frozenset[str]) -> bool:
-    value = known.get(key)
-    return isinstance(value, str) and value.strip().lower() in words
+def _has_flag(fields: Mapping[str, FrontmatterValue], key: str, values: frozenset[str]) -> bool:
+    value = fields.get(key)
+    return isinstance(value, str) and value.strip().lower() in values

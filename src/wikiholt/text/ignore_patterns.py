@@ -1,16 +1,16 @@
-"""Which files are meant: patterns in the manner of a `.gitignore`.
+"""Matches file paths against patterns with the syntax of `.gitignore`.
 
-The exact rules, for paths relative to the wiki's sub-directory, upper and lower case told apart:
+The exact rules, for paths relative to the wiki's subdirectory, case-sensitive:
 
-- `*` stands for any characters but `/`, `?` for one of them, `[abc]`, `[a-z]`, `[!a]` for one of a set; a backslash
-  takes the meaning from the next character.
-- A `/` at the start or in the middle ties the pattern to the top: `/private`, `notes/*.md`. Without one it may match
+- `*` matches any characters except `/`, `?` matches one of them, `[abc]`, `[a-z]`, `[!a]` match one of a set; a
+  backslash escapes the next character.
+- A `/` at the start or in the middle anchors the pattern at the root: `/private`, `notes/*.md`. Without one it matches
   at any depth: `*.tmp.md`, `drafts`.
 - A `/` at the end matches directories only: `drafts/`.
-- `**/` at the start or `/**/` in the middle stands for any number of directories, `/**` at the end for all inside.
-- A pattern that matches a directory means all that is in it.
-- `!` at the start takes back: the last pattern that matches a file or a directory above it decides.
-- Empty patterns and patterns that start with `#` say nothing.
+- `**/` at the start or `/**/` in the middle matches any number of directories, `/**` at the end everything inside.
+- A pattern that matches a directory matches everything in it.
+- `!` at the start negates: the last pattern that matches a file or one of its parent directories decides.
+- Empty patterns and patterns that start with `#` are ignored.
 """
 
 import re
@@ -26,7 +26,7 @@ _PATTERN_TOKEN = re.compile(
 
 
 def build_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """A function that says of a file's path whether it is meant."""
+    """A function that tells whether the patterns match a file's path."""
     rules = []
     for pattern in patterns:
         text = pattern.strip()
@@ -36,11 +36,11 @@ def build_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _is_matched(rules: list[tuple[bool, re.Pattern[str]]], path: str) -> bool:
-    return next((takes for takes, pattern in rules if pattern.match(path)), False)
+    return next((is_match for is_match, pattern in rules if pattern.match(path)), False)
 
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression that matches a file's path when the pattern matches it or a directory above it."""
+    """A regular expression that matches a path if the pattern matches it or one of its parent directories."""
     directories_only = pattern.endswith("/")
     body = pattern.rstrip("/")
     anchored = "/" in body
@@ -66,10 +66,10 @@ def _translate_pattern(body: str) -> str:
 
 
 def _join_parts(parts: list[str], wildcard: str) -> str:
-    """The parts with a wildcard between each two.
+    """The parts joined by a wildcard.
 
-    A part that another wildcard follows is taken where it first fits, for good: a later place could not help, and
-    trying all of them in combination takes for ever.
+    A part that another wildcard follows is matched where it first fits, without backtracking: a later position could
+    not help, and trying all combinations takes exponential time.
     """
     first, *rest = parts
     if not rest:
@@ -91,6 +91,6 @@ def _build_character_set(negation: str, members: str) -> str:
     expression = f"[{'^' if negation else ''}{escaped}]"
     try:
         re.compile(expression)
-    except re.error:  # a range that runs backwards holds nothing
+    except re.error:  # a reversed range matches nothing
         return "(?!)"
     return f"(?!/){expression}"

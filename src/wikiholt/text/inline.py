@@ -1,4 +1,4 @@
-"""Inline Markdown: its links, and its text without markup. Any input takes linear time."""
+"""Parses inline Markdown: finds links, and strips markup. Any input takes linear time."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _TITLE = r"""(?:\s++(?:"[^"\n]*+"|'[^'\n]*+'|\([^()\n]*+\)))?"""
 WIKI_LINK_PATTERN = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
 _INLINE_LINK_EXPRESSION = rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
 INLINE_LINK_PATTERN = re.compile(_INLINE_LINK_EXPRESSION, re.DOTALL)
-# escapes are passed over first: a link that began at each of many would be looked for to the end of the text
+# Escapes match first: otherwise a link starting at each of many escapes would be searched to the end of the text.
 _ESCAPE_OR_LINK = re.compile(rf"\\.|{_INLINE_LINK_EXPRESSION}", re.DOTALL)
 _ANY_LINK = re.compile(
     rf"\\.|!?\[\[(?P<wiki>[^\[\]\n]{{1,500}})\]\]"
@@ -25,10 +25,10 @@ _ANY_LINK = re.compile(
 )
 _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
-# a tag may run over a line end, never over a blank line
+# a tag may span a line end but not a blank line
 _TAG = re.compile(r"</?[a-zA-Z](?>(?:[^<>\n\0]++|\n(?![ \t]*\n)){0,9999})>")
 _CODE_MARK = "\0"
-"""Around the number of a code span that was taken out."""
+"""Surrounds the number of a code span that was replaced."""
 _CODE_MARK_PATTERN = re.compile(r"\0(\d+)\0")
 _AUTOLINK = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
 _REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]\n]*+\]")
@@ -40,28 +40,28 @@ _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
 def iter_code_spans(text: str) -> Iterator[tuple[int, int, int]]:
-    """Start, end and length of the fence of each code span."""
+    """Start, end and fence length of each code span."""
     if "`" not in text:
         return
-    runs = [(found.start(), found.end()) for found in _BACKTICK_RUN.finditer(text)]
+    runs = [(match.start(), match.end()) for match in _BACKTICK_RUN.finditer(text)]
     last = {end - start: start for start, end in runs}
-    at = 0
+    previous_end = 0
     opened: tuple[int, int] | None = None
     for start, end in runs:
         if opened is None:
-            escaped = start > at and text[start - 1] == "\\"
+            escaped = start > previous_end and text[start - 1] == "\\"
             if not escaped and last[end - start] > start:
                 opened = (start, end - start)
         elif end - start == opened[1]:
             yield opened[0], end, opened[1]
-            at, opened = end, None
+            previous_end, opened = end, None
 
 
 class InlineLink(NamedTuple):
-    """A link in a run of inline Markdown.
+    """A link in inline Markdown.
 
-    `targets` is what it may lead to, the likeliest first, and `sides` where each of these is written; none for a link
-    that is defined elsewhere.
+    `targets` are its possible targets, the likeliest first; `target_spans` are their positions in the text, empty for
+    a reference link.
     """
 
     targets: tuple[str, ...]
@@ -72,17 +72,17 @@ class InlineLink(NamedTuple):
 
 
 def find_links(text: str, references: Mapping[str, Any]) -> Iterator[InlineLink]:
-    """Each link in a run of inline Markdown; code is passed over."""
+    """Each link in inline Markdown, outside of code."""
     if "[" not in text and "://" not in text and "mailto:" not in text:
         return
     masked = _blank_code(text)
-    for found in _ANY_LINK.finditer(masked):
-        link = _make_link(text, found, references)
+    for match in _ANY_LINK.finditer(masked):
+        link = _make_link(text, match, references)
         if link:
             yield link
-            label = found.start("label")
+            label = match.start("label")
             if label >= 0:
-                for inner in _NESTED.finditer(masked, label, found.end("label")):
+                for inner in _NESTED.finditer(masked, label, match.end("label")):
                     nested = INLINE_LINK_PATTERN.fullmatch(text, inner.start(), inner.end())
                     if nested:
                         target = decode_destination(nested[2])
@@ -95,22 +95,22 @@ def find_links(text: str, references: Mapping[str, Any]) -> Iterator[InlineLink]
 
 
 def _blank_code(text: str) -> str:
-    """The text with every code span blotted out, each character in its place."""
+    """The text with each character of a code span replaced by a backtick."""
     parts: list[str] = []
-    at = 0
+    position = 0
     for start, end, _ in iter_code_spans(text):
-        parts += text[at:start], "`" * (end - start)
-        at = end
-    return "".join((*parts, text[at:]))
+        parts += text[position:start], "`" * (end - start)
+        position = end
+    return "".join((*parts, text[position:]))
 
 
 def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any]) -> InlineLink | None:
-    at = match.start()
+    offset = match.start()
     if match["wiki"] is not None:
-        return _make_wiki_link(text[match.start("wiki") : match.end("wiki")], at, match.start("wiki"))
+        return _make_wiki_link(text[match.start("wiki") : match.end("wiki")], offset, match.start("wiki"))
     if match["auto"] or match["bare"]:
         url = match["auto"] or _trim_url(match["bare"])
-        return InlineLink((url,), url, at)
+        return InlineLink((url,), url, offset)
     if match["label"] is None:
         return None
     label = text[match.start("label") : match.end("label")]
@@ -118,18 +118,18 @@ def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any]) -
         return InlineLink(
             (decode_destination(match["target"]),),
             strip_inline_to_line(label),
-            at,
+            offset,
             target_spans=(_get_destination_span(match, "target"),),
         )
     if not references:
         return None
     reference = references.get(normalizeReference(match["reference"] or label))
-    return InlineLink((str(reference["href"]),), strip_inline_to_line(label), at) if reference else None
+    return InlineLink((str(reference["href"]),), strip_inline_to_line(label), offset) if reference else None
 
 
-def _make_wiki_link(inside: str, at: int, start: int) -> InlineLink | None:
-    """The order `[[text|target]]` comes first; Obsidian's readers write it the other way round."""
-    target, shown = parse_wiki_link(inside)
+def _make_wiki_link(inside: str, offset: int, start: int) -> InlineLink | None:
+    """Parse `[[text|target]]`; the other order, which Obsidian uses, is the second possible target."""
+    target, text = parse_wiki_link(inside)
     if not target:
         return None
     left, bar, right = inside.partition("|")
@@ -139,24 +139,24 @@ def _make_wiki_link(inside: str, at: int, start: int) -> InlineLink | None:
         left.strip(): _trim_span(start, left),
         right.strip(): _trim_span(start + len(left) + len(bar), right),
     }
-    sure = target.startswith("/") and not shown.startswith("/")
-    targets = (target,) if sure or shown == target else (target, shown)
-    return InlineLink(targets, shown, at, True, tuple(spans[each] for each in targets))
+    is_unambiguous = target.startswith("/") and not text.startswith("/")
+    targets = (target,) if is_unambiguous or text == target else (target, text)
+    return InlineLink(targets, text, offset, True, tuple(spans[side] for side in targets))
 
 
-def _trim_span(start: int, written: str) -> tuple[int, int]:
-    begin = start + len(written) - len(written.lstrip())
-    return begin, begin + len(written.strip())
+def _trim_span(start: int, text: str) -> tuple[int, int]:
+    begin = start + len(text) - len(text.lstrip())
+    return begin, begin + len(text.strip())
 
 
 def _get_destination_span(match: re.Match[str], group: str | int) -> tuple[int, int]:
-    """Where a destination stands, without its angle brackets."""
+    """The span of a destination without its angle brackets."""
     start, end = match.span(group)
     return (start + 1, end - 1) if match[group].startswith("<") and match[group].endswith(">") else (start, end)
 
 
 def parse_wiki_link(inside: str) -> tuple[str, str]:
-    """Target and text of `[[target]]` or `[[text|target]]`, the order Otterwiki, Gollum and Dendron use."""
+    """Target and text of `[[target]]` or `[[text|target]]`, the order of Otterwiki, Gollum and Dendron."""
     left, bar, right = inside.partition("|")
     if bar:
         left = left.removesuffix("\\")  # in a table the bar is escaped
@@ -169,46 +169,46 @@ def parse_wiki_link(inside: str) -> tuple[str, str]:
 
 
 def strip_inline_to_line(text: str) -> str:
-    """Inline Markdown without its markup, on one line."""
+    """Inline Markdown without markup, on one line."""
     return " ".join(strip_inline(text).split())
 
 
 def strip_inline(text: str) -> str:
-    """Inline Markdown without its markup; links leave their text, code spans their code."""
+    """Inline Markdown without markup; links keep their text, code spans their code."""
     if not _MARKUP.search(text):
         return text
     if "`" not in text:
         return _strip_markup(text)
-    # Code is taken out while the rest is read, so that `[`code`](target)` is a link and `**` in code stays.
+    # Code spans are replaced first, so that `[`code`](target)` is a link and `**` in code is kept.
     parts: list[str] = []
-    codes: list[str] = []
-    at = 0
+    code_spans: list[str] = []
+    position = 0
     for start, end, fence in iter_code_spans(text):
-        parts += text[at:start].replace(_CODE_MARK, " "), f"{_CODE_MARK}{len(codes)}{_CODE_MARK}"
-        codes.append(text[start + fence : end - fence])
-        at = end
-    stripped = _strip_markup("".join((*parts, text[at:].replace(_CODE_MARK, " "))))
-    return _CODE_MARK_PATTERN.sub(lambda found: codes[int(found[1])], stripped)
+        parts += text[position:start].replace(_CODE_MARK, " "), f"{_CODE_MARK}{len(code_spans)}{_CODE_MARK}"
+        code_spans.append(text[start + fence : end - fence])
+        position = end
+    stripped = _strip_markup("".join((*parts, text[position:].replace(_CODE_MARK, " "))))
+    return _CODE_MARK_PATTERN.sub(lambda match: code_spans[int(match[1])], stripped)
 
 
 def remove_comments(text: str) -> str:
-    """The text without HTML comments; one that is never closed stays."""
+    """The text without HTML comments; an unclosed comment is kept."""
     parts: list[str] = []
-    at = 0
+    position = 0
     while True:
-        start = text.find("<!--", at)
+        start = text.find("<!--", position)
         end = text.find("-->", start + 4) if start >= 0 else -1
         if end < 0:
-            return "".join((*parts, text[at:])) if parts else text
-        parts += text[at:start], " "
-        at = end + 3
+            return "".join((*parts, text[position:])) if parts else text
+        parts += text[position:start], " "
+        position = end + 3
 
 
 def _strip_markup(text: str) -> str:
     if "[" in text:
-        text = WIKI_LINK_PATTERN.sub(lambda found: parse_wiki_link(found[1])[1], text)
+        text = WIKI_LINK_PATTERN.sub(lambda match: parse_wiki_link(match[1])[1], text)
         for _ in range(2):
-            text = _ESCAPE_OR_LINK.sub(lambda found: found[0] if found[1] is None else found[1], text)
+            text = _ESCAPE_OR_LINK.sub(lambda match: match[0] if match[1] is None else match[1], text)
         text = _FOOTNOTE.sub("", _REFERENCE_LINK.sub(r"\1", text))
     if "]" in text:
         text = _PARTIAL_LINK.sub("", text)
@@ -223,13 +223,13 @@ def _strip_markup(text: str) -> str:
     return unescape(text) if "&" in text else text
 
 
-def decode_destination(written: str) -> str:
-    target = written[1:-1] if written.startswith("<") and written.endswith(">") else written
+def decode_destination(destination: str) -> str:
+    target = destination[1:-1] if destination.startswith("<") and destination.endswith(">") else destination
     return unescape(_ESCAPE.sub(r"\1", target)) if "\\" in target or "&" in target else target
 
 
 def _trim_url(url: str) -> str:
-    """A bare URL without the punctuation of the sentence around it."""
+    """A bare URL without the punctuation of the surrounding sentence."""
     url = url.rstrip(".,;:!?*_~'\"]}")
     while url.endswith(")") and url.count(")") > url.count("("):
         url = url[:-1].rstrip(".,;:!?")

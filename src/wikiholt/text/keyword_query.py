@@ -1,4 +1,4 @@
-"""Keyword queries as people type them: words, "quoted phrases", -word, -"a phrase" and +word."""
+"""Parses keyword queries (words, "quoted phrases", -word, -"a phrase", +word) and their spelling variants."""
 
 import re
 import unicodedata
@@ -27,111 +27,110 @@ _PLUS_PATTERN = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
 
 
 def parse_query(text: str, language: str = "english") -> KeywordQuery:
-    """Analyse a query; never raises, and a query without a word in it is false.
+    """Analyse a query. Never raises; a query without words is falsy.
 
-    Of several languages its terms are those of the first; small words of a further one are left out of a query that
-    has two of them.
+    With several languages, the terms are those of the first; stop words of another language are removed if the query
+    has at least two of them.
 
-    A store matches a page that holds any of `terms`, or any term that begins with `prefix`; every phrase must be there
+    A store matches pages that contain any of `terms`, or any term that begins with `prefix`; every phrase must occur
     and no excluded one. `prefix` is the last word as typed, not stemmed; its stem is among `terms`. So "running" finds
-    run, and "kuber" finds kubernetes: `page_words` gives the index stems and, once a field, the words as written.
+    run, and "kuber" finds kubernetes: `build_page_terms` indexes stems and, once per field, the words as written.
     """
-    words = get_analyser(language)
+    analyser = get_analyser(language)
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
     rest = text[:MAX_QUERY_CHARS]
 
-    def quoted(found: re.Match[str]) -> str:
-        (excluded if found[1] else phrases).append(tuple(words.to_terms(found[2]))[:_MAX_TERMS])
+    def take_phrase(match: re.Match[str]) -> str:
+        (excluded if match[1] else phrases).append(tuple(analyser.to_terms(match[2]))[:_MAX_TERMS])
         return " \x00 "
 
-    def dropped(found: re.Match[str]) -> str:
-        excluded.append(tuple(words.to_terms(found[1]))[:_MAX_TERMS])
+    def take_excluded(match: re.Match[str]) -> str:
+        excluded.append(tuple(analyser.to_terms(match[1]))[:_MAX_TERMS])
         return " \x00 "
 
-    rest = _EXCLUDED_WORD_PATTERN.sub(dropped, _PHRASE_PATTERN.sub(quoted, rest))
-    terms = tuple(dict.fromkeys(words.to_terms(rest)))
-    own, *further = split_languages(language)
-    small = get_stop_terms(own).union(*(_find_foreign_stopwords(terms, own, other) for other in further))
-    telling = tuple(term for term in terms if term not in small)
+    rest = _EXCLUDED_WORD_PATTERN.sub(take_excluded, _PHRASE_PATTERN.sub(take_phrase, rest))
+    terms = tuple(dict.fromkeys(analyser.to_terms(rest)))
+    main_language, *other_languages = split_languages(language)
+    foreign = (_find_foreign_stopwords(terms, main_language, other) for other in other_languages)
+    stop_terms = get_stop_terms(main_language).union(*foreign)
+    significant = tuple(term for term in terms if term not in stop_terms)
     kept_phrases = _drop_empty(phrases)
-    if not telling and not kept_phrases:
-        telling = terms
+    if not significant and not kept_phrases:
+        significant = terms
     return KeywordQuery(
-        terms=telling[:_MAX_TERMS],
+        terms=significant[:_MAX_TERMS],
         phrases=kept_phrases,
         excluded=_drop_empty(excluded),
-        prefix=_get_prefix(rest, words, frozenset(telling)),
+        prefix=_get_prefix(rest, analyser, frozenset(significant)),
     )
 
 
 def blank_operators(text: str) -> str:
-    """A query's text, as long as it is, with blanks for what is quoted or excluded."""
+    """A query's text with quoted and excluded parts blanked out, at the same length."""
 
-    def blank(found: re.Match[str]) -> str:
-        return "\x00" * len(found[0])
+    def blank(match: re.Match[str]) -> str:
+        return "\x00" * len(match[0])
 
     return _EXCLUDED_WORD_PATTERN.sub(blank, _PHRASE_PATTERN.sub(blank, text[:MAX_QUERY_CHARS]))
 
 
 def find_plain_words(text: str) -> list[tuple[int, int]]:
-    """Where the words of a query's text stand that are neither quoted nor excluded."""
-    return [found.span() for found in TOKEN_PATTERN.finditer(blank_operators(text))]
+    """The spans of the words of a query that are neither quoted nor excluded."""
+    return [match.span() for match in TOKEN_PATTERN.finditer(blank_operators(text))]
 
 
 def get_significant_tokens(text: str, query: KeywordQuery, language: str = "english") -> list[str]:
-    """The words of a query's text, as they were typed, that gave the query its terms; none of its phrases."""
-    words, held = get_analyser(language), frozenset(query.terms)
+    """The words of a query, as typed, that the query's terms come from; not those of phrases."""
+    analyser, terms = get_analyser(language), frozenset(query.terms)
     tokens = dict.fromkeys(text[start:end] for start, end in find_plain_words(text)[:_MAX_TERMS])
-    return [token for token in tokens if held.intersection(words.get_token_terms(token))]
+    return [token for token in tokens if terms.intersection(analyser.get_token_terms(token))]
 
 
 def get_significant_terms(text: str, language: str = "english") -> frozenset[str]:
-    """The terms of a text that is no query but a name: without stop words, unless it has nothing else."""
+    """The terms of a name (not a query) without stop words, unless it has nothing else."""
     terms = frozenset(get_analyser(language).to_terms(text))
     return terms - get_stop_terms(split_languages(language)[0]) or terms
 
 
 def to_plain_query(text: str) -> str:
-    """The query as a sentence for a model: without what it excludes, quotation marks, and + before words."""
+    """The query as a sentence for a model: without excluded parts, quotation marks, and + before words."""
 
-    def unquoted(found: re.Match[str]) -> str:
-        return " " if found[1] else f" {found[2]} "
+    def remove_quotes(match: re.Match[str]) -> str:
+        return " " if match[1] else f" {match[2]} "
 
-    return (
-        " ".join(_PLUS_PATTERN.sub("", _EXCLUDED_WORD_PATTERN.sub(" ", _PHRASE_PATTERN.sub(unquoted, text))).split())
-        or text
-    )
+    unquoted = _PHRASE_PATTERN.sub(remove_quotes, text)
+    return " ".join(_PLUS_PATTERN.sub("", _EXCLUDED_WORD_PATTERN.sub(" ", unquoted)).split()) or text
 
 
-def _get_prefix(rest: str, words: Analyser, significant: frozenset[str]) -> str:
-    """The last word while it may still be being typed; never a stop word that was left out."""
+def _get_prefix(rest: str, analyser: Analyser, significant: frozenset[str]) -> str:
+    """The last word if it may still be incomplete; never a removed stop word."""
     if not rest or rest[-1].isspace():
         return ""
     tokens = TOKEN_PATTERN.findall(rest)
-    if not tokens or not significant.intersection(words.get_token_terms(tokens[-1])):
+    if not tokens or not significant.intersection(analyser.get_token_terms(tokens[-1])):
         return ""
-    dense, last, _ = [*iter_script_runs(unicodedata.normalize("NFKC", tokens[-1]))][-1]
-    if dense:
+    is_unspaced, last, _ = [*iter_script_runs(unicodedata.normalize("NFKC", tokens[-1]))][-1]
+    if is_unspaced:
         return last[-2:]
-    folded = normalize_term(last.strip("_.-·"))
-    return folded if len(folded) >= 2 else ""
+    prefix = normalize_term(last.strip("_.-·"))
+    return prefix if len(prefix) >= 2 else ""
 
 
 @cache
 def get_stop_terms(language: str) -> frozenset[str]:
-    """What queries in a language leave out, as terms."""
+    """The stop words of a language as terms."""
     return frozenset(get_analyser(language).to_terms(get_stopword_text(language)))
 
 
 def _find_foreign_stopwords(terms: Iterable[str], language: str, other: str) -> frozenset[str]:
-    """Small words of another language, read in this one: all of them if the query has two that this one lacks."""
-    small = _get_stopwords_as_read(language, other) - get_stop_terms(language)
-    return small if len(small.intersection(terms)) >= 2 else frozenset()
+    """Stop words of another language, stemmed in this one, if the query has two that are not stop words of this one."""
+    stop_terms = _get_foreign_stop_terms(language, other) - get_stop_terms(language)
+    return stop_terms if len(stop_terms.intersection(terms)) >= 2 else frozenset()
 
 
 @cache
-def _get_stopwords_as_read(language: str, other: str) -> frozenset[str]:
+def _get_foreign_stop_terms(language: str, other: str) -> frozenset[str]:
     return frozenset(get_analyser(language).to_terms(get_stopword_text(other)))
 
 
@@ -139,9 +138,8 @@ def _drop_empty(phrases: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ..
     return tuple(dict.fromkeys(phrase for phrase in phrases if phrase))
 
 
-# How a query may be read: in each language of its wiki, and as others would spell it. Each reading is a query in its
-# own right, judged by the best that any page could have of it; a page counts by the one that fits it best. So a word
-# that is read in two ways is not worth twice as much.
+# Query variants: a query analysed in each language of its wiki, and in other spellings. Each variant is scored against
+# its own best possible score, and a page counts by its best variant, so an ambiguous word is not counted twice.
 
 
 _MAX_VARIANTS = 8
@@ -153,48 +151,48 @@ _UMLAUT_LANGUAGES = frozenset(("danish", "finnish", "german", "norwegian", "swed
 _SPELLED_UMLAUT = re.compile("([aou])e|(a)a", re.IGNORECASE)
 _HANGUL = re.compile("[\uac00-\ud7a3]+")
 _PARTICLES = frozenset("을를이가은는에의도만와과로")
-"""What Korean hangs on a noun; a noun of one syllable is then in a pair that nothing else shares with it."""
+"""Korean particles. A noun of one syllable with a particle is a bigram that no other form of the noun has."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVariant:
-    """A query as one language reads it."""
+    """A query as analysed in one language."""
 
     language: str
     query: KeywordQuery
 
 
 def build_query_variants(text: str, language: str) -> tuple[QueryVariant, ...]:
-    """The ways to read a query that differ in their terms, the wiki's own language and the text as typed first."""
+    """The variants of a query that differ in their terms; the wiki's main language and the text as typed come first."""
     languages, text = split_languages(language), text[:MAX_QUERY_CHARS]
-    found: dict[tuple[object, ...], QueryVariant] = {}
-    for own in languages:
-        first = "+".join((own, *(other for other in languages if other != own)))
-        for spelt in _iter_spellings(text, own):
-            query = parse_query(spelt, first)
-            found.setdefault((query.terms, query.phrases), QueryVariant(own, query))
-    ways = [*found.values()][:_MAX_VARIANTS]
-    # What is excluded is excluded however it is read.
-    excluded = tuple(dict.fromkeys(phrase for way in ways for phrase in way.query.excluded))
-    return tuple(replace(way, query=replace(way.query, excluded=excluded)) for way in ways)
+    variants: dict[tuple[object, ...], QueryVariant] = {}
+    for main_language in languages:
+        ordered_languages = "+".join((main_language, *(other for other in languages if other != main_language)))
+        for spelling in _iter_spellings(text, main_language):
+            query = parse_query(spelling, ordered_languages)
+            variants.setdefault((query.terms, query.phrases), QueryVariant(main_language, query))
+    kept = [*variants.values()][:_MAX_VARIANTS]
+    # A phrase excluded in one variant is excluded in all.
+    excluded = tuple(dict.fromkeys(phrase for variant in kept for phrase in variant.query.excluded))
+    return tuple(replace(variant, query=replace(variant.query, excluded=excluded)) for variant in kept)
 
 
 def find_query_identifiers(text: str) -> tuple[str, ...]:
-    """Identifiers in a query, whole, that pages may hold besides their parts."""
+    """Identifiers in a query as single terms, which pages may have besides their parts."""
     return tuple(dict.fromkeys(find_identifiers(blank_operators(text))))
 
 
 def find_korean_nouns(text: str, query: KeywordQuery, language: str) -> tuple[str, ...]:
-    """Korean nouns of one syllable without the particle that a query has them with."""
+    """Korean nouns of one syllable in a query, without their particles."""
     runs = (run for token in get_significant_tokens(text, query, language) for run in _HANGUL.findall(token))
     return tuple(dict.fromkeys(run[0] for run in runs if len(run) == 2 and run[1] in _PARTICLES))
 
 
 def _iter_spellings(text: str, language: str) -> Iterator[str]:
-    """A text as it is, without its accents, and with ä as ae or the other way round where that is done."""
+    """The text as it is, without accents, and with ä as ae or the reverse in languages that do so."""
     yield text
     if not text.isascii():
         yield unicodedata.normalize("NFC", _ACCENT_MARKS.sub("", unicodedata.normalize("NFD", text)))
     if language in _UMLAUT_LANGUAGES:
         yield unicodedata.normalize("NFC", text).translate(_UMLAUT_SPELLINGS)
-        yield _SPELLED_UMLAUT.sub(lambda found: found[1] or found[2], text)
+        yield _SPELLED_UMLAUT.sub(lambda match: match[1] or match[2], text)

@@ -1,7 +1,7 @@
-"""The small words of languages: articles, pronouns, prepositions, auxiliaries. They say in which language, not of what.
+"""Stop words of languages (articles, pronouns, prepositions, auxiliaries), and the language of a page.
 
-Those of English are what queries have always left out; a few of each of the others are enough, for what is not listed
-is common in its wiki and so counts for next to nothing.
+Queries drop these words. For languages other than English a short list is sufficient: a common word that is not listed
+occurs on most pages of its wiki and so has little weight.
 """
 
 import re
@@ -96,17 +96,16 @@ _STOPWORDS = {
 
 @cache
 def get_stopwords(language: str) -> frozenset[str]:
-    """The small words of a language, folded; none of a language that has no list."""
+    """The stop words of a language, normalized; empty for a language without a list."""
     return frozenset(map(normalize_term, _STOPWORDS.get(language, "").split()))
 
 
 def get_stopword_text(language: str) -> str:
-    """The same words as they are written, for an analyser of the language to read."""
+    """The same words as written, to be analysed in the language."""
     return _STOPWORDS.get(language, "")
 
 
-# Which language a page is in: as it says itself, or as its small words say.
-
+# The language of a page: as declared, or as detected by stop words.
 
 LANGUAGES = (
     *("arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "english", "esperanto", "estonian"),
@@ -114,7 +113,7 @@ LANGUAGES = (
     *("nepali", "norwegian", "persian", "polish", "portuguese", "romanian", "russian", "serbian", "spanish"),
     *("swedish", "tamil", "turkish", "yiddish"),
 )
-"""The languages whose words have stems here."""
+"""The languages with a stemmer."""
 
 _LANGUAGE_CODES = {
     "arabic": "ar ara العربية",
@@ -156,34 +155,34 @@ _LANGUAGE_BY_NAME = {
 }
 _CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
 _MAX_SAMPLE_CHARS = 20_000
-"""Characters of a page by which its language is judged."""
+"""Characters of a page that are used to detect its language."""
 _MIN_STOPWORDS = 4
-"""Small words of a language that a page must have before they say anything."""
+"""Minimum number of stop words of a language for a detection."""
 
 
 def find_language(text: str) -> str | None:
-    """The language meant by a code or a name, such as de, de-DE, deu, German or Deutsch; None for anything else."""
-    said = text.strip().casefold()
-    return _LANGUAGE_BY_NAME.get(said) or _LANGUAGE_BY_NAME.get(re.split(r"[-_.\s(]", said, maxsplit=1)[0])
+    """The language for a code or a name, such as de, de-DE, deu, German or Deutsch; None if unknown."""
+    name = text.strip().casefold()
+    return _LANGUAGE_BY_NAME.get(name) or _LANGUAGE_BY_NAME.get(re.split(r"[-_.\s(]", name, maxsplit=1)[0])
 
 
 def detect_page_language(page: Page, language: str) -> str:
-    """The language to stem a page in, of those of its wiki.
+    """The language to stem a page in, one of the languages of its wiki.
 
-    What the page says of itself counts. In a language the wiki was not given no query would be read, so such a page is
-    stemmed as the wiki's own; and so is one that says nothing and whose small words leave doubt.
+    The language declared by the page counts. If it is not one of the wiki's languages, no query would be analysed in
+    it, so the page is stemmed in the main language; so is a page without a clear language.
     """
-    own, *further = split_languages(language)
-    if not further:
-        return own
-    said = find_language(page.metadata.language) if page.metadata.language else None
-    if said is not None:
-        return said if said in further else own
-    return guess_language(_CODE_BLOCK.sub(" ", page.body[:_MAX_SAMPLE_CHARS]), own, further)
+    main_language, *other_languages = split_languages(language)
+    if not other_languages:
+        return main_language
+    declared = find_language(page.metadata.language) if page.metadata.language else None
+    if declared is not None:
+        return declared if declared in other_languages else main_language
+    return guess_language(_CODE_BLOCK.sub(" ", page.body[:_MAX_SAMPLE_CHARS]), main_language, other_languages)
 
 
 def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:
-    """The language with clearly the most small words in a text: half as many again as each of the others."""
+    """The language with clearly the most stop words in a text: at least 1.5 times as many as any other."""
     words = [normalize_term(token) for token in TOKEN_PATTERN.findall(text)]
     counts = {
         language: sum(map(get_stopwords(language).__contains__, words))

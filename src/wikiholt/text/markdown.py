@@ -1,4 +1,8 @@
-"""The fragment a browser jumps to for a heading, as GitHub and as Otterwiki 2.26 make it."""
+"""Parses a page's Markdown into headings with anchors, links and blocks, with their positions in the file.
+
+markdown-it finds the blocks; inline text is parsed only for headings and links. Tables are recognized afterwards,
+since parsing every cell is slow and cells are not needed.
+"""
 
 import re
 import unicodedata
@@ -24,7 +28,7 @@ _DASHES = re.compile(r"[-\s]+")
 
 
 def make_github_slug(text: str) -> str:
-    """Lower case; letters, marks, digits, `_` and `-` stay, spaces become `-`, everything else goes."""
+    """GitHub's slug: lower case; letters, marks, digits, `_` and `-` stay, spaces become `-`, the rest is removed."""
     lowered = text.strip().lower()
     if lowered.isascii():
         kept = _ASCII_DROPPED.sub("", lowered)
@@ -34,7 +38,7 @@ def make_github_slug(text: str) -> str:
 
 
 def make_otterwiki_slug(text: str) -> str:
-    """ASCII only (accents fall off, other scripts vanish), lower case, runs of spaces and dashes are one dash."""
+    """Otterwiki's slug: ASCII only (accents and other scripts removed), lower case, one dash for spaces and dashes."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
     return _DASHES.sub("-", _NOT_SLUG.sub("", ascii_text.strip().lower()))
 
@@ -45,10 +49,10 @@ def _is_word_character(char: str) -> bool:
 
 
 class AnchorGenerator:
-    """Gives the headings of one page their anchors, in order; a repeated heading gets `-1`, `-2`, ….
+    """Generates the anchors of one page's headings, in order; a repeated heading gets `-1`, `-2`, ….
 
-    GitHub's are unique. Otterwiki counts by heading text alone, so `A`, `A`, `A-1` gives `a-1` twice there; we do as
-    it does, since an anchor that the wiki does not make leads nowhere.
+    GitHub's anchors are unique. Otterwiki (2.26) counts by heading text alone, so `A`, `A`, `A-1` gives `a-1` twice;
+    this does the same, since the anchor must be the one that the wiki generates.
     """
 
     def __init__(self, style: AnchorStyle) -> None:
@@ -70,10 +74,7 @@ class AnchorGenerator:
         return anchor
 
 
-# The outline of a page's Markdown: headings, links and blocks, each with its place in the file. Block structure comes
-# from markdown-it; inline text is read only where a heading or a link needs it. Tables are told from paragraphs
-# afterwards, since parsing every cell is slow and nobody asks for cells.
-
+# Outline.
 
 _BLOCK_KINDS = {
     "paragraph_open": "paragraph",
@@ -90,24 +91,24 @@ _INLINE_MARKUP = re.compile(r"[\\`*_\[<&]")
 _TABLE_RULE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?>(?:\|[ \t]*+:?-++:?[ \t]*+){0,9999})\|?[ \t]*+$")
 _MAX_HEADING_CHARS = 2_000
 _MAX_HEADING_TEXT_CHARS = 500
-"""Characters of a heading that are kept: every chunk under it carries them."""
+"""Stored characters of a heading; every chunk under the heading repeats them."""
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _ATX_LINE = re.compile(r"^ {0,3}(#{1,6})(?![^ \t])(.*)$")
 _NEWLINE = re.compile("\n")
 _COARSE_BLOCK_LINES = 1_000
 
 MAX_LINES = 100_000
-"""Lines of a page that are read as Markdown: each may cost kilobytes, and millions would fill the memory."""
+"""Lines of a page that are parsed as Markdown: each may take kilobytes of memory."""
 
 MAX_LINKS = 10_000
-"""Links of a page that an index keeps: nobody follows more, and a page of nothing else would fill a disk."""
+"""Links of a page that are indexed; a page of nothing but links would fill the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageOutline:
-    """What stands where on a page; the blocks cover every line that is not blank, in order.
+    """The structure of a page. The blocks cover every line that is not blank, in order.
 
-    Beyond MAX_LINES there are neither headings nor links, and there are at most MAX_LINKS links; `left_out` says so.
+    Beyond MAX_LINES there are no headings and links, and there are at most MAX_LINKS links; `warnings` say so.
     """
 
     headings: tuple[Heading, ...]
@@ -118,7 +119,7 @@ class PageOutline:
 
 @dataclass(frozen=True, slots=True)
 class _BodyLines:
-    """The lines of a body and where each begins."""
+    """The lines of a body and their offsets."""
 
     texts: Sequence[str]
     starts: Sequence[int]
@@ -130,7 +131,7 @@ class _BodyLines:
         return cls(texts, [0, *accumulate(len(text) + 1 for text in texts)], first)
 
     def make_block(self, kind: str, begin: int, end: int, offset: int = 0) -> MarkdownBlock | None:
-        """The block on the lines [begin, end) without the blank ones at its edges."""
+        """The block on the lines [begin, end), without blank lines at its edges; None if all are blank."""
         while begin < end and not self.texts[end - 1].strip():
             end -= 1
         while begin < end and not self.texts[begin].strip():
@@ -142,22 +143,24 @@ class _BodyLines:
 
 
 def parse_outline(body: str, first_line: int = 1, style: AnchorStyle = "github", file: str = "") -> PageOutline:
-    """Read the outline of a body whose first line is this line of the file; any text has one."""
-    beginning, rest = _split_body(body)
-    lines = _BodyLines.from_body(beginning, first_line)
-    tokens, references = _parse_tokens(lines, beginning)
+    """Parse a body whose first line is `first_line` of the file. Never raises."""
+    parsed_body, rest = _split_body(body)
+    lines = _BodyLines.from_body(parsed_body, first_line)
+    tokens, env = _parse_tokens(parsed_body)
     anchors = AnchorGenerator(style)
     headings: list[Heading] = []
-    for at, token in enumerate(tokens):
-        if token.type == "inline" and token.map and tokens[at - 1].type == "heading_open":
+    for index, token in enumerate(tokens):
+        if token.type == "inline" and token.map and tokens[index - 1].type == "heading_open":
             text = _get_heading_text(token.content)
-            headings.append(Heading(int(tokens[at - 1].tag[1]), text, anchors.add(text), first_line + token.map[0]))
-    found = tuple(islice(_find_page_links(tokens, references, first_line, file), MAX_LINKS + 1))
-    left_out = [f"the page has more than {MAX_LINES:,} lines; headings and links are of those"] if rest else []
-    if len(found) > MAX_LINKS:
-        left_out.append(f"the page has more than {MAX_LINKS:,} links; the first {MAX_LINKS:,} are kept")
+            headings.append(Heading(int(tokens[index - 1].tag[1]), text, anchors.add(text), first_line + token.map[0]))
+    links = tuple(islice(_find_page_links(tokens, env.get("references", {}), first_line, file), MAX_LINKS + 1))
+    warnings = (
+        [f"the page has more than {MAX_LINES:,} lines; headings and links after these are ignored"] if rest else []
+    )
+    if len(links) > MAX_LINKS:
+        warnings.append(f"the page has more than {MAX_LINKS:,} links; only the first {MAX_LINKS:,} are indexed")
     blocks = (*_iter_blocks(tokens, lines), *_iter_coarse_blocks(body, rest, first_line))
-    return PageOutline(tuple(headings), found[:MAX_LINKS], blocks, tuple(left_out))
+    return PageOutline(tuple(headings), links[:MAX_LINKS], blocks, tuple(warnings))
 
 
 def _find_page_links(
@@ -167,39 +170,34 @@ def _find_page_links(
         if token.type != "inline" or not token.map:
             continue
         line = first_line + token.map[0]
-        at = 0
-        for place in find_links(token.content, references):
-            line += token.content.count("\n", at, place.offset)
-            at = max(at, place.offset)
-            paths = resolve_link_paths(place.targets, place.is_wiki_link, file)
-            yield Link(to_one_line(place.targets[0]), to_one_line(place.text), line, place.is_wiki_link, paths)
+        position = 0
+        for link in find_links(token.content, references):
+            line += token.content.count("\n", position, link.offset)
+            position = max(position, link.offset)
+            paths = resolve_link_paths(link.targets, link.is_wiki_link, file)
+            yield Link(to_one_line(link.targets[0]), to_one_line(link.text), line, link.is_wiki_link, paths)
 
 
 def _split_body(body: str) -> tuple[str, int]:
-    """What of a body is read as Markdown, and where the rest begins if there is one."""
+    """The part of a body that is parsed as Markdown, and the offset of the rest, or 0."""
     if body.count("\n") < MAX_LINES:
         return body, 0
     rest = next(islice(_NEWLINE.finditer(body), MAX_LINES - 1, None)).end()
     return (body[:rest], rest) if rest < len(body) else (body, 0)
 
 
-def _parse_tokens(lines: "_BodyLines", text: str) -> tuple[list[Token], Mapping[str, Any]]:
+def _parse_tokens(text: str) -> tuple[list[Token], dict[str, Any]]:
+    """The block tokens of a text, and markdown-it's environment with its link definitions."""
     env: dict[str, Any] = {}
     try:
-        tokens = _get_parser().parse(text, env)
+        return _get_parser().parse(text, env), env
     except (RecursionError, IndexError, ValueError, KeyError, AttributeError, TypeError):
-        tokens = _parse_plain_tokens(lines)
-    return tokens, env.get("references", {})
+        return _parse_plain_tokens(text), env
 
 
 def iter_link_lines(body: str) -> Iterator[tuple[bool, int, int]]:
-    """The lines [begin, end) of a body in which links may stand, and those that define one (True), in no order."""
-    body, _ = _split_body(body)
-    env: dict[str, Any] = {}
-    try:
-        tokens = _get_parser().parse(body, env)
-    except (RecursionError, IndexError, ValueError, KeyError, AttributeError, TypeError):
-        tokens = _parse_plain_tokens(_BodyLines.from_body(body, 1))
+    """Line ranges [begin, end) of a body that may contain links (False) or a link definition (True), in any order."""
+    tokens, env = _parse_tokens(_split_body(body)[0])
     for token in tokens:
         if token.type == "inline" and token.map:
             yield False, token.map[0], token.map[1]
@@ -241,24 +239,24 @@ def _iter_texts(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _iter_blocks(tokens: Sequence[Token], lines: _BodyLines) -> Iterator[MarkdownBlock]:
-    """The top-level blocks in order, lists item by item, and what lies between them (link definitions)."""
-    done = 0
+    """The top-level blocks in order, lists item by item, and link definitions between them."""
+    last_line = 0
     for token in tokens:
         kind = _get_block_kind(token)
-        if not kind or not token.map or token.map[1] <= done:
+        if not kind or not token.map or token.map[1] <= last_line:
             continue
-        begin, end = max(token.map[0], done), min(token.map[1], len(lines.texts))
-        yield from _to_tuple(lines.make_block("definition", done, begin))
+        begin, end = max(token.map[0], last_line), min(token.map[1], len(lines.texts))
+        yield from _to_tuple(lines.make_block("definition", last_line, begin))
         if kind == "paragraph":
             yield from _iter_paragraph_blocks(lines, begin, end)
         else:
             yield from _to_tuple(lines.make_block(kind, begin, end))
-        done = end
-    yield from _to_tuple(lines.make_block("definition", done, len(lines.texts)))
+        last_line = end
+    yield from _to_tuple(lines.make_block("definition", last_line, len(lines.texts)))
 
 
 def _iter_coarse_blocks(body: str, begin: int, first_line: int) -> Iterator[MarkdownBlock]:
-    """What follows the part that is read as Markdown, a thousand lines at a time."""
+    """The part of a body after MAX_LINES, in blocks of a thousand lines."""
     line = first_line + body.count("\n", 0, begin)
     while 0 < begin < len(body):
         last = next(islice(_NEWLINE.finditer(body, begin), _COARSE_BLOCK_LINES - 1, None), None)
@@ -276,12 +274,12 @@ def _get_block_kind(token: Token) -> str | None:
 
 
 def _iter_paragraph_blocks(lines: _BodyLines, begin: int, end: int) -> Iterator[MarkdownBlock]:
-    """A paragraph, or the paragraph and the table that it ends in."""
-    for at in range(begin + 1, end):
-        text = lines.texts[at]
-        if "-" in text and "|" in text + lines.texts[at - 1] and _TABLE_RULE.match(text):
-            yield from _to_tuple(lines.make_block("paragraph", begin, at - 1))
-            yield from _to_tuple(lines.make_block("table", at - 1, end))
+    """A paragraph, or a paragraph followed by a table."""
+    for index in range(begin + 1, end):
+        text = lines.texts[index]
+        if "-" in text and "|" in text + lines.texts[index - 1] and _TABLE_RULE.match(text):
+            yield from _to_tuple(lines.make_block("paragraph", begin, index - 1))
+            yield from _to_tuple(lines.make_block("table", index - 1, end))
             return
     yield from _to_tuple(lines.make_block("paragraph", begin, end))
 
@@ -290,23 +288,25 @@ def _to_tuple(block: MarkdownBlock | None) -> tuple[MarkdownBlock, ...]:
     return (block,) if block else ()
 
 
-def _parse_plain_tokens(lines: _BodyLines) -> list[Token]:
-    """A rough outline for the text markdown-it gives up on: headings and fences, line by line."""
+def _parse_plain_tokens(body: str) -> list[Token]:
+    """Headings found line by line, outside fences, for text that markdown-it cannot parse."""
     tokens: list[Token] = []
     fence = ""
-    for at, text in enumerate(lines.texts):
-        found = _FENCE_LINE.match(text)
-        if found and (not fence or (found[1].startswith(fence))):
-            fence = "" if fence else found[1]
+    for index, text in enumerate(body.split("\n")):
+        match = _FENCE_LINE.match(text)
+        if match and (not fence or (match[1].startswith(fence))):
+            fence = "" if fence else match[1]
         heading = None if fence else _ATX_LINE.match(text)
         if heading:
-            tokens.append(Token("heading_open", f"h{len(heading[1])}", 1, map=[at, at + 1], level=0))
-            tokens.append(Token("inline", "", 0, map=[at, at + 1], level=1, content=_strip_closing_hashes(heading[2])))
+            tokens.append(Token("heading_open", f"h{len(heading[1])}", 1, map=[index, index + 1], level=0))
+            tokens.append(
+                Token("inline", "", 0, map=[index, index + 1], level=1, content=_strip_closing_hashes(heading[2]))
+            )
     return tokens
 
 
 def _strip_closing_hashes(heading: str) -> str:
-    """The text of an ATX heading without the hashes that close it."""
+    """The text of an ATX heading without its closing hashes."""
     text = heading.strip()
     open_text = text.rstrip("#")
     return open_text.rstrip() if not open_text or open_text[-1] in " \t" else text

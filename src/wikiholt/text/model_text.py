@@ -1,4 +1,7 @@
-"""Markdown as plain text: what a reader would see, for snippets and for the model. Fragments are welcome."""
+"""The text that the model embeds for a chunk: page name, headings and plain text. Fragments are allowed.
+
+Any change of the output requires re-embedding all wikis.
+"""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -23,59 +26,59 @@ _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
 
 def to_plain_text(markdown: str) -> str:
-    """The text without markup, line by line; code keeps its characters and loses its fences. May be empty."""
-    parts = [part.strip("\n") if code else _strip_prose(part) for code, part in iter_segments(markdown)]
+    """The text without markup, line by line; code keeps its characters but loses its fences. May be empty."""
+    parts = [part.strip("\n") if is_code else _strip_prose(part) for is_code, part in iter_segments(markdown)]
     return "\n".join(part for part in parts if part and not part.isspace())
 
 
-def iter_segments(markdown: str, *, weighed: bool = False) -> Iterator[tuple[bool, str]]:
-    """The parts between fences in order, and whether each is code.
+def iter_segments(markdown: str, *, use_all_fences: bool = False) -> Iterator[tuple[bool, str]]:
+    """The parts between code fences in order, and whether each is code.
 
-    With `weighed`, whether a fragment begins in code is judged by all its fences, not by the first alone.
+    With `use_all_fences`, all fences decide whether a fragment begins in code, not only the first.
     """
     fences = list(_FENCE_LINE.finditer(markdown))
-    inside = _is_likely_in_code(markdown, fences) if weighed else _is_start_in_code(markdown, fences)
-    fence = fences[0][1] if inside else ""
-    at = 0
-    for found in fences:
-        marker = found[1]
-        if fence and not (marker.startswith(fence) and not found[2].strip()):
+    starts_in_code = _is_likely_in_code(markdown, fences) if use_all_fences else _is_start_in_code(markdown, fences)
+    fence = fences[0][1] if starts_in_code else ""
+    position = 0
+    for match in fences:
+        marker = match[1]
+        if fence and not (marker.startswith(fence) and not match[2].strip()):
             continue
-        yield bool(fence), markdown[at : found.start()]
+        yield bool(fence), markdown[position : match.start()]
         fence = "" if fence else marker
-        at = found.end()
-    yield bool(fence), markdown[at:]
+        position = match.end()
+    yield bool(fence), markdown[position:]
 
 
 def _is_likely_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
-    """Whether more fences are where they should be if the fragment begins in a code block than if it does not."""
+    """Whether more fences are well placed if the fragment begins inside a code block than if it does not."""
     if not fences or fences[0][2].strip():
         return False
     return _count_well_placed(markdown, fences, fences[0][1]) > _count_well_placed(markdown, fences, "")
 
 
 def _count_well_placed(markdown: str, fences: list[re.Match[str]], fence: str) -> int:
-    """How many fences look their part: one that begins a block follows a gap or names a language, one that ends it
-    is followed by a gap, and none that names a language is inside."""
-    fit = 0
-    for found in fences:
+    """Score how well the fences are placed: an opening fence follows a blank line or names a language, a closing one
+    is followed by a blank line, and none that names a language is inside a block."""
+    score = 0
+    for match in fences:
         if fence:
-            if found[2].strip():
-                fit -= 2 * found[1].startswith(fence)
-            elif found[1].startswith(fence):
-                fit += markdown[found.end() : found.end() + 2] in ("\n\n", "\n", "")
+            if match[2].strip():
+                score -= 2 * match[1].startswith(fence)
+            elif match[1].startswith(fence):
+                score += markdown[match.end() : match.end() + 2] in ("\n\n", "\n", "")
                 fence = ""
         else:
-            before = markdown[: found.start()].rstrip(" \t>")
-            fit += bool(found[2].strip()) or before[-2:] in ("\n\n", "\n", "")
-            fence = found[1]
-    return fit
+            before = markdown[: match.start()].rstrip(" \t>")
+            score += bool(match[2].strip()) or before[-2:] in ("\n\n", "\n", "")
+            fence = match[1]
+    return score
 
 
 def _is_start_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
-    """Whether a fragment was cut out of the middle of a code block: its first fence has no partner and ends one.
+    """Whether a fragment begins inside a code block: its first fence has no partner and closes a block.
 
-    A fence that ends a block names no language and is followed by a blank line or by nothing.
+    A closing fence names no language and is followed by a blank line or by nothing.
     """
     if len(fences) % 2 == 0 or fences[0][2].strip():
         return False
@@ -99,32 +102,30 @@ def _strip_prose(text: str) -> str:
     return _BLANK_LINES.sub("\n", text).strip()
 
 
-# What the model reads for a chunk: the page's name and headings, then the text without markup.
-
-
+# Embedding text.
 _HEADING_SEPARATOR = " > "
 
 
 def get_content_name(page: Page) -> str:
-    """The page's name if the page's own content gives it, else nothing."""
+    """The page's name if it comes from the page's content, else an empty string."""
     return page.name if page.name_in_content else ""
 
 
 def build_embedding_text(page: Page, chunk: Chunk, token_spans: TokenSpans, max_tokens: int) -> str:
-    """The text to embed for a chunk, of at most `max_tokens` tokens by the model's own count.
+    """The text to embed for a chunk, at most `max_tokens` tokens by the model's own count.
 
-    It is a pure function of the blob: a name made from the file's name is left out, so that renaming a page changes no
-    embedded text and embeds nothing. Headings the chunk itself begins with are not repeated. Where there is no room,
-    the name and headings go first; the text is cut only if the chunk was made larger than the window, which
-    `chunk(target_tokens ≤ max_tokens)` does not do.
+    A pure function of the blob: a name made from the file name is omitted, so renaming a page does not re-embed it.
+    Headings at the start of the chunk are not repeated. If there is no room, the name and headings are dropped first;
+    the text is truncated only if the chunk is larger than the window, which
+    `build_chunks(target_tokens ≤ max_tokens)` does not produce.
     """
     text = to_plain_text(chunk.text) or chunk.text.strip()
     parts = _build_parts(page, chunk)
     while parts:
-        whole = f"{_HEADING_SEPARATOR.join(parts)}\n{text}"
-        if has_at_most(whole, max_tokens, token_spans):
-            return whole
-        # name and innermost heading say the most
+        prefixed = f"{_HEADING_SEPARATOR.join(parts)}\n{text}"
+        if has_at_most(prefixed, max_tokens, token_spans):
+            return prefixed
+        # the name and the innermost heading are the most informative
         parts.pop(1 if len(parts) > 2 else 0)
     return _truncate_tokens(text, token_spans, max_tokens)
 
@@ -144,6 +145,6 @@ def _build_parts(page: Page, chunk: Chunk) -> list[str]:
 def _truncate_tokens(text: str, token_spans: TokenSpans, max_tokens: int) -> str:
     while text and not has_at_most(text, max_tokens, token_spans):
         spans = token_spans(text)
-        # a cut inside a word may make more tokens of it than before, so the end moves on until the count holds
+        # A cut inside a word may increase its number of tokens, so repeat until the count fits.
         text = text[: min(spans[max(max_tokens, 0)][0], len(text) - 1)]
     return text

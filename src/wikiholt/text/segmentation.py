@@ -1,11 +1,11 @@
-"""Where sentences and words begin, in scripts with and without spaces."""
+"""Sentence and word boundaries, in scripts with and without spaces, and token counts for any range of a text."""
 
 import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-# Han, Kana, Hangul and their compatibility forms: scripts written without spaces, or matched below the word
+# Han, Kana, Hangul and their compatibility forms: scripts without spaces, or matched below the word level
 CJK_RANGES = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3040-\u30ff\u3105-\u318f"
     + (
@@ -26,23 +26,22 @@ _WORD_OR_CJK = re.compile(rf"[{CJK_RANGES}]|[^\s{CJK_RANGES}]++")
 
 
 def find_sentence_starts(text: str, start: int, end: int, *, by_line: bool) -> list[int]:
-    """Where sentences begin within [start, end), `start` itself left out; with `by_line`, lines begin them too."""
+    """Where sentences begin within [start, end), except at `start`; with `by_line`, lines begin sentences too."""
     pattern = _SENTENCE_OR_LINE_END if by_line else _SENTENCE_END
-    return [at for found in pattern.finditer(text, start, end) if start < (at := found.end()) < end]
+    return [position for match in pattern.finditer(text, start, end) if start < (position := match.end()) < end]
 
 
 def find_word_starts(text: str, start: int, end: int) -> list[int]:
-    """Where words begin within [start, end); each CJK character is one."""
-    return [found.start() for found in _WORD_OR_CJK.finditer(text, start, end)]
+    """Where words begin within [start, end); each CJK character is a word."""
+    return [match.start() for match in _WORD_OR_CJK.finditer(text, start, end)]
 
 
 def find_spaced_starts(text: str, start: int, end: int) -> list[int]:
-    """Where runs without a space begin within [start, end)."""
-    return [found.start() for found in _SPACED_RUN.finditer(text, start, end)]
+    """Where runs without white space begin within [start, end)."""
+    return [match.start() for match in _SPACED_RUN.finditer(text, start, end)]
 
 
-# Counting tokens in any range of a text that was tokenised once.
-
+# Token counts.
 
 TokenSpans = Callable[[str], Sequence[tuple[int, int]]]
 
@@ -54,28 +53,27 @@ _APPROXIMATE_TOKEN = re.compile(rf"[{CJK_RANGES}]|[^\W_{CJK_RANGES}]{{1,6}}|[^\w
 
 
 def estimate_token_spans(text: str) -> list[tuple[int, int]]:
-    """Tokens as a sub-word model would roughly make them, where no model is at hand."""
-    return [found.span() for found in _APPROXIMATE_TOKEN.finditer(text)]
+    """Approximate sub-word tokens, for use without a model."""
+    return [match.span() for match in _APPROXIMATE_TOKEN.finditer(text)]
 
 
 def has_at_most(text: str, limit: int, token_spans: TokenSpans) -> bool:
-    """Return whether the model makes at most `limit` tokens of the text.
+    """Whether the model makes at most `limit` tokens of the text.
 
     A token covers at least one ASCII character, and a model may put one token in front, so a short ASCII text needs
-    no counting. This matters for long runs of signs, which are measured many times.
+    no counting. This matters for long runs of punctuation, which are measured many times.
     """
     return (len(text) < limit and text.isascii()) or len(token_spans(text)) <= limit
 
 
 class PageWorkLimitExceeded(Exception):
-    """Preparing a page takes more work than one page may."""
+    """Preparing a page takes more work than allowed for one page."""
 
 
 class MeteredTokenSpans:
-    """A model's `token_spans` that does a limited amount of work for one page, then raises PageTooCostly.
+    """A model's `token_spans` with a work limit for one page. Raises PageWorkLimitExceeded.
 
-    Work is counted in characters that the tokenizer reads, never in seconds: a page that is refused on one machine is
-    refused on every other.
+    Work is counted in characters read by the tokenizer, never in seconds, so the result is the same on every machine.
     """
 
     def __init__(self, token_spans: TokenSpans, max_work: int) -> None:
@@ -94,42 +92,42 @@ class MeteredTokenSpans:
 
 
 class TokenCounter:
-    """Counts the tokens of a text by range, on the safe side.
+    """Counts the tokens of any range of a text, erring on the high side.
 
-    A model may make one unknown token of a whole run of characters (BERT does so over 100). Once such a run is cut, its
-    pieces are read again, so it counts as what its pieces would be, and at least as a quarter of its characters. Text
-    that no token covers counts a little, so that nothing grows without bound.
+    A model may make one unknown token of a long run of characters (BERT does so over 100). When such a run is cut, its
+    pieces are tokenized again, so it counts as the tokens of its pieces, and at least as a quarter of its characters.
+    Text that no token covers counts a little, so that chunks cannot grow without bound.
     """
 
     def __init__(self, text: str, token_spans: TokenSpans) -> None:
         self._starts = array("q")
         self._ends = array("q")
-        done = 0
+        covered = 0
         for start, end in _iter_spans(text, token_spans):
-            if start - done > _MAX_GAP_CHARS:
-                self._add_evenly(done, start, (start - done) // 16)
+            if start - covered > _MAX_GAP_CHARS:
+                self._add_evenly(covered, start, (start - covered) // 16)
             if end - start > _MAX_TOKEN_CHARS:
                 self._add_long_token(text, start, end, token_spans)
             else:
                 self._starts.append(start)
                 self._ends.append(end)
-            done = end
-        if len(text) - done > _MAX_GAP_CHARS:
-            self._add_evenly(done, len(text), (len(text) - done) // 16)
+            covered = end
+        if len(text) - covered > _MAX_GAP_CHARS:
+            self._add_evenly(covered, len(text), (len(text) - covered) // 16)
 
     def count(self, start: int, end: int) -> int:
-        """How many tokens the range touches."""
+        """The number of tokens that the range touches."""
         return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start))
 
     def find_start(self, end: int, max_tokens: int, floor: int) -> int:
-        """The earliest place, not before `floor`, from which to `end` there are at most so many tokens."""
+        """The earliest position, not before `floor`, with at most `max_tokens` tokens up to `end`."""
         last = bisect_left(self._starts, end)
         if last - max_tokens <= 0 or self.count(floor, end) <= max_tokens:
             return floor
         return max(floor, self._starts[last - max_tokens]) if max_tokens > 0 else end
 
     def find_token_starts(self, start: int, end: int, every: int) -> list[int]:
-        """The places within a range where a token begins: every so many tokens one."""
+        """Positions within a range where a token begins, one for `every` tokens."""
         first = bisect_right(self._starts, start) + every - 1
         return list(self._starts[first : bisect_left(self._starts, end) : every])
 
@@ -146,12 +144,12 @@ class TokenCounter:
 
 
 def _iter_spans(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, int]]:
-    """The tokens of a text, read a stretch at a time: a tokenizer takes some 200 bytes of memory for each character."""
+    """The token spans of a text, tokenized in parts: a tokenizer takes about 200 bytes of memory per character."""
     begin = 0
     while begin < len(text):
         end = begin + _STRETCH_CHARS
         if end < len(text):
-            # between lines, or at least between words, nothing is lost by reading apart
+            # splitting between lines, or at least between words, does not change the tokens
             cut = text.rfind("\n", begin, end)
             cut = cut if cut > begin else text.rfind(" ", begin, end)
             end = cut + 1 if cut > begin else end

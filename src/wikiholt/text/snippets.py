@@ -1,4 +1,4 @@
-"""Snippets: a line or two of plain text around the best match, with the matched words marked."""
+"""Builds snippets: a line or two of plain text around the best match, with the matched words marked."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from wikiholt.text.segmentation import CJK_RANGES
 ELLIPSIS = "…"
 _CJK_RUN = re.compile(rf"[{CJK_RANGES}]")
 _SENTENCE_START_CHARS = 40
-"""Characters that show how a sentence begins."""
+"""Characters shown of the beginning of a sentence."""
 _Match = tuple[int, int, str]
 SentenceScorer = Callable[[Sequence[str]], Sequence[float]]
 
@@ -32,16 +32,15 @@ def build_snippet(
     length: int = 150,
     sentence_scorer: SentenceScorer | None = None,
 ) -> Snippet:
-    """About `length` characters of the text, as a reader would see them, around the place that matches best.
+    """About `length` characters of display text around the best match.
 
-    It is cut between words and never longer than `length` and two ellipses; `matches` are the ranges of the words that
-    match by their terms, so a search for "running" marks "runs". `sentence` is what is shown of the sentence that is
-    closest to the query: by `closeness`, which is given all sentences and gives the closest the highest number, or else
-    the one with the most matched words. Without any of these it is the beginning of the text; what holds nothing for
-    readers, a comment alone, gives an empty one.
+    The snippet is cut between words and is at most `length` characters plus two ellipses. `matches` are the ranges of
+    words that match by their terms, so a search for "running" marks "runs". `sentence` is the visible part of the
+    sentence closest to the query: the one with the highest score of `sentence_scorer`, or else with the most matched
+    words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
     """
-    read = to_display_text(text)
-    plain, sentences = read.text, read.sentences
+    display_text = to_display_text(text)
+    plain, sentences = display_text.text, display_text.sentences
     matches = list(_find_matches(plain, query, get_query_analyser(language))) if query else []
     closest = _find_closest_sentence(plain, sentences, matches, sentence_scorer)
     start, end = _find_window(plain, matches, closest, max(length, 1))
@@ -57,26 +56,26 @@ def build_snippet(
 def _find_closest_sentence(
     plain: str, sentences: Sequence[Span], matches: Sequence[_Match], sentence_scorer: SentenceScorer | None
 ) -> Span | None:
-    """The sentence closest to the query, the first of equals; None if nothing tells."""
+    """The sentence closest to the query, the first of equals; None if there is no evidence."""
     if sentence_scorer is not None and len(sentences) == 1:
         return sentences[0]
     if sentence_scorer is not None and sentences:
-        close = sentence_scorer([plain[each.start : each.end] for each in sentences])
-        nearest, found = max(zip(close, sentences, strict=True), key=itemgetter(0))
-        if nearest > 0:
-            return found
-    told = [(_count_matched_letters(matches, each), each) for each in sentences]
-    most, best = max(told, key=itemgetter(0), default=(0, None))
-    return best if most else None
+        scores = sentence_scorer([plain[sentence.start : sentence.end] for sentence in sentences])
+        score, closest = max(zip(scores, sentences, strict=True), key=itemgetter(0))
+        if score > 0:
+            return closest
+    counts = [(_count_matched_letters(matches, sentence), sentence) for sentence in sentences]
+    count, best = max(counts, key=itemgetter(0), default=(0, None))
+    return best if count else None
 
 
 def _count_matched_letters(matches: Sequence[_Match], within: Span) -> int:
-    """The letters of the different terms that match within a range."""
+    """The total length of the different terms that match within a range."""
     return sum(map(len, {term for start, end, term in matches if within.start <= start and end <= within.end}))
 
 
 def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: int) -> Span | None:
-    """The part of a sentence that is shown, by its place in the snippet."""
+    """The visible part of a sentence, as a range of the snippet."""
     if sentence is None:
         return None
     first, last = max(sentence.start, start), min(sentence.end, end)
@@ -84,64 +83,72 @@ def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: i
     return Span(first + shift, last + shift) if first < last else None
 
 
-def _find_matches(plain: str, query: KeywordQuery, words: Analyser | MultiLanguageAnalyser) -> Iterator[_Match]:
-    wanted = frozenset(query.terms).union(*query.phrases)
+def _find_matches(plain: str, query: KeywordQuery, analyser: Analyser | MultiLanguageAnalyser) -> Iterator[_Match]:
+    terms_to_match = frozenset(query.terms).union(*query.phrases)
     prefix = query.prefix
-    # A stem begins as its word does, so most words can be passed over without being analysed.
-    heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*wanted, prefix) if term}))
-    for found in TOKEN_PATTERN.finditer(plain):
-        token = found[0]
+    # A stem begins like its word, so most words can be skipped without analysis.
+    heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*terms_to_match, prefix) if term}))
+    for match in TOKEN_PATTERN.finditer(plain):
+        token = match[0]
         ascii_only = token.isascii()
         if ascii_only and not heads.search(token.lower()):
             continue
-        for dense, run, offset in [(False, token, 0)] if ascii_only else [*iter_script_runs(token)]:
-            begin = found.start() + offset
-            if dense:
-                for at, pair in enumerate(make_bigrams(run), begin):
-                    if pair in wanted:
-                        yield at, at + len(pair), pair
+        for is_unspaced, run, offset in [(False, token, 0)] if ascii_only else [*iter_script_runs(token)]:
+            begin = match.start() + offset
+            if is_unspaced:
+                for position, pair in enumerate(make_bigrams(run), begin):
+                    if pair in terms_to_match:
+                        yield position, position + len(pair), pair
                     elif prefix and pair.startswith(prefix):
-                        yield at, at + len(prefix), pair
+                        yield position, position + len(prefix), pair
                     else:
-                        yield from ((at + n, at + n + 1, sign) for n, sign in enumerate(pair) if sign in wanted)
+                        yield from (
+                            (position + n, position + n + 1, char)
+                            for n, char in enumerate(pair)
+                            if char in terms_to_match
+                        )
                 continue
-            terms = words.get_token_terms(run)
-            # The whole of an identifier comes after its parts, and says more.
-            term = next((term for term in (*reversed(terms), *words.get_token_forms(run)) if term in wanted), None)
+            terms = analyser.get_token_terms(run)
+            # The full identifier comes after its parts and is more specific.
+            term = next(
+                (term for term in (*reversed(terms), *analyser.get_token_forms(run)) if term in terms_to_match), None
+            )
             if term is None and prefix:
-                term = next((term for term in (*terms, *words.get_token_forms(run)) if term.startswith(prefix)), None)
+                term = next(
+                    (term for term in (*terms, *analyser.get_token_forms(run)) if term.startswith(prefix)), None
+                )
             if term is not None:
                 yield begin, begin + len(run), term
 
 
 def _find_window(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:
-    """The range to show: the words with the most to say, by the letters of different terms, or the closest sentence's
-    beginning; both, where they are near each other."""
+    """The range to show: the densest matches, by total length of different terms, or the beginning of the closest
+    sentence; both if they are close together."""
     if len(plain) <= length:
         return 0, len(plain)
     first, last = _find_anchor(matches, sentence, length)
-    begins = sentence is not None and first == sentence.start
+    at_sentence_start = sentence is not None and first == sentence.start
     room = length - (last - first)
-    start = max(0, min(first if begins else first - room // 3, len(plain) - length))
+    start = max(0, min(first if at_sentence_start else first - room // 3, len(plain) - length))
     end = min(start + length, len(plain))
     start = _find_word_start(plain, start, first) if matches or sentence else 0
     return start, max(_find_word_end(plain, start, end, last), start + 1)
 
 
 def _find_anchor(matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:
-    """What the window must hold."""
-    words = _find_densest(matches, length)
+    """The range that the window must contain."""
+    densest = _find_densest(matches, length)
     if sentence is None:
-        return words
+        return densest
     head = min(sentence.end, sentence.start + min(length, _SENTENCE_START_CHARS))
     if not matches:
         return sentence.start, head
-    first, last = min(words[0], sentence.start), max(words[1], head)
+    first, last = min(densest[0], sentence.start), max(densest[1], head)
     if last - first <= length:
         return first, last
     inside = [match for match in matches if sentence.start <= match[0] and match[1] <= sentence.end]
-    if 2 * _count_matched_letters(inside, sentence) < _count_matched_letters(matches, Span(*words)):
-        return words
+    if 2 * _count_matched_letters(inside, sentence) < _count_matched_letters(matches, Span(*densest)):
+        return densest
     first, last = _find_densest(inside, length)
     return (sentence.start, last) if last - sentence.start <= length else (first, last)
 
@@ -165,7 +172,7 @@ def _find_densest(matches: list[_Match], length: int) -> tuple[int, int]:
 
 
 def _find_word_start(plain: str, start: int, limit: int) -> int:
-    """The first word that begins at or after `start`, not past `limit`."""
+    """The start of the first word at or after `start`, at most `limit`."""
     if start == 0 or plain[start - 1] == " ":
         return start
     space = plain.find(" ", start, limit)
@@ -175,7 +182,7 @@ def _find_word_start(plain: str, start: int, limit: int) -> int:
 
 
 def _find_word_end(plain: str, start: int, end: int, limit: int) -> int:
-    """The last word that ends at or before `end`, not before `limit`."""
+    """The end of the last word at or before `end`, at least `limit`."""
     if end == len(plain) or plain[end] == " ":
         return end
     space = plain.rfind(" ", max(start + 1, limit), end)

@@ -1,7 +1,7 @@
-"""Who asks, and for which wiki: a visit goes in, a grant for exactly one wiki comes out, or a refusal.
+"""Access control: turns the identity of a request into a grant for exactly one wiki, or denies it.
 
-The wiki is named by the path (/w/SLUG), by the host, by the key, or, where there is exactly one, by nothing. A refusal
-is the same whether the wiki exists or not: nobody learns of a wiki that is not theirs.
+The wiki is named by the path (/w/SLUG), by the host, or by the key. If there is only one wiki, it need not be named.
+A denial is the same whether the wiki exists or not, so that requests cannot detect other people's wikis.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from wikiholt.wikis.slugs import LOOPBACK_HOSTS, parse_host_header, validate_slu
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """What a request says of itself. `loopback`: whether the service listens to this machine alone."""
+    """What a request says about itself. `loopback` is whether the service listens only on the loopback interface."""
 
     token: str | None = None
     slug: str | None = None
@@ -26,7 +26,7 @@ class RequestIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One wiki, and what may be done with it. `key` is None where no key was needed."""
+    """One wiki and the permitted scope. `key` is None if no key was needed."""
 
     wiki: Wiki
     scope: Scope
@@ -35,14 +35,14 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class _HostSlug:
-    """The slug that a host stands for; `told` unless only the registry knows it."""
+    """The slug of a host. It is public unless only the registry maps the host to it."""
 
     slug: str
     is_public: bool = True
 
 
 class AccessPolicy:
-    """The rules. Every question is answered from the registry as it is now; safe to use from many threads."""
+    """The access rules. Every decision uses the current registry. Safe to use from many threads."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AccessPolicy:
         own_hosts: Iterable[str],
         is_replaced: Callable[[Wiki], bool] = lambda _: False,
     ) -> None:
-        """`is_replaced` says whether another repository lies where a wiki's was: its keys open nothing then."""
+        """`is_replaced` tells whether a wiki's path now has another repository; its keys are then rejected."""
         self._registry = registry
         self._is_replaced = is_replaced
         self._domain_suffix = f".{domain}" if domain else ""
@@ -61,7 +61,7 @@ class AccessPolicy:
         self._own_hosts = LOOPBACK_HOSTS | {host.lower().removesuffix(".") for host in own_hosts}
 
     def authorize(self, identity: RequestIdentity, required_scope: Scope) -> Grant:
-        """The grant for the wiki this visit is about; raises Unauthorized, Forbidden, InvalidSlug or WikiNotFound."""
+        """The grant for the requested wiki. Raises Unauthorized, Forbidden, InvalidSlug or WikiNotFound."""
         key = self._authenticate(identity)
         slug = self._resolve_slug(identity, self._resolve_host_slug(identity), key)
         if key is None:
@@ -71,24 +71,24 @@ class AccessPolicy:
         return self._authorize_with_key(key, key.wiki_id, slug, required_scope)
 
     def require_any_key(self, identity: RequestIdentity) -> None:
-        """Pass whoever has a key that is known, whatever it opens; raises Unauthorized."""
+        """Accept any valid key, of any wiki. Raises Unauthorized."""
         if self._authenticate(identity) is None:
             raise _build_unauthorized_error()
 
     def require_operator(self, identity: RequestIdentity) -> Key:
-        """The operator's key of this visit; raises Unauthorized without a key and Forbidden with a wiki's."""
+        """The operator key of the request. Raises Unauthorized without a key and Forbidden for a wiki's key."""
         key = self._authenticate(identity)
         if key is None:
             raise _build_unauthorized_error()
         if key.wiki_id is not None:
             raise Forbidden(
-                "This key opens one wiki, and this is about all of them.",
-                hint="It takes an operator's key: wikiholt key create --operator",
+                "This key is for one wiki; an operator key is required.",
+                hint="Create one: wikiholt key create --operator",
             )
         return key
 
     def identify_unverified(self, identity: RequestIdentity) -> Wiki | None:
-        """The wiki a visit says it is about, whoever asks: for those who prove themselves otherwise, by a signature."""
+        """The wiki named by the request, without checking permissions. For requests that are signed."""
         try:
             slug = self._resolve_slug(identity, self._resolve_host_slug(identity), None)
         except (AccessDenied, InvalidInput):
@@ -96,24 +96,24 @@ class AccessPolicy:
         return self._find_wiki(slug) if slug is not None else self._registry.get_only()
 
     def grant_for_token(self, identity: RequestIdentity, slug: str, scope: Scope) -> Grant:
-        """The grant for the wiki that an issuer's token is for, unless the visit is about another; raises Forbidden."""
-        named = self._resolve_slug(identity, self._resolve_host_slug(identity), None)
+        """The grant for an issuer's token, unless the request names another wiki. Raises Forbidden."""
+        requested = self._resolve_slug(identity, self._resolve_host_slug(identity), None)
         wiki = self._find_wiki(slug)
-        if wiki is None or named not in (None, wiki.slug):
+        if wiki is None or requested not in (None, wiki.slug):
             raise _build_forbidden_error()
         return Grant(wiki, scope, None)
 
     def is_known_host(self, identity: RequestIdentity) -> bool:
-        """Whether the host is a name of ours or of a wiki, or an address: a name that leads here by nobody's leave is
-        how web pages elsewhere reach a service that trusts its network (DNS rebinding)."""
+        """Whether the host is one of the service's own names, a wiki's host, or an IP address.
+
+        Other names are rejected: a web page elsewhere could use them to reach a service that trusts its network (DNS
+        rebinding).
+        """
         host = parse_host_header(identity.host) if identity.host else None
         if host is None:
             return False
-        if (
-            host in self._own_hosts
-            or (self._domain_suffix and host.endswith(self._domain_suffix))
-            or self._registry.find_by_host(host)
-        ):
+        is_subdomain = bool(self._domain_suffix) and host.endswith(self._domain_suffix)
+        if host in self._own_hosts or is_subdomain or self._registry.find_by_host(host):
             return True
         try:
             return bool(ip_address(host.strip("[]")))
@@ -121,7 +121,7 @@ class AccessPolicy:
             return False
 
     def list_visible(self, identity: RequestIdentity) -> list[Wiki]:
-        """The wikis this visitor may see listed: where path or host names one, that one at most."""
+        """The wikis that this request may list. If the path or host names one, at most that one."""
         key = self._authenticate(identity)
         if (
             identity.slug is not None
@@ -135,7 +135,7 @@ class AccessPolicy:
         return [wiki for wiki in wikis if self._is_public(wiki)]
 
     def is_open_without_keys(self) -> bool:
-        """Whether wikis may be read without a key on this machine: as long as none was ever made."""
+        """Whether wikis can be read without a key on this machine, which is so until the first key is created."""
         return not self._registry.keys.has_ever_had_any()
 
     def _authenticate(self, identity: RequestIdentity) -> Key | None:
@@ -147,28 +147,25 @@ class AccessPolicy:
         return key
 
     def _resolve_host_slug(self, identity: RequestIdentity) -> _HostSlug | None:
-        """What the host names: the slug before our domain, a wiki that has the host for its own, or nothing."""
+        """The slug named by the host: a subdomain of the service's domain, or a wiki's own host."""
         host = parse_host_header(identity.host) if identity.host else None
         if host is None or host in self._own_hosts:
             return None
-        under = (
-            host.removesuffix(self._domain_suffix)
-            if self._domain_suffix and host.endswith(self._domain_suffix)
-            else None
-        )
+        subdomain = None
+        if self._domain_suffix and host.endswith(self._domain_suffix):
+            subdomain = host.removesuffix(self._domain_suffix)
         wiki = self._registry.find_by_host(host)
-        if wiki is not None and not (
-            under and self._find_wiki(under)
-        ):  # nobody takes the place of a slug that is there
+        # A registered host must not take the place of another wiki's slug.
+        if wiki is not None and not (subdomain and self._find_wiki(subdomain)):
             return _HostSlug(wiki.slug, is_public=False)
-        return _HostSlug(validate_slug(under)) if under is not None else None
+        return _HostSlug(validate_slug(subdomain)) if subdomain is not None else None
 
     def _resolve_slug(self, identity: RequestIdentity, host_slug: _HostSlug | None, key: Key | None) -> str | None:
-        named = validate_slug(identity.slug) if identity.slug is not None else None
-        if host_slug is None or named is None or host_slug.slug == named:
-            return named or (host_slug.slug if host_slug else None)
+        requested = validate_slug(identity.slug) if identity.slug is not None else None
+        if host_slug is None or requested is None or host_slug.slug == requested:
+            return requested or (host_slug.slug if host_slug else None)
         if key is None and not host_slug.is_public and not self._is_readable(identity, host_slug.slug):
-            # Whose host this is must not be found out by trying slugs on it.
+            # Trying slugs on a host must not reveal whose host it is.
             raise _build_unauthorized_error()
         raise _build_forbidden_error()
 
@@ -185,7 +182,7 @@ class AccessPolicy:
     def _authorize_with_key(self, key: Key, wiki_id: str, slug: str | None, required_scope: Scope) -> Grant:
         try:
             wiki = self._registry.get_by_id(wiki_id)
-        except WikiNotFound:  # removed at this very moment, and the key with it
+        except WikiNotFound:  # removed just now, together with the key
             raise _build_unauthorized_error() from None
         if slug not in (None, wiki.slug):
             raise _build_forbidden_error()
@@ -193,22 +190,23 @@ class AccessPolicy:
             raise _make_unknown_key_error()
         if not key.scope.allows(required_scope):
             raise Forbidden(
-                f"This takes a key of scope {required_scope}; this one has {key.scope}.", hint="Use a key that may."
+                f"This requires a key with scope {required_scope}; this key has {key.scope}.",
+                hint="Use a key with that scope.",
             )
         return Grant(wiki, key.scope, key)
 
     def _get_wiki_or_only(self, slug: str | None) -> Wiki:
-        """For those who may know of every wiki."""
+        """The wiki with this slug, or the only one. For callers that may know of every wiki."""
         wiki = self._registry.get(slug) if slug is not None else self._registry.get_only()
         if wiki is None:
-            raise WikiNotFound("Which wiki is not said.", hint="Name it in the path: /w/SLUG")
+            raise WikiNotFound("No wiki was named.", hint="Name it in the path: /w/SLUG")
         return wiki
 
     def is_open_access(self, identity: RequestIdentity) -> bool:
-        """Whether this visit may read all wikis for want of keys.
+        """Whether this request may read all wikis because no key has been created.
 
-        A web page elsewhere can make a browser on this machine ask us under a name of its own (DNS rebinding): only
-        names that are ours count.
+        Only the service's own host names count: a web page elsewhere could make a browser on this machine send
+        requests under another name (DNS rebinding).
         """
         host = parse_host_header(identity.host) if identity.host else None
         return identity.loopback and host in self._own_hosts and self.is_open_without_keys()
@@ -218,8 +216,8 @@ class AccessPolicy:
         return wiki is not None and (self._is_public(wiki) or self.is_open_access(identity))
 
     def _is_public(self, wiki: Wiki) -> bool:
-        own = wiki.settings.get("public", "")
-        return own == "true" if own else self._public_by_default
+        setting = wiki.settings.get("public", "")
+        return setting == "true" if setting else self._public_by_default
 
     def _find_wiki(self, slug: str) -> Wiki | None:
         try:
@@ -230,13 +228,13 @@ class AccessPolicy:
 
 def _build_unauthorized_error() -> Unauthorized:
     return Unauthorized(
-        "This takes a key.", hint="Send it as `Authorization: Bearer KEY`; `wikiholt key create` makes one."
+        "A key is required.", hint="Send it as `Authorization: Bearer KEY`; `wikiholt key create` creates one."
     )
 
 
 def _make_unknown_key_error() -> Unauthorized:
-    return Unauthorized("This key is not known here; it may have expired or been revoked.", hint="Ask for another key.")
+    return Unauthorized("This key is unknown; it may have expired or been revoked.", hint="Ask for another key.")
 
 
 def _build_forbidden_error() -> Forbidden:
-    return Forbidden("This is about another wiki.", hint="A key opens one wiki; name that one, or none.")
+    return Forbidden("This request is for another wiki.", hint="A key is for one wiki; name that one, or none.")

@@ -1,11 +1,11 @@
-"""One wiki, opened: search it, sync it, ask how it stands.
+"""One open wiki: search, sync, status, backups, pages.
 
-A handle is bound to one wiki when it is made; nothing in it can name another. Safe to use from many threads.
+A handle is bound to one wiki and cannot name another. Safe to use from many threads.
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock, Thread
@@ -13,6 +13,7 @@ from typing import Final
 
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport, VerificationResult
 from wikiholt.domain.page import PageTerms
+from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import PageFilter, SearchInterface, SearchResult
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Backup, Wiki
@@ -29,8 +30,7 @@ from wikiholt.errors import (
 from wikiholt.indexing.batch import Pause, SyncPaused, never_pause
 from wikiholt.indexing.estimate import estimate_reindex
 from wikiholt.indexing.index_backups import IndexBackups
-from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.indexing.reconciler import ignore_progress as _unseen
+from wikiholt.indexing.reconciler import SyncProgress, ignore_progress
 from wikiholt.indexing.repair import CONFIRMATION_TTL_S, EMPTY_CONFIRMATION_TTL_S, IndexRepair
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
@@ -53,12 +53,8 @@ _LOG = logging.getLogger(__name__)
 __all__ = ["Components", "WikiConfig", "WikiHandle", "WikiStatus"]
 
 
-def _never_stop() -> bool:
-    return False
-
-
 class WikiHandle:
-    """One wiki's search, sync and status."""
+    """Search, sync and status of one wiki."""
 
     def __init__(
         self,
@@ -66,10 +62,10 @@ class WikiHandle:
         config: WikiConfig,
         components: Components,
         is_registered: Callable[[], bool] = lambda: True,
-        is_being_removed: Callable[[], bool] = _never_stop,
+        is_being_removed: Callable[[], bool] = never_stop,
         on_damage: Callable[[], None] = lambda: None,
     ) -> None:
-        """`alarm` is called when the index proves broken: somebody had better sync it."""
+        """`on_damage` is called when the index proves damaged; the wiki then needs a sync."""
         self.wiki: Final = wiki
         self._config = config
         self._components = components
@@ -90,64 +86,62 @@ class WikiHandle:
             is_being_removed,
         )
         self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage)
-        scribe = components.query_log_writer
+        writer = components.query_log_writer
         self._query_log = (
-            WikiQueryLog(scribe, wiki.id, self._open_index, enabled=config.log_queries) if scribe else None
+            WikiQueryLog(writer, wiki.id, self._open_index, enabled=config.log_queries) if writer else None
         )
 
     def search(self, request: SearchRequest, *, interface: SearchInterface | None = None) -> SearchResult:
-        """The answer. Searches by somebody name the way they came by, and are written down if that is wanted."""
-        answer = self._run_search(lambda searcher: searcher.search(request))
+        """Search the wiki. A search with an `interface` is recorded in the query log, if that is enabled."""
+        result = self._run_search(lambda searcher: searcher.search(request))
         if self._query_log is not None:
-            self._query_log.record(answer, interface, filtered=bool(request.where))
-        return answer
+            self._query_log.record(result, interface, filtered=bool(request.where))
+        return result
 
     def find_similar(self, path: str, n: int = 5, where: PageFilter | None = None) -> SearchResult:
-        """The pages whose passages are nearest to those of this page; needs no model."""
+        """The pages whose passages are nearest to those of this page. Needs no model."""
         return self._run_search(lambda searcher: searcher.find_similar(path, n, where or PageFilter()))
 
     @property
     def query_log(self) -> WikiQueryLog:
-        """What was asked of this wiki; raises NoQueryLog where nothing can be written down."""
+        """The query log of this wiki. Raises QueryLogNotFound if searches cannot be recorded."""
         if self._query_log is None:
-            raise QueryLogNotFound(
-                "Searches are not written down here.", hint="Ask a service that has a data directory."
-            )
+            raise QueryLogNotFound("Searches are not recorded here.", hint="Use a service that has a data directory.")
         return self._query_log
 
     def build_link(self, path: str) -> str:
-        """The link of a page, as hits have it."""
+        """The link to a page, as in hits."""
         return format_page_link(self._config.url, path)
 
     def _run_search(self, search: Callable[[Searcher], SearchResult]) -> SearchResult:
         try:
-            with self._use_live_index() as serving:
-                return self._with_damage_note(search(serving.searcher))
+            with self._use_live_index() as live_index:
+                return self._with_damage_note(search(live_index.searcher))
         except IndexMissing:
-            # Another generation may have been published in the middle of it: the new one answers.
+            # Another generation may have been published during the search: search that one.
             if self._components.store.get_published(self.wiki.id) is None:
                 raise
-        with self._use_live_index() as serving:
-            return self._with_damage_note(search(serving.searcher))
+        with self._use_live_index() as live_index:
+            return self._with_damage_note(search(live_index.searcher))
 
     def _with_damage_note(self, result: SearchResult) -> SearchResult:
-        """The answer, which says so while the index it comes from cannot be trusted; raises IndexCorrupt for an empty
-        one from an index that is not as it was written."""
+        """The result, with a note if the index is damaged. Raises IndexCorrupt for an empty result from an index
+        whose checksum has changed."""
         if not result.hits:
             self._repair.confirm(EMPTY_CONFIRMATION_TTL_S)
-        doubt = self._repair.report_suspicion()
-        return replace(result, degraded=True, notes=(*result.notes, doubt)) if doubt else result
+        note = self._repair.report_suspicion()
+        return replace(result, degraded=True, notes=(*result.notes, note)) if note else result
 
     @property
     def reranker_identity(self) -> str:
-        """What answers depend on beside the stamp: who reads the best pages again; empty for nobody."""
+        """Identifies the reranker on which results depend, beside the version token; empty if there is none."""
         reranking = self._components.reranking
         return reranking.identity if reranking is not None else ""
 
     def get_version_token(self) -> tuple[int, int, str | None]:
-        """What every answer depends on: generation, version and HEAD; cheap, and raises IndexMissing like a search."""
-        with self._use_live_index() as serving:
-            generation, version = serving.generation, serving.index.get_version()
+        """Generation, version and HEAD, on which every result depends. Cheap. Raises IndexMissing like a search."""
+        with self._use_live_index() as live_index:
+            generation, version = live_index.generation, live_index.index.get_version()
         head = None
         if self._config.check_head:
             with suppress(WikiholtError):
@@ -156,34 +150,35 @@ class WikiHandle:
 
     def sync(
         self,
-        progress: Callable[[SyncProgress], None] = _unseen,
+        progress: Callable[[SyncProgress], None] = ignore_progress,
         pause: Callable[[], Pause] = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
-        """Make the index equal to HEAD; raises Paused, Busy and what a sync may raise."""
+        """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync."""
         return self._run_sync(self._get_syncer().sync, progress, pause, lock_timeout)
 
     def reindex(
         self,
-        progress: Callable[[SyncProgress], None] = _unseen,
+        progress: Callable[[SyncProgress], None] = ignore_progress,
         pause: Callable[[], Pause] = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
-        """Build a new generation from nothing, or go on with one that was paused; the old one answers meanwhile."""
+        """Build a new generation from scratch, or continue a paused one. The published one answers meanwhile."""
         return self._run_sync(self._get_syncer().rebuild, progress, pause, lock_timeout)
 
     def estimate_reindex(self, time_limit_s: float = 3600.0) -> ReindexEstimate:
-        """What a reindexing would take; reads pages for `limit` seconds at most and writes nothing. Raises Busy."""
+        """Estimate a reindex. Reads pages for at most `time_limit_s` seconds and writes nothing. Raises Busy."""
         if not self._estimate_lock.acquire(blocking=False):
-            raise Busy("this is being worked out already", hint="wait for it to finish")
+            raise Busy("an estimate is already running", hint="wait for it to finish")
         try:
-            shop, parts = self._components, self._config
-            place = shop.store.get_directory(self.wiki.id)
+            components, config = self._components, self._config
+            directory = components.store.get_directory(self.wiki.id)
+            embedder = components.embedder()
             try:
                 with self._open_index() as index:
-                    return estimate_reindex(parts.source, parts.pipeline, shop.embedder(), index, place, time_limit_s)
+                    return estimate_reindex(config.source, config.pipeline, embedder, index, directory, time_limit_s)
             except IndexUnavailable:
-                return estimate_reindex(parts.source, parts.pipeline, shop.embedder(), None, place, time_limit_s)
+                return estimate_reindex(config.source, config.pipeline, embedder, None, directory, time_limit_s)
         finally:
             self._estimate_lock.release()
 
@@ -194,109 +189,98 @@ class WikiHandle:
         pause: Callable[[], Pause],
         lock_timeout: float | None,
     ) -> SyncReport:
-        going = False
+        removing = False
 
         def check_pause() -> Pause:
-            nonlocal going
-            going = self._is_being_removed()
-            return Pause.NOW if going else pause()
+            nonlocal removing
+            removing = self._is_being_removed()
+            return Pause.NOW if removing else pause()
 
         try:
             report = work(progress, check_pause, lock_timeout)
         except SyncPaused as error:
-            if going:  # nobody will go on with it
-                raise Busy("this wiki is being removed", hint="`wikiholt list` shows the wikis there are") from error
+            if removing:  # nobody will continue it
+                raise Busy("this wiki is being removed", hint="`wikiholt list` shows all wikis") from error
             raise
         self._warm_caches()
-        # Not before: searches that began in the generation before may still need its file.
+        # Only now: searches in the previous generation may have needed its file until here.
         self._components.store.remove_old_generations(self.wiki.id)
         return report
 
     def restore(self, at: datetime | None = None) -> Backup:
-        """Have the newest good backup not taken after `at` answer from now on; the next sync brings it to HEAD."""
+        """Publish the newest intact backup taken at or before `at`. The next sync brings it to HEAD."""
         restored = self.backups.restore(at)
         self._warm_caches()
         self._components.store.remove_old_generations(self.wiki.id)
         return restored
 
-    def fetch(self, stop: Callable[[], bool] = _never_stop) -> bool:
-        """Bring what is new from where the pages live, if that is elsewhere; whether something came."""
+    def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
+        """Fetch from the wiki's remote, if it has one. Returns whether anything new arrived."""
         try:
             return self._config.source.fetch(lambda: stop() or self._is_being_removed())
         finally:
-            # A wiki that was removed meanwhile is left removed, with all that came for it.
+            # If the wiki was removed meanwhile, delete what the fetch created again.
             if not self._is_registered():
                 self._components.store.delete(self.wiki.id)
 
     def get_indexed_revision(self) -> str | None:
-        """The revision the index stands for; None when a sync has work to do, or would fail for want of pages."""
+        """The revision of the index; None if a sync has work to do, or would fail because there are no pages."""
         if not self._repair.health.is_ok:
-            return None  # a sync reads all of it first
+            return None  # the next sync checks the entire index
         try:
-            index = self._components.store.open(self.wiki.id)
+            with closing(self._components.store.open(self.wiki.id)) as index:
+                state = index.get_state()
         except WikiholtError:
             return None
-        try:
-            state = index.get_state()
-        except WikiholtError:
-            return None
-        finally:
-            index.close()
-        shop = self._components
-        today = self._config.pipeline.build_recipe((shop.identity or shop.embedder)())
-        return state.revision if state.recipe == today and state.pages else None
+        components = self._components
+        recipe = self._config.pipeline.build_recipe((components.identity or components.embedder)())
+        return state.revision if state.recipe == recipe and state.pages else None
 
     def wait_for_caches(self, timeout: float) -> None:
-        """Wait until the caches are built, for a process that is about to end; they are written on the way."""
-        with self._use_live_index() as serving:
-            serving.wait_idle(timeout)
+        """Wait until the caches are built and written. For a process that is about to end."""
+        with self._use_live_index() as live_index:
+            live_index.wait_idle(timeout)
 
     def mine_questions(
         self, kinds: Collection[QuestionKind] = MINED_KINDS, limit: int = 200, seed: int = 0
     ) -> MinedQuestions:
-        """Questions this wiki's own links, history and descriptions ask of its search; raises InvalidEvaluation."""
+        """Evaluation questions from this wiki's own links, history and descriptions. Raises InvalidEvaluation."""
         with self._open_index() as index:
             return mine_questions(index, self._config.source, self._config.pipeline, kinds, limit, seed)
 
     def load_judged_questions(self, queries: Iterable[str], judgements: Iterable[str]) -> list[Question]:
-        """Questions that people have judged; raises InvalidEvaluation for a page that is none of this wiki's."""
+        """Questions with human judgements. Raises InvalidEvaluation if a page is not in this wiki."""
         with self._open_index() as index:
             return parse_judged_questions(queries, judgements, make_path_resolver(index))
 
     def build_terms_without(self, questions: Iterable[Question]) -> Mapping[int, PageTerms]:
-        """Words of pages without what these questions have taken from them."""
+        """Terms of pages without the text from which these questions were made."""
         with self._open_index() as index:
             return build_terms_without(index, self._config.source, self._config.pipeline, questions)
 
     def get_status(self) -> WikiStatus:
-        """How the wiki stands; never raises for a wiki that is in trouble."""
+        """The status of the wiki. Never raises; errors are part of the status."""
         return StatusReader(self.wiki, self._config.source, self._components.store, self._repair).read()
 
     def check(self) -> Sequence[str]:
-        """What is wrong with the index, in words."""
-        index = self._components.store.open(self.wiki.id)
-        try:
+        """Faults of the index, as text."""
+        with closing(self._components.store.open(self.wiki.id)) as index:
             return index.check()
-        finally:
-            index.close()
 
     @property
     def health(self) -> IndexHealth:
         return self._repair.health
 
-    def check_integrity(self, stop: Callable[[], bool] = _never_stop) -> IndexHealth:
-        """Read every byte of index and caches, while others read and write; what proves broken is noted, and mended
-        by the next sync. Raises Busy once `stop` says so, and IndexMissing."""
+    def check_integrity(self, stop: Callable[[], bool] = never_stop) -> IndexHealth:
+        """Check the entire index and its caches, while others read and write. Damage is recorded, and the next sync
+        repairs it. Raises Busy when `stop` returns true, and IndexMissing."""
         if self._query_log is not None:
-            with suppress(WikiholtError):  # nobody may have searched for longer than searches are remembered
+            with suppress(WikiholtError):  # also trims logs of wikis that nobody searches any more
                 self._query_log.trim()
         store = self._components.store
         try:
-            index = store.open(self.wiki.id)
-            try:
+            with closing(store.open(self.wiki.id)) as index:
                 faults = index.check(lambda: stop() or self._is_being_removed())
-            finally:
-                index.close()
         except IndexCorrupt as error:
             self._repair.report(error.message)
             return self._repair.health
@@ -309,28 +293,28 @@ class WikiHandle:
         return self._repair.health
 
     def compare(self) -> VerificationResult:
-        """Compare the bytes of an index in use with those its last writer left; raises IndexCorrupt, once noted."""
+        """Compare the checksum of an index in use with the one its last writer left. Raises IndexCorrupt."""
         if self._live_index is None:
-            return VerificationResult.NONE  # whoever opens it next compares them
+            return VerificationResult.NONE  # compared when it is next opened
         with self._use_live_index():
             return self._repair.confirm()
 
     def _verify_caches(self) -> None:
         with self._lock:
-            serving = self._live_index
-            if serving is None:
-                return  # whoever opens them next looks at them
-            serving.acquire()
+            live_index = self._live_index
+            if live_index is None:
+                return  # checked when they are next opened
+            live_index.acquire()
         try:
-            serving.verify()
+            live_index.verify()
         finally:
-            serving.release()
+            live_index.release()
 
     def remove(self) -> Sequence[str]:
-        """Remove every byte of the index and its backups, once nobody is writing it; returns what was removed."""
+        """Delete the index and its backups, once nobody is writing it. Returns the names of the deleted files."""
         store = self._components.store
         if not store.exists(self.wiki.id):
-            # Nobody can be writing it; what a removal that was killed half way left may still be there.
+            # Nobody can be writing it, but a removal that was killed may have left files.
             return [*store.delete(self.wiki.id), *self.backups.delete_all()]
         with store.write_lock(self.wiki.id, self._components.lock_timeout):
             self.close()
@@ -341,50 +325,50 @@ class WikiHandle:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            serving, self._live_index = self._live_index, None
-        if serving is not None:
-            serving.close_when_idle()
+            live_index, self._live_index = self._live_index, None
+        if live_index is not None:
+            live_index.close_when_idle()
 
     def _get_syncer(self) -> Syncer:
-        """The one syncer of this handle: it remembers what it has compared, so that the next sync compares less."""
-        shop, parts = self._components, self._config
-        embedder = shop.embedder()
+        """The only syncer of this handle. It remembers what it has compared, so that the next sync compares less."""
+        components, config = self._components, self._config
+        embedder = components.embedder()
         with self._lock:
             if self._syncer is None:
                 self._syncer = Syncer(
                     self.wiki.id,
-                    shop.store,
-                    parts.source,
+                    components.store,
+                    config.source,
                     embedder,
-                    parts.pipeline,
-                    shop.lock_timeout,
+                    config.pipeline,
+                    components.lock_timeout,
                     self._is_registered,
                     self.backups.create_before_publish,
-                    shop.previous_model,
+                    components.previous_model,
                     self._repair,
                 )
             return self._syncer
 
     def _warm_caches(self) -> None:
-        """Bring the caches up to date after a sync, so that the next search finds them ready."""
+        """Update the caches after a sync, so that the next search finds them ready."""
         try:
-            with self._use_live_index() as serving:
-                serving.refresh()
-        except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the sync is done all the same
+            with self._use_live_index() as live_index:
+                live_index.refresh()
+        except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the sync has succeeded
             _LOG.warning("the caches are not ready after the sync (%s)", error)
 
     @contextmanager
     def _open_index(self) -> Iterator[WikiIndex]:
-        with self._use_live_index() as serving:
-            yield serving.index
+        with self._use_live_index() as live_index:
+            yield live_index.index
 
     @contextmanager
     def _use_live_index(self) -> Iterator[LiveIndex]:
-        """The published generation; damage that is met in it is noted, and mended by the next sync."""
-        serving: LiveIndex | None = None
+        """Use the published generation. Damage found on the way is recorded, and the next sync repairs it."""
+        live_index: LiveIndex | None = None
         try:
-            serving = self._acquire_live_index()
-            yield serving
+            live_index = self._acquire_live_index()
+            yield live_index
         except IndexCorrupt as error:
             self._repair.report(error.message)
             raise
@@ -392,16 +376,16 @@ class WikiHandle:
             if self._repair.health.is_ok or isinstance(error, IndexRepairing):
                 raise
             raise IndexRepairing(
-                "this wiki's index was damaged and is being mended", hint="wait a moment; `wikiholt sync` mends it"
+                "this wiki's index is damaged and is being repaired", hint="wait a moment, or run `wikiholt sync`"
             ) from error
         finally:
-            if serving is not None:
-                serving.release()
+            if live_index is not None:
+                live_index.release()
             if self._closed:
                 self.close()
 
     def _acquire_live_index(self) -> LiveIndex:
-        """The published generation, opened once and again whenever another one is published or it has outgrown."""
+        """The published generation. Opened again when another is published or the wiki has outgrown its caches."""
         published = self._components.store.get_published(self.wiki.id)
         old: LiveIndex | None = None
         if self._live_index is None or self._live_index.generation != published:
@@ -412,11 +396,11 @@ class WikiHandle:
                 or self._live_index.generation != published
                 or self._live_index.has_outgrown_caches()
             ):
-                fresh = LiveIndex(self.wiki.id, self._config, self._components)
-                old, self._live_index = self._live_index, fresh
-            serving = self._live_index
-            serving.acquire()
+                new = LiveIndex(self.wiki.id, self._config, self._components)
+                old, self._live_index = self._live_index, new
+            live_index = self._live_index
+            live_index.acquire()
         if old is not None:
-            # Closing waits for work in the background; no search waits for that.
+            # Closing waits for background work; searches must not wait for that.
             Thread(target=old.close_when_idle, name="retire", daemon=True).start()
-        return serving
+        return live_index

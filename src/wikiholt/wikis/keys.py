@@ -1,4 +1,4 @@
-"""Keys: what opens a wiki to a program or a person. The registry keeps a digest; the token itself is shown once."""
+"""API keys. The registry stores a digest; the token itself is shown only once."""
 
 import base64
 import hashlib
@@ -16,19 +16,20 @@ from wikiholt.wikis.registry_schema import (
     TABLE_COLUMNS,
     RegistryConnection,
     RegistryDatabase,
+    get_value,
     has_mark,
 )
 
 MAX_LABEL_CHARS = 200
 _ID_CHARS, _SECRET_CHARS = 12, 40
-"""Sixty random bits to name a key by, two hundred to keep it secret: nobody finds either by trying."""
+"""60 random bits identify a key, 200 keep it secret: neither can be guessed."""
 _TOKEN_PATTERN = re.compile(rf"wh_([a-z2-7]{{{_ID_CHARS}}})_[a-z2-7]{{{_SECRET_CHARS}}}")
 _KEY_COLUMNS = ", ".join(TABLE_COLUMNS["keys"])
 _EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
 
 
 class KeyStore:
-    """All keys of a registry. Whatever another process creates or revokes counts at once."""
+    """All keys of a registry. Changes by other processes take effect immediately."""
 
     def __init__(self, database: RegistryDatabase) -> None:
         self._database = database
@@ -36,21 +37,21 @@ class KeyStore:
     def create(
         self, wiki_id: str | None, scope: Scope, label: str = "", expires_at: datetime | None = None
     ) -> tuple[Key, str]:
-        """Make a key of one wiki, or with None an operator's; returns it with its token, which is kept nowhere."""
+        """Create a key of one wiki, or with None an operator's key. Returns it with its token, which is not stored."""
         now = datetime.now(UTC)
         _validate_key(wiki_id, scope, label, expires_at, now)
         key = Key(_make_random_text(_ID_CHARS), wiki_id, scope, label, now, expires_at)
         token = f"wh_{key.id}_{_make_random_text(_SECRET_CHARS)}"
-        with self._database.write_transaction() as ledger:
-            if wiki_id is not None and not _has_row(ledger.connection, "wikis", wiki_id):
-                raise WikiNotFound("The wiki is not there any more.", hint="`wikiholt list` shows the wikis there are.")
-            ledger.insert("keys", (*_to_columns(key), _hash_token(token)))
-            if not has_mark(ledger.connection, KEYED_MARK):
-                ledger.insert("marks", (KEYED_MARK, now.isoformat()))
+        with self._database.write_transaction() as transaction:
+            if wiki_id is not None and not _has_row(transaction.connection, "wikis", wiki_id):
+                raise WikiNotFound("The wiki no longer exists.", hint="`wikiholt list` shows all wikis.")
+            transaction.insert("keys", (*_to_columns(key), _hash_token(token)))
+            if not has_mark(transaction.connection, KEYED_MARK):
+                transaction.insert("marks", (KEYED_MARK, now.isoformat()))
         return key, token
 
     def list(self, wiki_id: str | None = None) -> list[Key]:
-        """The keys of one wiki, or with None every key there is, oldest first."""
+        """The keys of one wiki, or with None all keys, oldest first."""
         where, values = ("", ()) if wiki_id is None else ("WHERE wiki_id = ?", (wiki_id,))
         with self._database.read_connection() as connection:
             if connection is None:
@@ -59,35 +60,35 @@ class KeyStore:
             return [parse_key(row) for row in connection.execute(query, values)]
 
     def revoke(self, key_id: str, *, wiki_id: str | None = None) -> Key:
-        """Strike a key; with `wiki_id` only if it is that wiki's. Raises KeyNotFound."""
-        with self._database.write_transaction() as ledger:
-            found = _find_key(ledger.connection, key_id)
-            if found is None or wiki_id not in (None, found[0].wiki_id):
+        """Revoke a key; with `wiki_id`, only if it is that wiki's. Raises KeyNotFound."""
+        with self._database.write_transaction() as transaction:
+            key, _ = _find_key(transaction.connection, key_id) or (None, "")
+            if key is None or wiki_id not in (None, key.wiki_id):
                 shown = key_id if len(key_id) <= 2 * _ID_CHARS else key_id[: 2 * _ID_CHARS] + "…"
-                raise KeyNotFound(f"There is no key {shown!r}.", hint="`wikiholt key list` shows the keys there are.")
-            ledger.delete("keys", "id", key_id)
-        return found[0]
+                raise KeyNotFound(f"There is no key {shown!r}.", hint="`wikiholt key list` shows all keys.")
+            transaction.delete("keys", "id", key_id)
+        return key
 
     def find_by_token(self, token: str) -> Key | None:
-        """The key of this token; None if it is not known, was revoked or has expired."""
-        form = _TOKEN_PATTERN.fullmatch(token)
-        if form is None:
+        """The key of this token; None if it is unknown, revoked or expired."""
+        match = _TOKEN_PATTERN.fullmatch(token)
+        if match is None:
             return None
         with self._database.read_connection() as connection:
-            found = _find_key(connection, form[1]) if connection else None
-        # A key that is not there is compared too, so that the time it takes tells nothing.
+            found = _find_key(connection, match[1]) if connection else None
+        # An unknown key is compared too, so that the response time reveals nothing.
         key, digest = found or (None, _EMPTY_DIGEST)
         if not hmac.compare_digest(_hash_token(token), digest) or key is None:
             return None
         return None if key.expires_at and key.expires_at <= datetime.now(UTC) else key
 
     def has_any(self) -> bool:
-        """Whether there is any key at all, be it one that has expired."""
+        """Whether there is any key, including expired ones."""
         with self._database.read_connection() as connection:
             return bool(connection and connection.execute("SELECT 1 FROM keys LIMIT 1").fetchone())
 
     def has_ever_had_any(self) -> bool:
-        """Whether a key was ever made here: revoking the last one, or removing its wiki, must not open the others."""
+        """Whether a key was ever created. Revoking the last one, or removing its wiki, must not open other wikis."""
         with self._database.read_connection() as connection:
             return bool(connection and has_mark(connection, KEYED_MARK))
 
@@ -95,20 +96,20 @@ class KeyStore:
 def _validate_key(wiki_id: str | None, scope: Scope, label: str, expires_at: datetime | None, now: datetime) -> None:
     if wiki_id is None and scope is not Scope.ADMIN:
         raise InvalidSetting(
-            f"An operator's key cannot be limited to {scope}.", hint="Leave the scope out, or make a key of one wiki."
+            f"An operator's key cannot be limited to {scope}.", hint="Omit the scope, or create a key of one wiki."
         )
     if len(label) > MAX_LABEL_CHARS or not label.isprintable():
         raise InvalidSetting(
-            "A key's label cannot be that.", hint=f"Use up to {MAX_LABEL_CHARS} printable characters on one line."
+            "The key's label is not valid.", hint=f"Use up to {MAX_LABEL_CHARS} printable characters on one line."
         )
     if expires_at is not None and not _is_future(expires_at, now):
-        raise InvalidSetting("A key cannot expire then.", hint="Give a time to come, with its time zone.")
+        raise InvalidSetting("The expiry time is not valid.", hint="Use a time in the future, with a time zone.")
 
 
 def _is_future(when: datetime, now: datetime) -> bool:
     try:
         return when.tzinfo is not None and when.astimezone(UTC) > now
-    except OverflowError:  # the last day of the calendar, west of here
+    except OverflowError:  # the last day of the calendar in a western time zone
         return False
 
 
@@ -117,7 +118,7 @@ def _make_random_text(count: int) -> str:
 
 
 def _hash_token(token: str) -> str:
-    # The secret is random and long: a slow hash would add nothing but time.
+    # The secret is long and random: a slow hash would add only time.
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -129,7 +130,7 @@ def _find_key(connection: RegistryConnection, key_id: str) -> tuple[Key, str] | 
     if not key_id.isascii() or "\0" in key_id:
         return None
     row = connection.execute(f"SELECT {_KEY_COLUMNS} FROM keys WHERE id = ?", (key_id,)).fetchone()  # noqa: S608
-    return (parse_key(row), row[-1]) if row else None
+    return (parse_key(row), str(get_value("keys", row, "digest"))) if row else None
 
 
 def _to_columns(key: Key) -> tuple[str | None, ...]:
@@ -138,10 +139,10 @@ def _to_columns(key: Key) -> tuple[str | None, ...]:
 
 
 def parse_key(row: Sequence[str]) -> Key:
-    """A row of the table of keys as the key it stands for."""
+    """Convert a row of the table `keys`. Raises IndexCorrupt."""
     key_id, wiki_id, scope, label, created_at, expires_at, _ = row
     try:
-        until = datetime.fromisoformat(expires_at) if expires_at else None
-        return Key(key_id, wiki_id, Scope(scope), label, datetime.fromisoformat(created_at), until)
+        expiry = datetime.fromisoformat(expires_at) if expires_at else None
+        return Key(key_id, wiki_id, Scope(scope), label, datetime.fromisoformat(created_at), expiry)
     except (ValueError, TypeError) as error:
-        raise IndexCorrupt("A key in the registry cannot be understood.", hint=RESTORE_HINT) from error
+        raise IndexCorrupt("A key in the registry is not valid.", hint=RESTORE_HINT) from error

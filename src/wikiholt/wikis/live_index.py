@@ -1,4 +1,4 @@
-"""The generation that answers: an open index with its caches, searched with the model it was built with."""
+"""The published generation of a wiki: an open index with its caches, searched with the model it was built with."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,28 +17,28 @@ from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.query_log import QueryLogWriter
 
 LexiconGetter = Callable[[], Lexicon | None]
-"""Gives the terms of one index as it is now; None where they cannot be had. Never raises."""
+"""Returns the current terms of one index, or None if they are unavailable. Never raises."""
 
 _GROWTH_MARGIN_PAGES = 200
-"""Pages by which any wiki may grow before its caches are chosen anew."""
+"""Pages that any wiki may gain before its caches are chosen again."""
 
 
 @dataclass(frozen=True, slots=True)
 class WikiConfig:
-    """What a wiki's settings make of it."""
+    """What a wiki's settings configure."""
 
     source: Source
     pipeline: TextPipeline
     url: str
     check_head: bool = True
     log_queries: bool = False
-    """Whether searches are written down."""
+    """Whether searches are recorded."""
 
 
 def _raise_model_missing(recipe: Recipe) -> Embedder:
     raise ModelMismatch(
-        f"the index was built with {recipe.fingerprint}, which is not the model that is set",
-        hint="run `wikiholt sync` to build it with the model that is set now",
+        f"the index was built with {recipe.fingerprint}, which is not the configured model",
+        hint="run `wikiholt sync` to rebuild it with the configured model",
     )
 
 
@@ -48,7 +48,7 @@ def _get_no_lexicon(_: WikiIndex, __: KeywordCache | None) -> LexiconGetter:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What all wikis of a process share: tools and weights, never data."""
+    """What all wikis of a process share: tools and models, never data."""
 
     store: IndexStore
     embedder: Callable[[], Embedder]
@@ -57,25 +57,25 @@ class Components:
     lock_timeout: float
     backup_policy: BackupPolicy = field(default_factory=BackupPolicy)
     previous_model: Callable[[Recipe], Embedder] = _raise_model_missing
-    """A model that is set no more, for an index that was built with it; kept loaded while somebody holds it."""
+    """Loads the previous model of an index. It stays loaded while it is in use."""
     identity: Callable[[], ModelInfo] | None = None
-    """What the embedder is, told without loading it; where None, it is loaded."""
+    """Describes the embedder without loading it. If None, the embedder is loaded."""
     scale: Callable[[Recipe], CosineScale] = lambda _: CosineScale()
-    """What the cosines of an index's model mean, told without loading it; never raises."""
+    """The cosine scale of an index's model, without loading the model. Never raises."""
     reranking: RerankConfig | None = None
-    """Who reads the best pages again, where that is set."""
+    """The reranker, if one is configured."""
     lexicon: Callable[[WikiIndex, KeywordCache | None], LexiconGetter] = _get_no_lexicon
-    """The terms of an index, for whoever looks for a word that is lacking."""
+    """The terms of an index, for spelling correction and related words."""
     vector_engine: VectorEngine | None = None
-    """What vector caches lean on, where they are more than files."""
+    """The engine of the vector caches, if they are more than files."""
     databases: DatabaseAdmin | None = None
-    """What the store stands on, where that is more than files."""
+    """Administration of the store's databases, if it uses any."""
     query_log_writer: QueryLogWriter | None = None
-    """Writes searches down, for wikis that want it; None where none can be."""
+    """Records searches of wikis that enable it. None if nothing can be recorded."""
 
 
 class LiveIndex:
-    """An open generation with its caches; closed when it is retired and the last search in it has ended."""
+    """An open generation with its caches. Closed after `close_when_idle`, when the last search has ended."""
 
     def __init__(self, wiki_id: str, config: WikiConfig, components: Components) -> None:
         self.index = components.store.open(wiki_id)
@@ -87,7 +87,7 @@ class LiveIndex:
         self._previous_model: Embedder | None = None
         self._vectors = components.vector_cache(self.index, wiki_id)
         self._keywords = components.keyword_cache(self.index, wiki_id)
-        # Its words were analysed by its own pipeline; one this version has no more was most likely of that language.
+        # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
         language = (TextPipeline.from_recipe(state.recipe) or config.pipeline).language
         self.searcher = Searcher(
             self.index,
@@ -106,18 +106,18 @@ class LiveIndex:
         self._lock = Lock()
 
     def _get_embedder(self) -> Embedder:
-        """The model of this generation: today's, or as long as this generation serves the one it was built with."""
+        """The model of this generation: the configured one, or else the one it was built with."""
         try:
-            today = self._components.embedder()
+            current = self._components.embedder()
         except ModelError as error:
             with suppress(ModelError):
                 self._previous_model = self._previous_model or self._components.previous_model(self._recipe)
             if self._previous_model is None:
                 raise error from None
             return self._previous_model
-        if today.fingerprint == self._recipe.fingerprint:
+        if current.fingerprint == self._recipe.fingerprint:
             self._previous_model = None
-            return today
+            return current
         if self._previous_model is None:
             self._previous_model = self._components.previous_model(self._recipe)
         return self._previous_model
@@ -128,16 +128,16 @@ class LiveIndex:
             self._keywords.refresh()
 
     def verify(self) -> None:
-        """Read every byte of the caches; a damaged one is dropped, and made again from the index."""
+        """Check the caches completely. A damaged one is rebuilt from the index."""
         for cache in (self._vectors, self._keywords):
             if cache is not None:
                 try:
                     cache.verify()
-                except Exception:  # noqa: BLE001 - a cache may fail in any way; it has said so in the log
+                except Exception:  # noqa: BLE001 - a cache may fail in any way, and has logged it
                     cache.refresh()
 
     def has_outgrown_caches(self) -> bool:
-        """Whether the wiki has grown so much since that other kinds of cache may suit it."""
+        """Whether the wiki has outgrown the kinds of cache that were chosen when it was opened."""
         return self.searcher.page_count > 2 * self._initial_pages + _GROWTH_MARGIN_PAGES
 
     def wait_idle(self, timeout: float) -> None:

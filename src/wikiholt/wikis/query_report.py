@@ -1,7 +1,7 @@
-"""Which searches were only the beginning of one that was being typed (pure).
+"""Reports on a query log: frequent, unanswered and slow queries, and pages that are never found. Pure functions.
 
-Pages that search as one types ask for `dep`, `deploy` and `deploy on friday` within seconds, and for the last of them
-once more when it is sent. Nothing tells who asked, so whatever is typed on is taken for the same person's.
+Search-as-you-type sends `dep`, `deploy` and `deploy on friday` within seconds, and the last one again on submit. The
+log does not identify people, so a query that continues an earlier one is taken for the same person's.
 """
 
 from collections import Counter
@@ -14,53 +14,50 @@ from math import ceil
 from wikiholt.domain.search import QueryRecord, SearchInterface
 
 _TYPED_INTERFACES = (SearchInterface.HTTP.value, SearchInterface.OTTERWIKI.value)
-"""Ways by which people type; agents and commands say at once what they want."""
+"""Interfaces where people type; agents and commands send complete queries."""
 _TYPING_WINDOW_S = 5.0
-"""Seconds within which somebody types on."""
+"""Seconds within which a query may be continued."""
 _MAX_LOOKAHEAD = 200
-"""Searches after one that are looked at, however many there are in those seconds."""
+"""How many later queries are compared at most."""
 
 
 def drop_unfinished_queries(records: Sequence[QueryRecord]) -> list[QueryRecord]:
-    """The searches, given oldest first, that nobody typed on or sent again within seconds by the same way."""
-    texts = [searched.query.lstrip().casefold() for searched in records]
-    return [searched for place, searched in enumerate(records) if not _is_unfinished(records, texts, place)]
+    """The queries, oldest first, without those that were continued or repeated within seconds on the same interface."""
+    texts = [record.query.lstrip().casefold() for record in records]
+    return [record for position, record in enumerate(records) if not _is_unfinished(records, texts, position)]
 
 
 def _is_unfinished(records: Sequence[QueryRecord], texts: Sequence[str], position: int) -> bool:
-    searched, text = records[position], texts[position]
-    if searched.surface not in _TYPED_INTERFACES:
+    record, text = records[position], texts[position]
+    if record.surface not in _TYPED_INTERFACES:
         return False
-    for number in islice(range(position + 1, len(records)), _MAX_LOOKAHEAD):
-        after = records[number]
-        if after.at - searched.at > _TYPING_WINDOW_S:
+    for next_position in islice(range(position + 1, len(records)), _MAX_LOOKAHEAD):
+        later = records[next_position]
+        if later.at - record.at > _TYPING_WINDOW_S:
             return False
-        if after.surface == searched.surface and texts[number].startswith(text):
+        if later.surface == record.surface and texts[next_position].startswith(text):
             return True
     return False
 
 
-# What a query log tells: what is asked often, what finds nothing, what is slow, which pages nobody finds (pure).
-
-
 @dataclass(frozen=True, slots=True)
 class QueryStats:
-    """One query however it was written, without regard to case and space; shown as it was written last."""
+    """Statistics of one query, ignoring case and spaces; shown as last written."""
 
     query: str
     count: int
     mean_hits: float
     best_score: float
     without_result: int
-    """How many of its answers had no hit, or none that is clearly relevant."""
+    """How many of its results had no hit, or no relevant one."""
     filtered: int
-    """How many of those without a result had a filter, which may be why."""
+    """How many of those without a result had a filter, which may be the reason."""
     did_you_mean: str
 
 
 @dataclass(frozen=True, slots=True)
 class SlowQuery:
-    """The slowest answer that one query had."""
+    """The slowest search of one query."""
 
     query: str
     ms: float
@@ -71,24 +68,24 @@ class SlowQuery:
 
 @dataclass(frozen=True, slots=True)
 class PageReach:
-    """Which of the pages that can be found were shown by an answer that had something relevant."""
+    """Which findable pages were shown by results with something relevant."""
 
     indexed: int
     never_found: int
     never: tuple[str, ...]
     """The first of those, by path."""
     often: tuple[tuple[str, int], ...]
-    """The pages shown most often, with how often."""
+    """The pages shown most often, with counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """What was searched for in one wiki in a period. Beginnings of queries that were typed on are counted apart."""
+    """Searches in one wiki in a period. `beginnings` counts unfinished queries, which other counts leave out."""
 
     since: datetime
     until: datetime
     logging: bool
-    """Whether searches are written down now."""
+    """Whether searches are recorded now."""
     searches: int
     beginnings: int
     queries: int
@@ -103,12 +100,12 @@ class QueryReport:
     unanswered: tuple[QueryStats, ...]
     slow: tuple[SlowQuery, ...]
     pages: PageReach | None
-    """None where there is no index to ask."""
+    """None if there is no index."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPeriod:
-    """What a report is about, and what is known beside the searches."""
+    """The period of a report, and the state of the log."""
 
     since: datetime
     until: datetime
@@ -119,37 +116,39 @@ class ReportPeriod:
 def build_report(
     records: Sequence[QueryRecord], paths: Collection[str] | None, period: ReportPeriod, limit: int
 ) -> QueryReport:
-    """The report of these searches, given oldest first; lists have at most `limit` rows."""
-    whole = drop_unfinished_queries(records)
+    """Build the report from the records, oldest first. Lists have at most `limit` rows."""
+    finished = drop_unfinished_queries(records)
     groups: dict[str, list[QueryRecord]] = {}
-    for searched in whole:
-        groups.setdefault(normalize_query(searched.query), []).append(searched)
-    asked = sorted(map(_summarize_query, groups.values()), key=lambda each: (-each.count, normalize_query(each.query)))
-    unanswered = [each for each in asked if each.without_result]
-    times = sorted(searched.ms for searched in records)
+    for record in finished:
+        groups.setdefault(normalize_query(record.query), []).append(record)
+    queries = sorted(
+        map(_summarize_query, groups.values()), key=lambda query: (-query.count, normalize_query(query.query))
+    )
+    unanswered = [query for query in queries if query.without_result]
+    times = sorted(record.ms for record in records)
     return QueryReport(
         since=period.since,
         until=period.until,
         logging=period.logging,
-        searches=len(whole),
-        beginnings=len(records) - len(whole),
+        searches=len(finished),
+        beginnings=len(records) - len(finished),
         queries=len(groups),
-        surfaces=dict(sorted(Counter(searched.surface for searched in whole).items())),
-        without_result=sum(each.without_result for each in asked),
-        degraded=sum(searched.degraded for searched in records),
-        lost=sum(searched.lost for searched in records),
+        surfaces=dict(sorted(Counter(record.surface for record in finished).items())),
+        without_result=sum(query.without_result for query in queries),
+        degraded=sum(record.degraded for record in records),
+        lost=sum(record.lost for record in records),
         damaged_at=period.damaged_at,
         p50_ms=_get_percentile(times, 0.5),
         p95_ms=_get_percentile(times, 0.95),
-        frequent=tuple(asked[:limit]),
-        unanswered=tuple(sorted(unanswered, key=lambda each: -each.without_result)[:limit]),
+        frequent=tuple(queries[:limit]),
+        unanswered=tuple(sorted(unanswered, key=lambda query: -query.without_result)[:limit]),
         slow=_find_slowest(records, limit),
-        pages=None if paths is None else _build_page_reach(whole, paths, limit),
+        pages=None if paths is None else _build_page_reach(finished, paths, limit),
     )
 
 
 def normalize_query(query: str) -> str:
-    """What makes two queries the same: neither case nor space tells them apart."""
+    """The query without case and extra spaces, to group equal queries."""
     return _normalize_spaces(query.casefold())
 
 
@@ -158,40 +157,40 @@ def _normalize_spaces(query: str) -> str:
 
 
 def _summarize_query(records: Sequence[QueryRecord]) -> QueryStats:
-    nothing = [searched for searched in records if searched.nothing_relevant or not searched.hits]
+    unanswered = [record for record in records if record.nothing_relevant or not record.hits]
     return QueryStats(
         query=_normalize_spaces(records[-1].query),
         count=len(records),
-        mean_hits=sum(searched.hits for searched in records) / len(records),
-        best_score=max(searched.score for searched in records),
-        without_result=len(nothing),
-        filtered=sum(searched.filtered for searched in nothing),
-        did_you_mean=next((each.did_you_mean for each in reversed(records) if each.did_you_mean), ""),
+        mean_hits=sum(record.hits for record in records) / len(records),
+        best_score=max(record.score for record in records),
+        without_result=len(unanswered),
+        filtered=sum(record.filtered for record in unanswered),
+        did_you_mean=next((record.did_you_mean for record in reversed(records) if record.did_you_mean), ""),
     )
 
 
 def _find_slowest(records: Sequence[QueryRecord], limit: int) -> tuple[SlowQuery, ...]:
     slowest: dict[str, QueryRecord] = {}
-    for searched in sorted(records, key=lambda each: -each.ms):
-        slowest.setdefault(normalize_query(searched.query), searched)
+    for record in sorted(records, key=lambda record: -record.ms):
+        slowest.setdefault(normalize_query(record.query), record)
         if len(slowest) == limit:
             break
     return tuple(
-        SlowQuery(_normalize_spaces(each.query), each.ms, each.at, each.mode, each.degraded)
-        for each in slowest.values()
+        SlowQuery(_normalize_spaces(record.query), record.ms, record.at, record.mode, record.degraded)
+        for record in slowest.values()
     )
 
 
 def _build_page_reach(records: Sequence[QueryRecord], paths: Collection[str], limit: int) -> PageReach:
-    # Where nothing is relevant the nearest pages there are are shown all the same: they were not found.
-    shown = Counter(path for searched in records if not searched.nothing_relevant for path in searched.pages)
-    never = sorted(path for path in paths if path not in shown)
-    # A page that is gone since was found then, and cannot be looked at now.
-    there = [(path, count) for path, count in shown.items() if path in paths]
-    often = sorted(there, key=lambda each: (-each[1], each[0]))
+    # If nothing is relevant, the nearest pages are shown anyway; they do not count as found.
+    counts = Counter(path for record in records if not record.nothing_relevant for path in record.pages)
+    never = sorted(path for path in paths if path not in counts)
+    # Pages that were deleted since are left out.
+    existing = [(path, count) for path, count in counts.items() if path in paths]
+    often = sorted(existing, key=lambda page: (-page[1], page[0]))
     return PageReach(len(paths), len(never), tuple(never[:limit]), tuple(often[:limit]))
 
 
 def _get_percentile(sorted_values: Sequence[float], fraction: float) -> float:
-    """The smallest of these values that this share of them does not exceed."""
+    """The smallest value that at least this fraction of the values does not exceed."""
     return sorted_values[max(0, ceil(fraction * len(sorted_values)) - 1)] if sorted_values else 0.0

@@ -1,4 +1,4 @@
-"""Wikis that are being removed: whoever writes their index, on whichever node, had better let go of it."""
+"""Tracks wikis that are being removed, so that writers on any node release the index."""
 
 import time
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ from wikiholt.errors import WikiholtError
 
 _NOTE_NAME = "leaving"
 _POLL_INTERVAL_S = 0.5
-"""Seconds between two looks at the note of a wiki: writers and readers of whole indexes ask without end."""
+"""Seconds between two reads of a wiki's note, because writers ask continuously."""
 _NOTE_MARGIN_S = 60.0
-"""Seconds for which a note counts beyond the time that a removal waits: what was killed in the middle leaves it."""
+"""Extra lifetime of a note, beyond the time a removal waits. It then expires if the removal was killed."""
 
 
 class PendingRemovals:
-    """Used from many threads. Where other nodes may be at work on a wiki they are `told`, by a note with its index."""
+    """Used from many threads. If `shared`, other nodes are informed by a note stored with the index."""
 
     def __init__(self, store: IndexStore, lock_timeout: float, *, shared: bool) -> None:
-        """`patience` is how long a removal waits for a writer, in seconds."""
+        """`lock_timeout` is how long a removal waits for a writer."""
         self._store = store
         self._note_ttl = timedelta(seconds=lock_timeout + _NOTE_MARGIN_S)
         self._shared = shared
@@ -28,7 +28,7 @@ class PendingRemovals:
 
     @contextmanager
     def mark_removing(self, wiki_id: str) -> Iterator[None]:
-        """While the block lasts the wiki is being removed."""
+        """Mark the wiki as being removed for the duration of the block."""
         self._local.add(wiki_id)
         try:
             self._write_note(wiki_id, (datetime.now(UTC) + self._note_ttl).isoformat())
@@ -40,15 +40,15 @@ class PendingRemovals:
     def __contains__(self, wiki_id: str) -> bool:
         if wiki_id in self._local or not self._shared:
             return wiki_id in self._local
-        looked, leaving = self._cached.get(wiki_id, (0.0, False))
-        if time.monotonic() - looked >= _POLL_INTERVAL_S:
-            leaving = self._read_note(wiki_id)
-            self._cached[wiki_id] = (time.monotonic(), leaving)
-        return leaving
+        read_at, removing = self._cached.get(wiki_id, (0.0, False))
+        if time.monotonic() - read_at >= _POLL_INTERVAL_S:
+            removing = self._read_note(wiki_id)
+            self._cached[wiki_id] = (time.monotonic(), removing)
+        return removing
 
     def _write_note(self, wiki_id: str, text: str) -> None:
         if self._shared:
-            with suppress(WikiholtError):  # it is only so much slower
+            with suppress(WikiholtError):  # without the note the removal is only slower
                 self._store.set_note(wiki_id, _NOTE_NAME, text)
 
     def _read_note(self, wiki_id: str) -> bool:

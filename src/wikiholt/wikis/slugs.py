@@ -1,4 +1,4 @@
-"""What a wiki may be called: 1 to 63 of a–z, 0–9 and hyphens between them, so that a slug is also a host name."""
+"""Names of wikis: slugs and host names. A slug is also a valid host label: 1 to 63 of a–z, 0–9 and inner hyphens."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from wikiholt.errors import InvalidSetting, InvalidSlug
 
 MAX_SLUG_CHARS = 63
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
-# Names that stand, or may come to stand, beside wikis in addresses.
+# Names that are, or may become, paths beside wikis in URLs.
 RESERVED_SLUGS = frozenset(
     {"admin", "api", "app", "assets", "auth", "docs", "favicon", "health", "healthz", "keys"}
     | {"livez", "localhost", "login", "logout", "mcp", "metrics", "new", "none", "null", "openapi", "readyz", "redoc"}
@@ -18,7 +18,7 @@ RESERVED_SLUGS = frozenset(
 
 
 def validate_slug(text: str) -> str:
-    """The text itself when it is a slug; otherwise InvalidSlug says what is wrong and proposes the nearest one."""
+    """Return the text if it is a valid slug. Raises InvalidSlug with the reason and a suggestion."""
     reason = _find_fault(text)
     if reason is None:
         return text
@@ -30,7 +30,7 @@ def validate_slug(text: str) -> str:
 
 
 def propose_slug(text: str) -> str:
-    """A valid slug as near as possible to the text."""
+    """A valid slug as similar as possible to the text."""
     ascii_only = unicodedata.normalize("NFKD", text[:1000]).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", ascii_only)[:MAX_SLUG_CHARS].strip("-")
     if not slug:
@@ -39,20 +39,20 @@ def propose_slug(text: str) -> str:
 
 
 def _find_fault(text: str) -> str | None:
-    """What is wrong with a text as a slug, in a few words; None when nothing is."""
-    odd = next((character for character in text if not re.match("[a-z0-9-]", character)), None)
+    """Why the text is not a slug; None if it is."""
+    invalid = next((character for character in text if not re.match("[a-z0-9-]", character)), None)
     if not text:
         return "it is empty"
-    if odd is not None:
-        return _describe_character(odd)
+    if invalid is not None:
+        return _describe_character(invalid)
     if len(text) > MAX_SLUG_CHARS:
         return f"it has {len(text)} characters"
     if not _SLUG.fullmatch(text):
-        return "a hyphen may not stand at either end"
+        return "it must not start or end with a hyphen"
     if text in RESERVED_SLUGS:
-        return "that name is kept for Wikiholt's own addresses"
-    # Browsers show such names as other letters than were typed.
-    return "names that begin with xn-- stand for other letters" if text.startswith("xn--") else None
+        return "this name is reserved"
+    # Browsers display such names as other letters than were typed.
+    return "names that start with xn-- encode other letters" if text.startswith("xn--") else None
 
 
 def _describe_character(character: str) -> str:
@@ -64,11 +64,11 @@ def _describe_character(character: str) -> str:
     return f"it has the character {character!r} ({name})"
 
 
-# Host names of wikis: `wiki.example.org` may be a wiki, and no host is two.
+# Host names: `wiki.example.org` may be a wiki; no host belongs to two wikis.
 
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""What this machine calls itself; no wiki may."""
+"""Names of the local machine; not allowed for wikis."""
 
 _MAX_HOST_CHARS = 253
 _HOST_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -77,26 +77,26 @@ _HOST_HEADER = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[^\s:/?#@\[\]]+)(?::[0-9]{0,5}
 
 
 def parse_hosts(settings: Mapping[str, str]) -> list[str]:
-    """The hosts that a wiki's settings give it, in their one form; raises InvalidSetting."""
+    """The normalized host names in a wiki's settings. Raises InvalidSetting."""
     names = (part.strip() for part in re.split("[,\n]", settings.get("hosts", "")))
     return list(dict.fromkeys(_validate_host(name) for name in names if name))
 
 
 def parse_host_header(header: str) -> str | None:
-    """The host that the header of a request names, without port, in small letters; None if it is none."""
-    found = _HOST_HEADER.fullmatch(header.lower()) if len(header) <= _MAX_HOST_CHARS + len(".:65535") else None
-    if found is None:
+    """The host name in a Host header, lower case and without port; None if the header is not valid."""
+    match = _HOST_HEADER.fullmatch(header.lower()) if len(header) <= _MAX_HOST_CHARS + len(".:65535") else None
+    if match is None:
         return None
-    return found[1] if found[1].startswith("[") else found[1].removesuffix(".")
+    return match[1] if match[1].startswith("[") else match[1].removesuffix(".")
 
 
 def _validate_host(text: str) -> str:
     name = text.lower().removesuffix(".")
     if name in LOOPBACK_HOSTS:
-        raise _make_host_error(text, "it is this machine's own name", "Wikis are told apart there by /w/SLUG.")
+        raise _make_host_error(text, "it names the local machine", "Wikis are addressed by /w/SLUG there.")
     if len(name) > _MAX_HOST_CHARS or not _HOST_NAME.fullmatch(name):
-        hint = "Write the name alone, such as wiki.example.org: no scheme, port or path, and only ASCII letters."
-        raise _make_host_error(text, "it is no host name", hint)
+        hint = "Use only the name, such as wiki.example.org: no scheme, port or path, and only ASCII letters."
+        raise _make_host_error(text, "it is not a host name", hint)
     return name
 
 

@@ -1,5 +1,6 @@
-"""How a wiki stands: what is indexed, how fresh and how whole that is, and what is wrong."""
+"""The status of a wiki: what is indexed, whether it is fresh and intact, and what is wrong."""
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from wikiholt.domain.index import IndexHealth, IndexState
@@ -13,7 +14,7 @@ from wikiholt.indexing.repair import IndexRepair
 
 @dataclass(frozen=True, slots=True)
 class WikiStatus:
-    """How a wiki stands. `error` says why, where the index or the repository cannot be read."""
+    """The status of a wiki. `error` is set if the index or the repository cannot be read."""
 
     wiki: Wiki
     state: IndexState | None
@@ -24,11 +25,11 @@ class WikiStatus:
     error: WikiholtError | None = None
     health: IndexHealth = field(default_factory=IndexHealth)
     quarantined: tuple[str, ...] = ()
-    """Broken indexes that were set aside and wait for somebody to look at them, or to delete them."""
+    """Damaged indexes that were quarantined, for the operator to inspect or delete."""
 
 
 class StatusReader:
-    """Looks at one wiki, to which it is bound when made."""
+    """Reads the status of one wiki."""
 
     def __init__(self, wiki: Wiki, source: Source, store: IndexStore, repair: IndexRepair) -> None:
         self._wiki = wiki
@@ -37,29 +38,24 @@ class StatusReader:
         self._repair = repair
 
     def read(self) -> WikiStatus:
-        """How the wiki stands now; never raises for a wiki that is in trouble."""
-        found, store, wiki_id = self._read_index(), self._store, self._wiki.id
+        """The current status. Never raises; errors are part of the status."""
+        status, store, wiki_id = self._read_index(), self._store, self._wiki.id
         try:
-            disk, aside = store.get_disk_bytes(wiki_id), tuple(store.list_quarantined(wiki_id))
-        except WikiholtError as trouble:
-            return replace(found, error=found.error or trouble)
-        return replace(found, disk_bytes=disk, health=self._repair.health, quarantined=aside)
+            disk_bytes, quarantined = store.get_disk_bytes(wiki_id), tuple(store.list_quarantined(wiki_id))
+        except WikiholtError as store_error:
+            return replace(status, error=status.error or store_error)
+        return replace(status, disk_bytes=disk_bytes, health=self._repair.health, quarantined=quarantined)
 
     def _read_index(self) -> WikiStatus:
         head: str | None = None
         error: WikiholtError | None = None
         try:
             head = self._source.get_last_known_head()
-        except WikiholtError as trouble:
-            error = trouble
+        except WikiholtError as source_error:
+            error = source_error
         try:
-            index = self._store.open(self._wiki.id)
-        except WikiholtError as trouble:
-            return WikiStatus(self._wiki, None, head, True, error=error or trouble)
-        try:
-            state = index.get_state()
-            return WikiStatus(self._wiki, state, head, state.revision != head, tuple(index.get_problems()), error=error)
-        except WikiholtError as trouble:
-            return WikiStatus(self._wiki, None, head, True, error=error or trouble)
-        finally:
-            index.close()
+            with closing(self._store.open(self._wiki.id)) as index:
+                state, problems = index.get_state(), tuple(index.get_problems())
+        except WikiholtError as index_error:
+            return WikiStatus(self._wiki, None, head, True, error=error or index_error)
+        return WikiStatus(self._wiki, state, head, state.revision != head, problems, error=error)

@@ -74,7 +74,7 @@ def test_pickles_are_never_opened(ground: ImportFixture, tmp_path: Path) -> None
         run_import(ground, tmp_path / "faiss")
     write_faiss_directory(ground, "harbour", tmp_path / "with-pickle")
     (tmp_path / "with-pickle" / "embeddings.json").write_bytes(pickle.dumps([Harm()]))
-    with pytest.raises(InvalidImport, match="no JSON"):
+    with pytest.raises(InvalidImport, match="not JSON"):
         run_import(ground, tmp_path / "with-pickle")
     assert not (tmp_path / "harmed").exists()
 
@@ -126,7 +126,7 @@ def test_an_index_that_cuts_vectors_down_is_refused(ground: ImportFixture, tmp_p
     small.train(np.eye(32, dtype=np.float32))
     small.add(np.eye(3, 32, dtype=np.float32))
     faiss.write_index(small, str(place / "index.faiss"))
-    with pytest.raises(InvalidImport, match="no flat FAISS index"):
+    with pytest.raises(InvalidImport, match="not a flat FAISS index"):
         run_import(ground, place)
 
 

@@ -106,7 +106,7 @@ def test_its_wikis_answer_503_and_others_go_on_and_it_comes_back_by_itself(
             body = client.get("/w/far/api/v1/search", params={"q": "x"}, headers=headers).json()
             assert (body["code"], body["detail"]) == (
                 "database-away",
-                "The database of this wiki cannot be reached now.",
+                "The database of this wiki is unavailable.",
             )
             figures = client.get("/metrics", headers=headers).text
             assert 'wikiholt_database_up{database="east"} 0.0' in figures
@@ -162,7 +162,4 @@ def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
 
 def test_an_agent_is_told_how_long_to_wait() -> None:
     told = format_error(DatabaseUnavailable("the database at 10.0.0.1 is away", retry_after=2.0))
-    assert (
-        told
-        == "database-away: The database of this wiki cannot be reached now.\nNext: Wait 2 seconds and call it again."
-    )
+    assert told == "database-away: The database of this wiki is unavailable.\nNext: Wait 2 seconds and call it again."

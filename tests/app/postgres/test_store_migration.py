@@ -204,4 +204,4 @@ def test_the_command_says_what_it_did_and_what_to_set_next(
     assert "Next: set store" in out
     assert database not in out
     assert main([*move[:-1], str(tmp_path / "files")]) == 2
-    assert "there already" in capsys.readouterr().err
+    assert "already there" in capsys.readouterr().err

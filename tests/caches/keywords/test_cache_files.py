@@ -190,7 +190,7 @@ def test_a_failed_build_is_said_and_tried_again_at_the_next_version(
         assert cache.wait_idle(60)
         cache.refresh()
     assert cache.version is None
-    assert "could not be made" in caplog.text
+    assert "could not be built" in caplog.text
     index.apply(IndexChange(deleted=("p1",)))
     cache.refresh()
     assert cache.wait_idle(60)

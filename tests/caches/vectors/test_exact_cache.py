@@ -58,6 +58,15 @@ def test_an_empty_index_gives_an_empty_answer_and_grows(tmp_path: Path, engine: 
     assert_same(open_cache(truth, tmp_path, engine=engine).search(QUERY, 10, None), truth.search_vectors(QUERY, 10))
 
 
+def test_an_empty_cache_follows_the_version_without_a_rebuild(tmp_path: Path) -> None:
+    index = BruteForceIndex()
+    cache = open_cache(index, tmp_path)
+    index.log.append(((), ()))
+    cache.refresh()
+    assert cache.version == index.get_version()
+    assert index.snapshots == 1
+
+
 @pytest.mark.parametrize("engine", [QuantizedEngine(), QUANTIZED])
 def test_ties_are_settled_by_chunk_id_wherever_the_rows_lie(tmp_path: Path, engine: QuantizedEngine) -> None:
     truth = BruteForceIndex()

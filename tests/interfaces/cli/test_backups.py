@@ -89,12 +89,12 @@ def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("restore",), 2, "Which wiki"),
-        (("restore", "garden", "--registry"), 2, "cannot be meant"),
-        (("backup", "garden", "--registry"), 2, "cannot be meant"),
-        (("restore", "garden", "--at", "yesterday"), 2, "is no date"),
-        (("restore", "garden", "--at", "2001-01-01"), 3, "no good backup"),
-        (("restore", "garden"), 3, "no good backup"),
+        (("restore",), 2, "Name the wiki"),
+        (("restore", "garden", "--registry"), 2, "cannot be combined"),
+        (("backup", "garden", "--registry"), 2, "cannot be combined"),
+        (("restore", "garden", "--at", "yesterday"), 2, "is not a date"),
+        (("restore", "garden", "--at", "2001-01-01"), 3, "no intact backup"),
+        (("restore", "garden"), 3, "no intact backup"),
         (("restore", "--registry", "--at", "2001-01-01"), 3, "no good backup"),
         (("restore", "nowhere"), 3, "no wiki"),
         (("backup", "nowhere"), 3, "no wiki"),
@@ -143,7 +143,7 @@ def test_a_damaged_registry_is_put_back_by_the_command_its_error_names(
     code, out, err = run("restore", "--registry")
     assert (code, err) == (0, "")
     assert "1 wiki, 1 key" in out
-    assert "look through `wikiholt key list`" in out
+    assert "check `wikiholt key list`" in out
     assert [entry.name for entry in file.parent.glob("broken-*-registry.sqlite")]
     assert run("list")[1].startswith("garden")
     assert run("search", "garden", "heron", "--mode", "keyword")[0] == 0
@@ -158,9 +158,9 @@ def test_removing_lists_the_backups_that_went_with_the_wiki(run: Run, garden: Re
 
 def test_backups_lie_where_the_setting_says(run: Run, garden: Repository, tmp_path: Path) -> None:
     for place in (str(tmp_path / "elsewhere"), "within"):
-        assert run("--set", f"backup.place={place}", "backup")[0] == 0
+        assert run("--set", f"backup.directory={place}", "backup")[0] == 0
         assert len(list((tmp_path / "data" / place).iterdir())) == 2
-    assert run("--set", "backup.place=", "backup")[0] == 2
+    assert run("--set", "backup.directory=", "backup")[0] == 2
     assert run("--set", "backup.keep=0", "backup")[0] == 2
 
 

@@ -14,7 +14,7 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import SourceCorrupt
-from wikiholt.interfaces.cli import wiki_commands
+from wikiholt.interfaces.cli import index_commands
 from wikiholt.interfaces.cli.output import (
     TerminalStyle,
     configure_streams,
@@ -113,29 +113,32 @@ def test_any_text_can_be_written_in_any_encoding_and_json_stays_json(encoding: s
 def test_what_is_at_work_or_was_left_is_told() -> None:
     now = datetime(2026, 11, 16, 3, 24, tzinfo=UTC)
     job = ReindexJob(ReindexState.RUNNING, "j", now, pages_done=96, pages_total=400)
-    at_work = wiki_commands.WikiWork(WikiActivity("reindex", now, 96, 400, 665), job)
-    assert wiki_commands.format_work(at_work, PLAIN) == [
-        "  reindex at work since 2026-11-16 03:24 UTC: 96 of 400 pages"
+    at_work = index_commands.WikiWork(WikiActivity("reindex", now, 96, 400, 665), job)
+    assert index_commands.format_work(at_work, PLAIN) == [
+        "  reindex running since 2026-11-16 03:24 UTC: 96 of 400 pages"
     ]
-    assert wiki_commands.build_work_document(at_work)["unfinished_reindex"] is None
-    left = wiki_commands.WikiWork(None, job)
-    assert "not finished (begun 2026-11-16 03:24 UTC, 96 of 400 pages)" in wiki_commands.format_work(left, PLAIN)[0]
-    assert wiki_commands.build_work_document(left) == {
+    assert index_commands.build_work_document(at_work)["unfinished_reindex"] is None
+    left = index_commands.WikiWork(None, job)
+    assert (
+        "a reindex is unfinished (started 2026-11-16 03:24 UTC, 96 of 400 pages)"
+        in index_commands.format_work(left, PLAIN)[0]
+    )
+    assert index_commands.build_work_document(left) == {
         "activity": None,
         "unfinished_reindex": {"started_at": now.isoformat(), "pages_done": 96, "pages_total": 400},
     }
-    failed = wiki_commands.WikiWork(None, ReindexJob(ReindexState.FAILED, error=HOSTILE_TEXT))
-    assert assert_harmless(wiki_commands.format_work(failed, PLAIN))
-    assert wiki_commands.format_work(wiki_commands.WikiWork(None, ReindexJob()), PLAIN) == []
+    failed = index_commands.WikiWork(None, ReindexJob(ReindexState.FAILED, error=HOSTILE_TEXT))
+    assert assert_harmless(index_commands.format_work(failed, PLAIN))
+    assert index_commands.format_work(index_commands.WikiWork(None, ReindexJob()), PLAIN) == []
 
 
 def test_a_reindexing_that_was_cut_off_is_done_once_another_came_to_its_end(tmp_path: Path) -> None:
     report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
     store, wiki = SqliteStore(tmp_path), "somewikiid"
-    wiki_commands.finish_reindex_job(store, wiki, report)
+    index_commands.finish_reindex_job(store, wiki, report)
     assert read_job(store, wiki) == ReindexJob(), "there was none"
     begun = ReindexJob(ReindexState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3)
     write_job(store, wiki, begun, create=True)
-    wiki_commands.finish_reindex_job(store, wiki, report)
+    index_commands.finish_reindex_job(store, wiki, report)
     assert (read_job(store, wiki).state, read_job(store, wiki).revision) == (ReindexState.COMPLETE, "r" * 40)
-    assert wiki_commands.format_work(wiki_commands.read_wiki_work(store, wiki), PLAIN) == []
+    assert index_commands.format_work(index_commands.read_wiki_work(store, wiki), PLAIN) == []

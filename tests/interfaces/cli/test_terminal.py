@@ -102,7 +102,7 @@ def test_a_fault_of_ours_has_a_code_of_its_own(tmp_path: Path, level: str) -> No
     body = r"raise ZeroDivisionError('divided by \x1b[31mnothing\nat all')"
     done = run_patched(body, "--data", str(tmp_path), "--set", f"log.level={level}")
     assert (done.returncode, done.stdout) == (UNEXPECTED_EXIT_CODE, "")
-    fault = "error: Wikiholt has a fault: ZeroDivisionError: divided by \N{REPLACEMENT CHARACTER}[31mnothing at all\n"
+    fault = "error: internal error: ZeroDivisionError: divided by \N{REPLACEMENT CHARACTER}[31mnothing at all\n"
     assert fault in done.stderr
     assert done.stderr.splitlines()[-1].startswith("hint: please report it")
     assert ("Traceback" in done.stderr) == (level == "debug")

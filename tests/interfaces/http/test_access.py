@@ -221,7 +221,7 @@ def test_wrong_keys_are_limited_and_lock_no_right_one_out(own: ServedApplication
     assert {answer.status_code for answer in answers} == {401, 429}
     last = answers[-1]
     assert (last.status_code, int(last.headers["retry-after"]) >= 1) == (429, True)
-    assert "not known" in last.json()["detail"]
+    assert "unknown" in last.json()["detail"]
     assert own.make_client("read").get("/api/v1/status").status_code == 200
     assert own.make_client("operator").get("/api/v1/wikis").status_code == 200
     assert own.make_client().get("/api/v1/status").status_code == 401, "who sends no key is not counted with them"

@@ -43,7 +43,7 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_mended(own: ServedAppli
     assert status.json()["health"]["reason"]
     assert str(own.alpha.path.parent) not in status.text
     ready = own.make_client().get("/readyz")
-    assert (ready.status_code, ready.json()["indexes"]) == (200, {"healing": 1, "broken": 0})
+    assert (ready.status_code, ready.json()["indexes"]) == (200, {"repairing": 1, "broken": 0})
     assert own.make_client("other").get("/api/v1/search", params={"q": "printer"}).status_code == 200, "others go on"
     own.application.service.get_handle("alpha").sync()
     answer = reader.get("/api/v1/search", params={"q": "printer"})
@@ -65,7 +65,7 @@ def test_the_keeper_mends_what_a_search_met(own: ServedApplication) -> None:
 
     wait_until(answers)
     assert seen <= {200, 503}
-    wait_until(lambda: own.make_client().get("/readyz").json()["indexes"] == {"healing": 0, "broken": 0})
+    wait_until(lambda: own.make_client().get("/readyz").json()["indexes"] == {"repairing": 0, "broken": 0})
     assert list(get_index_file(own).parent.glob("broken-*"))
 
 

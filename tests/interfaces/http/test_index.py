@@ -109,7 +109,7 @@ def test_a_signed_webhook_wakes_its_wiki(own: ServedApplication, headers: dict[s
     own.application.service.configure("alpha", {"webhook_secret": SECRET})
     head = own.alpha.commit({"Owl.md": "# Owl\n\nnight"})
     answer = own.make_client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)
-    assert (answer.status_code, answer.json()) == (202, {"status": "woken"})
+    assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
     wait_until(lambda: own.make_client("read").get("/api/v1/status").json()["indexed_revision"] == head)
 
 

@@ -14,10 +14,10 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
 from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.http.metrics import QueryLogCollector
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp import search_tools
 from wikiholt.interfaces.mcp.tool_schemas import SearchArguments as AgentSearch
 from wikiholt.wikis.access import Grant
+from wikiholt.wikis.session import WikiSession
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_an_admin_sees_what_was_searched_for_and_which_pages_nobody_finds(logged
     found = answer.json()
     assert found["wiki"] == "alpha"
     assert found["logging"] is True
-    assert found["searches"] + found["beginnings"] >= 4
+    assert found["searches"] + found["unfinished"] >= 4
     assert "nosuchword" in [each["query"] for each in found["without_result"]]
     assert found["pages"]["indexed"] == 3
     assert found["pages"]["found_most"][0]["path"] == "Equipment/Printer"

@@ -54,7 +54,7 @@ def test_both_versions_of_the_protocol_are_spoken(farm: ServedApplication, base:
         assert client.protocol_version == version
         assert client.server_info is not None
         assert client.server_info.name == "wikiholt"
-        assert "Begin with search" in (client.instructions or "")
+        assert "Start with search" in (client.instructions or "")
         assert (await client.list_tools()).tools
         found = await client.call_tool("search", {"query": "coffee"})
         assert isinstance(found, CallToolResult)

@@ -45,8 +45,8 @@ def list_tools(url: str, token: str) -> list[Tool]:
 def test_an_agent_is_told_that_a_slip_was_set_right(farm: ServedApplication, url: str) -> None:
     found = get_document(call_tool(url, farm.tokens["read"], "search", query="pritner drum"))
     assert (found["query"], found["did_you_mean"]) == ("pritner drum", "printer drum")
-    told = "Showing pages for “printer drum”; no page holds “pritner”."
-    assert found["notes"][0] == f"{told} To search for what was typed, ask for: +pritner drum"
+    told = "Showing results for “printer drum”; no page contains “pritner”."
+    assert found["notes"][0] == f"{told} To search for the original words, use the query: +pritner drum"
     assert get_document(call_tool(url, farm.tokens["read"], "search", query="+pritner drum"))["did_you_mean"] is None
 
 

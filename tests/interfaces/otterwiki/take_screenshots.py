@@ -22,7 +22,7 @@ ALLOTMENT_SCREENSHOTS = (
     Screenshot(
         "otterwiki-box", "/growing/crop%20rotation", ".suggestions [role=option] >> nth=1", typed="keep slugs off the"
     ),
-    Screenshot("otterwiki-near", "/growing/composting", "#app\\.near:not([hidden])", 1360, 820),
+    Screenshot("otterwiki-near", "/growing/composting", "#app\\.related:not([hidden])", 1360, 820),
     Screenshot("otterwiki-phone", f"{SEARCH}?q=when+may+I+light+a+fire", CARDS, 390, 760),
 )
 RUNBOOK_SCREENSHOTS = (
@@ -31,7 +31,7 @@ RUNBOOK_SCREENSHOTS = (
     ),
 )
 LARGE_SCREENSHOTS = (
-    Screenshot("otterwiki-first", f"{SEARCH}?q=which+plot+is+free", f".preparing {PROGRESS_SELECTOR}", 1280, 420),
+    Screenshot("otterwiki-first", f"{SEARCH}?q=which+plot+is+free", f".first-index {PROGRESS_SELECTOR}", 1280, 420),
     Screenshot("otterwiki-index", "/-/wikiholt/admin", PROGRESS_SELECTOR, 1280, 620),
 )
 

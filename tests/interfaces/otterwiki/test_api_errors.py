@@ -43,7 +43,7 @@ def test_a_broken_set_up_is_told_to_the_log_once_and_not_to_visitors(
     with caplog.at_level(logging.ERROR):
         status, text = send_request(error, path, times=3)
     assert (status, "secret" in text) == (503, False)
-    assert '"error":"Search is not set up rightly in this wiki."' in text
+    assert '"error":"Search is not set up correctly in this wiki."' in text
     assert [record.getMessage().count("/srv/secret/place.") for record in caplog.records] == [2]
 
 

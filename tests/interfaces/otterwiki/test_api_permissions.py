@@ -123,7 +123,7 @@ def test_a_wrong_key_opens_nothing_even_in_a_session_that_may(private: Otterwiki
 
 
 def test_nothing_a_client_sends_is_taken_for_what_the_host_decides(private: OtterwikiServer) -> None:
-    names = ("wikiholt.admission", "wikiholt-admission", "x-wikiholt-admission", "wsgi.wikiholt.admission")
+    names = ("wikiholt.host_grant", "wikiholt-host-grant", "x-wikiholt-host-grant", "wsgi.wikiholt.host_grant")
     forged = dict.fromkeys(names, "{'scopes': ['read', 'write', 'admin'], 'signed_in': true}")
     forged |= {"x-otterwiki-name": "Otto", "x-otterwiki-email": "otto@example.org", "x-otterwiki-permissions": "ADMIN"}
     forged |= {"x-author": "Otto <otto@example.org>", "x-forwarded-user": "otto", "x-script-name": "/w/other"}

@@ -122,7 +122,7 @@ def test_variables_of_the_other_plugin_are_understood_or_named_with_what_to_do()
 def test_another_plugin_that_would_answer_in_our_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "otterwiki_semantic_search", ModuleType("otterwiki_semantic_search"))
     (line,) = plugin_config.log_legacy_advice({})
-    assert line.startswith("otterwiki-semantic-search is installed as well")
+    assert line.startswith("otterwiki-semantic-search is installed too")
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_a_wiki_whose_data_directory_is_unusable_works_says_why_and_is_searched_
 ) -> None:
     assert stranded.save_page("Shore", "# Shore\n\nMarooned.\n").status_code == 302
     assert "Marooned" in stranded.client.get("/Shore").text
-    wait_until(lambda: "the index does not follow the wiki" in stranded.read_log(), stranded.read_log)
+    wait_until(lambda: "the index is not updated" in stranded.read_log(), stranded.read_log)
     assert "Traceback" not in stranded.read_log()
     stranded.data.unlink()
     stranded.save_page("Rescue", "# Rescue\n\nA ship with sails.\n")

@@ -108,7 +108,7 @@ def test_the_next_owner_of_a_name_inherits_nothing(farm: Farm) -> None:
     farm.otter.wait_until_found("newflower", "flowers", slug="garden")
     assert farm.ask().get_json("backups")["backups"] == []
     assert [page["path"] for page in farm.ask().get_json("pages")["pages"]] == ["Flowers"]
-    assert "another repository lies at its path" in farm.otter.read_log()
+    assert "another repository is at its path" in farm.otter.read_log()
 
 
 def test_a_farm_says_that_a_wiki_is_gone(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:

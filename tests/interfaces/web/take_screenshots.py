@@ -12,7 +12,7 @@ SCREENSHOTS = (
     Screenshot("search-light", "w/allotment/?q=what+may+go+on+the+compost+heap", CARDS),
     Screenshot("search-dark", "w/runbook/?q=a+customer+was+charged+two+times", CARDS, scheme="dark"),
     Screenshot("phone", "w/allotment/?q=when+may+I+light+a+fire", CARDS, 390, 760),
-    Screenshot("preview", "w/allotment/?q=slugs&page=Growing/Pests#slugs", ".near section >> nth=1"),
+    Screenshot("preview", "w/allotment/?q=slugs&page=Growing/Pests#slugs", ".related section >> nth=1"),
     Screenshot("wikis", "", ".tiles small:not(:empty)", 1280, 420),
 )
 

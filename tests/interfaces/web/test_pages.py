@@ -122,7 +122,7 @@ def test_scripts_set_html_in_one_place_only_and_name_nobody_else() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nope.js", "shell.html", "..%2frender.py", "%2e%2e/render.py", "__init__.py", "style.css%00", "STYLE.CSS"]
+    "name", ["nope.js", "layout.html", "..%2frender.py", "%2e%2e/render.py", "__init__.py", "style.css%00", "STYLE.CSS"]
 )
 def test_nothing_but_the_pages_own_files_is_served(client: TestClient, name: str) -> None:
     answer = client.get(f"/static/{load_static_files().version}/{name}")
@@ -219,7 +219,7 @@ def test_faults_without_script_are_told_on_a_page(client: TestClient, path: str,
     answer = client.get(f"/w/alpha/{path}")
     assert answer.status_code == status
     assert answer.headers["content-type"].startswith("text/html")
-    assert ("said problem" in answer.text) == (status != 200)
+    assert ("message problem" in answer.text) == (status != 200)
 
 
 def test_pages_without_script_tell_nothing_of_closed_wikis(closed: TestClient) -> None:

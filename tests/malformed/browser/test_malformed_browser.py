@@ -13,7 +13,7 @@ from tests.support.browser import OpenTab
 from tests.support.git_repository import Repository
 from tests.support.web_server import WebServer, run_web_server, wait_until
 from wikiholt.git.source import GitSource
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.text.page_names import get_page_path
 
 pytestmark = pytest.mark.model
 

@@ -153,7 +153,7 @@ def test_a_call_for_a_wiki_without_a_node_waits_for_the_next(
     registry: Registry, node: Callable[..., AssignedNode]
 ) -> None:
     (wiki_id,) = register_wikis(registry, 1)
-    waker = PostgresAssignments(registry._database._home)  # type: ignore[attr-defined]
+    waker = PostgresAssignments(registry._database._catalog)  # type: ignore[attr-defined]
     for why in (NodeMessage.CHANGED, NodeMessage.REINDEX, NodeMessage.CHANGED):
         waker.send(wiki_id, why)
     waker.close()

@@ -115,7 +115,7 @@ def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
 def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
     store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counts = store.placements.catalog.timeout_counter.get_counts["lock"]
+    counts = store.placements.catalog.timeout_counter.counts["lock"]
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
         began = time.monotonic()
         with caplog.at_level(logging.WARNING), pytest.raises(LockTimeout):
@@ -125,7 +125,7 @@ def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
         assert (caught.value.status, caught.value.code) == (503, "lock-timeout")
         assert caught.value.hint
         assert time.monotonic() - began < 20
-    assert store.placements.catalog.timeout_counter.get_counts["lock"] > counts
+    assert store.placements.catalog.timeout_counter.counts["lock"] > counts
     assert HOSTILE in caplog.text
     assert synced(store, HOSTILE, "r2") == 4
 
@@ -263,7 +263,7 @@ def test_a_statement_that_runs_too_long_is_counted(database: str, tmp_path: Path
             door.write_transaction(statement_timeout_s=0.05) as connection,
         ):
             connection.execute("SELECT pg_sleep(5)")
-        assert store.placements.catalog.timeout_counter.get_counts == {"lock": 0, "statement": 1}
+        assert store.placements.catalog.timeout_counter.counts == {"lock": 0, "statement": 1}
 
 
 def test_locks_of_two_nodes_exclude_each_other_also_while_the_table_is_being_made(database: str) -> None:
@@ -335,7 +335,7 @@ def test_a_timeout_is_counted_each_time_and_logged_once_a_minute(caplog: pytest.
     for _ in range(3):
         timeouts.record("lock", "w_one")
     timeouts.record("statement", "w_other")
-    assert timeouts.get_counts == {"lock": 3, "statement": 1}
+    assert timeouts.counts == {"lock": 3, "statement": 1}
     assert [record.message.split(":")[0] for record in caplog.records] == ["w_one", "w_other"]
 
 

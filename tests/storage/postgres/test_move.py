@@ -156,7 +156,10 @@ def test_everything_goes_along(store: PostgresStore) -> None:
         index.apply(IndexChange(revision="r3"))
 
 
-STEPS = ("_begun", "_copied", "_verified", "_switched", "_tell", "_await_quiet", "_remove")
+STEPS = (
+    *("_provision_target", "_copy_generations", "_verify_copy", "_switch_placement"),
+    *("_mark_moved", "_wait_until_quiet", "_remove_leftover"),
+)
 
 
 @pytest.mark.parametrize("step", STEPS)

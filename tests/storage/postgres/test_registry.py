@@ -17,11 +17,11 @@ from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, InvalidSetting, WikiExists
 from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.storage.postgres.catalog import Catalog
-from wikiholt.storage.postgres.registry_store import REGISTRY_TABLES, PostgresRegistry, list_schema_names
+from wikiholt.storage.postgres.registry_store import REGISTRY_TABLES, PostgresRegistry, describe_leftover_schemas
 from wikiholt.wikis import registry_backups as backups_module
 from wikiholt.wikis import registry_schema
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.registry_files import LeftoverData
+from wikiholt.wikis.registry_recovery import LeftoverData
 
 _FILE_ONLY_TESTS = {
     "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs",
@@ -76,7 +76,7 @@ def test_a_home_that_was_lost_is_not_taken_for_a_new_one(pg: PostgresServer, tmp
     def node(place: Path) -> Iterator[Registry]:
         with closing(Catalog(address, (REGISTRY_TABLES,))) as home:
             remains = LeftoverData(
-                place / "wikis", place / "backups", lambda: list_schema_names(home), place / "registry.sqlite"
+                place / "wikis", place / "backups", lambda: describe_leftover_schemas(home), place / "registry.sqlite"
             )
             plan = BackupPolicy(place / "backups", 5)
             yield Registry(place / "none", backups=plan, database=PostgresRegistry(home, remains=remains))

@@ -41,11 +41,11 @@ def test_new_wikis_go_where_fewest_are(store: PostgresStore) -> None:
 
 
 @pytest.mark.parametrize("database", ["home", "second"])
-@pytest.mark.parametrize("killed_at", ["_reserved", "found", "_set_condition"])
+@pytest.mark.parametrize("killed_at", ["_reserve", "provision_schema", "_write_condition"])
 def test_on_boarding_that_breaks_off_is_done_by_the_next(
     store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch, database: str, killed_at: str
 ) -> None:
-    owner = PlacementCatalog if killed_at == "found" else placements
+    owner = PlacementCatalog if killed_at == "provision_schema" else placements
     really = getattr(owner, killed_at)
 
     def killed(*given: object) -> None:
@@ -164,7 +164,7 @@ def test_notes_are_kept_with_the_wiki_and_seen_by_all(store: PostgresStore, anot
     assert store.get_note(WIKI_ID, "health") == "better ü \U0001f600"
     assert store.get_note(WIKI_ID, "reindex") is None
     for ours in ("writer", "desk", "layout", "mark"):
-        with pytest.raises(ValueError, match="no name"):
+        with pytest.raises(ValueError, match="reserved"):
             store.set_note(WIKI_ID, ours, "x")
     assert store.get_note(OTHER_WIKI_ID, "health") is None
 

@@ -255,7 +255,7 @@ def test_a_place_that_cannot_be_written_is_an_error_that_says_so(ground: BackupF
     ground.get_backup_directory().directory.write_text("a file where the directory should be")
     with pytest.raises(StorageError) as refused:
         ground.get_wiki().backups.create()
-    assert "backup.place" in refused.value.hint
+    assert "backup.directory" in refused.value.hint
     assert str(ground.directory) not in refused.value.message
     assert ground.find_paths("heron") == ["Home"]
 

@@ -14,7 +14,7 @@ from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
 from wikiholt.indexing.backup_directory import BackupDirectory
 from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.registry_files import replace_file
+from wikiholt.wikis.registry_file import replace_file
 from wikiholt.wikis.registry_schema import RegistryRows
 
 

@@ -113,7 +113,7 @@ def test_a_damaged_backup_is_passed_over_for_the_next_older_one(
     damage(ground.get_backup_directory().list_files()[0].file)
     assert [bool(backup.fault) for backup in ground.get_wiki().backups.list_verified()] == [True, False]
     assert ground.get_wiki().restore() == older
-    assert "is passed over" in caplog.text
+    assert "is skipped" in caplog.text
     assert ground.find_paths("heron") == ["Home"]
 
 

@@ -14,7 +14,8 @@ from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex
-from wikiholt.text.page_parser import get_page_path, parse_page
+from wikiholt.text.page_names import get_page_path
+from wikiholt.text.page_parser import parse_page
 
 PARTS = st.sampled_from(
     ["a", "A", "b", "a b", "a_b", "c.d", "ü", "(x)", "100%", "a#b", "x&amp;", "e^f", "n: o", "[z]", "é`"]

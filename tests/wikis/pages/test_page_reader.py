@@ -62,7 +62,7 @@ def test_reading_needs_no_index_and_says_what_is_not_known(tmp_path: Path) -> No
     page = notes.pages.read("HOME")
     assert page.content == HOME
     assert (page.links_to, page.linked_from) == ((), ())
-    assert "links are not known" in page.notes[0]
+    assert "links are unavailable" in page.notes[0]
     with pytest.raises(IndexMissing):
         notes.pages.list()
 

@@ -298,7 +298,7 @@ def test_a_locked_log_costs_no_search_and_what_was_asked_meanwhile_is_written_la
     with closing(sqlite3.connect(ground.file, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         ground.search("meanwhile secretly")
-        wait_until(lambda: "cannot be written down" in caplog.text)
+        wait_until(lambda: "cannot be recorded" in caplog.text)
         other.execute("ROLLBACK")
     ground.wait_for_records(2)
     assert ground.read_queries() == ["before", "meanwhile secretly"]
@@ -327,7 +327,7 @@ def test_a_damaged_log_is_begun_anew_and_says_so(
     found = ground.wiki.query_log.build_report()
     assert found.searches >= 1
     assert found.damaged_at is not None
-    assert "begun anew" in caplog.text
+    assert "replaced by an empty one" in caplog.text
     assert "before" not in caplog.text
 
 
@@ -336,7 +336,7 @@ def test_a_directory_that_cannot_be_written_costs_the_log_alone(
 ) -> None:
     ground.file.mkdir()
     ground.search("heron")
-    wait_until(lambda: "cannot be written down" in caplog.text)
+    wait_until(lambda: "cannot be recorded" in caplog.text)
     assert ground.wiki.search(SearchRequest("heron"), interface=SearchInterface.CLI).hits
     with pytest.raises(StorageError):
         ground.wiki.query_log.build_report()

@@ -1,1 +1,1 @@
-"""TODO app/importer"""
+"""Imports an index that several wikis shared into one index per wiki."""

@@ -1,7 +1,10 @@
-"""A shared collection in a directory of Chroma's: copied, for opening it writes to it, and read by a child process."""
+"""Shared Chroma collections, in a directory or on a server.
+
+A directory is copied first, because opening it writes to it, and read by a child process. A server is read by its REST
+API, without the chromadb package.
+"""
 
 import base64
-import json
 import os
 import shutil
 import subprocess
@@ -9,26 +12,32 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from threading import Timer
-from urllib.error import HTTPError
-from urllib.parse import quote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_json, parse_row_id
+from wikiholt.caches.chroma.client import (
+    ChromaError,
+    ChromaHttpClient,
+    ChromaUnavailable,
+    build_token_headers,
+    get_host_header,
+)
+from wikiholt.caches.chroma.hosts import ChromaServerHost
+from wikiholt.caches.chroma.rest_api import ChromaApi, CollectionInfo
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidImport, MissingDependency, StorageError
 
-RETRY_HINT = "`wikiholt sync` makes the same indexes from git alone, without the old vectors"
+RETRY_HINT = "`wikiholt sync` builds the same indexes from git, without the old vectors"
 _DATABASE_FILE = "chroma.sqlite3"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedCollection:
-    """A collection by its name, in the tenant and database that Chroma has for it."""
+    """A collection by its name, Chroma tenant and Chroma database."""
 
     collection: str = "otterwiki_pages"
     tenant: str = "default_tenant"
@@ -37,7 +46,7 @@ class ImportedCollection:
 
 @dataclass(frozen=True, slots=True)
 class ChromaDirectory:
-    """`place` is where the copy goes; the child may be silent for `patience` seconds, then it is ended."""
+    """A Chroma directory, copied to `work_directory`. The child is killed after `timeout_s` seconds without output."""
 
     directory: Path
     work_directory: Path
@@ -52,26 +61,26 @@ class ChromaDirectory:
         copy = self._copy_directory()
         seen = 0
         expected: int | None = None
-        told: Mapping[str, object] = {}
+        metadata: Mapping[str, object] = {}
         with closing(self._read_child(copy)) as documents:
             for document in documents:
                 if "collections" in document:
                     require_collection(self.target.collection, document["collections"])
                 elif "count" in document:
-                    expected, told = _to_int(document["count"]), _to_mapping(document.get("metadata"))
+                    expected, metadata = _to_int(document["count"]), _to_mapping(document.get("metadata"))
                 elif "ids" in document:
-                    for row in parse_batch(document, _unpack_vectors(document), told):
+                    for row in parse_batch(document, _unpack_vectors(document), metadata):
                         seen += 1
                         yield row
         if expected != seen:
             raise InvalidImport(
-                f"Chroma counts {expected} rows and gave {seen}: the directory is damaged", hint=RETRY_HINT
+                f"Chroma counts {expected} rows but returned {seen}: the directory is damaged", hint=RETRY_HINT
             )
 
     def _copy_directory(self) -> Path:
         if not (self.directory / _DATABASE_FILE).is_file():
             raise InvalidImport(
-                f"there is no {_DATABASE_FILE} in {self.directory}", hint="give CHROMADB_PATH of the old wiki"
+                f"there is no {_DATABASE_FILE} in {self.directory}", hint="use the CHROMADB_PATH of the old wiki"
             )
         copy = self.work_directory / "chroma"
         try:
@@ -79,8 +88,8 @@ class ChromaDirectory:
             free = shutil.disk_usage(self.work_directory).free
             if needed > free:
                 raise StorageError(
-                    f"a copy of it takes {needed:,} bytes, and {free:,} are free",
-                    hint="make room; a crash of Chroma's may have left a file whose size makes no sense",
+                    f"a copy needs {needed:,} bytes, but only {free:,} are free",
+                    hint="free some space; a crash of Chroma may have left a file with a nonsensical size",
                 )
             shutil.copytree(self.directory, copy, ignore=_list_ignored)
         except (OSError, shutil.Error) as error:
@@ -88,24 +97,24 @@ class ChromaDirectory:
         return copy
 
     def _read_child(self, copy: Path) -> Generator[Mapping[str, object], None, None]:
-        """What the child says, line by line; raises unless it says that it is done."""
+        """The documents that the child writes. Raises unless the last one says that it is done."""
         command = [sys.executable, "-m", f"{__package__}.chroma_child", str(copy)]
         command += [self.target.tenant, self.target.database, self.target.collection]
         environment = {**os.environ, "ANONYMIZED_TELEMETRY": "False", "HOME": str(self.work_directory)}
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
-        late = False
+        timed_out = False
 
-        def end() -> None:
-            nonlocal late
-            late = True
+        def kill() -> None:
+            nonlocal timed_out
+            timed_out = True
             child.kill()
 
         try:
             assert child.stdout is not None
             while True:
-                timer = Timer(self.timeout_s, end)
+                timer = Timer(self.timeout_s, kill)
                 timer.start()
                 try:
                     line = child.stdout.readline()
@@ -113,7 +122,7 @@ class ChromaDirectory:
                     timer.cancel()
                 document = _parse_line(line)
                 if document is None:
-                    raise _build_exit_error(child.wait(), late, self.timeout_s)
+                    raise _build_exit_error(child.wait(), timed_out, self.timeout_s)
                 if document.get("done"):
                     return
                 yield document
@@ -125,22 +134,26 @@ class ChromaDirectory:
 
 
 def require_collection(name: str, names: object) -> None:
-    """Raise unless there is a collection of that name, and say which there are."""
-    listed = [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
-    if name not in listed:
-        there = ", ".join(listed[:20]) or "none at all, which may mean that the database is damaged"
-        raise InvalidImport(f"there is no collection {name!r}; there is: {there}", hint="name one with --collection")
+    """Raise InvalidImport unless the collection exists; the message lists the existing ones."""
+    existing = [item for item in names if isinstance(item, str)] if isinstance(names, list) else []
+    if name not in existing:
+        listed = ", ".join(existing[:20]) or "none, the database may be damaged"
+        raise InvalidImport(
+            f"there is no collection {name!r}; collections: {listed}", hint="name one with --collection"
+        )
 
 
 def parse_batch(
     document: Mapping[str, object], vectors: Sequence[FloatArray], collection_metadata: Mapping[str, object]
 ) -> Iterator[SharedRow]:
-    """Rows as Chroma gives them: ids, texts and metadata side by side. `told` is the collection's own metadata."""
+    """The rows of a batch, which has parallel lists of ids, texts and metadata."""
     ids, texts, metadatas = (document.get(name) for name in ("ids", "texts", "metadatas"))
     if not isinstance(ids, list) or not isinstance(texts, list) or not isinstance(metadatas, list):
-        raise InvalidImport("Chroma's answer makes no sense", hint=RETRY_HINT)
+        raise InvalidImport("the response of Chroma is malformed", hint=RETRY_HINT)
     if not len(ids) == len(texts) == len(metadatas) == len(vectors):
-        raise InvalidImport("Chroma gave rows without a text or a vector: the directory is damaged", hint=RETRY_HINT)
+        raise InvalidImport(
+            "Chroma returned rows without a text or a vector: the directory is damaged", hint=RETRY_HINT
+        )
     model = collection_metadata.get("model")
     for row_id, text, metadata, vector in zip(ids, texts, metadatas, vectors, strict=True):
         page, index = parse_row_id(str(row_id), metadata)
@@ -148,19 +161,19 @@ def parse_batch(
 
 
 def _list_ignored(directory: str, names: list[str]) -> list[str]:
-    """What is not copied: links and whatever else is neither file nor directory."""
+    """Names not to copy: links and special files."""
     paths = {name: Path(directory, name) for name in names}
     return [name for name, path in paths.items() if path.is_symlink() or not (path.is_file() or path.is_dir())]
 
 
 def _parse_line(line: bytes) -> Mapping[str, object] | None:
-    """A line of the child's; None where it ended, or ended in the middle of one."""
+    """Parse a line of the child. None if the child ended, or ended within a line."""
     if not line.endswith(b"\n"):
         return None
     document = _to_mapping(parse_json(line))
     if "missing" in document:
         raise MissingDependency(
-            f"reading a directory of Chroma's needs chromadb ({document['missing']})",
+            f"reading a Chroma directory requires chromadb ({document['missing']})",
             hint="pip install 'wikiholt[chroma]'",
         )
     if "error" in document:
@@ -170,9 +183,11 @@ def _parse_line(line: bytes) -> Mapping[str, object] | None:
 
 def _build_exit_error(code: int, timed_out: bool, timeout_s: float) -> InvalidImport:
     if timed_out:
-        return InvalidImport(f"Chroma said nothing for {timeout_s:g} s and was ended: it is damaged", hint=RETRY_HINT)
-    how = f"signal {-code}" if code < 0 else f"code {code}"
-    return InvalidImport(f"Chroma crashed while reading it ({how}): it is damaged", hint=RETRY_HINT)
+        return InvalidImport(
+            f"Chroma did not respond for {timeout_s:g} s and was stopped: the directory is damaged", hint=RETRY_HINT
+        )
+    reason = f"signal {-code}" if code < 0 else f"code {code}"
+    return InvalidImport(f"Chroma crashed while reading the directory ({reason}): it is damaged", hint=RETRY_HINT)
 
 
 def _unpack_vectors(document: Mapping[str, object]) -> Sequence[FloatArray]:
@@ -189,24 +204,16 @@ def _to_mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-# A shared collection of a Chroma that runs somewhere, by its REST interface; chromadb itself is not needed.
+# A Chroma server.
 
 
 _BATCH_ROWS = 500
-_MAX_RESPONSE_BYTES = 1 << 28
-"""Bytes an answer may have."""
-
-
-class _ChromaNoRedirect(HTTPRedirectHandler):
-    """A token is for the server that was named, and no other."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
+_HTTP_PORT = 80
 
 
 @dataclass(frozen=True, slots=True)
 class ChromaServer:
-    """`patience` is for one answer."""
+    """A collection on a Chroma server; `timeout_s` applies to each request. Redirects are not followed."""
 
     url: str
     target: ImportedCollection = field(default_factory=ImportedCollection)
@@ -216,80 +223,66 @@ class ChromaServer:
     @property
     def name(self) -> str:
         address = urlsplit(self.url)
-        return f"{self.target.collection} of Chroma at {address.hostname}:{address.port or 80}"
+        return f"{self.target.collection} of Chroma at {address.hostname}:{address.port or _HTTP_PORT}"
 
     def iter_rows(self) -> SharedRows:
-        collections = self._list_collections()
-        require_collection(self.target.collection, sorted(collections))
-        found = collections[self.target.collection]
-        told = found.get("metadata")
-        base = f"{self._get_base_path()}/{quote(str(found.get('id')), '')}"
-        count = self._send_request(f"{base}/count")
+        try:
+            host = ChromaServerHost(self.url, default_port=_HTTP_PORT)
+        except ValueError as error:
+            raise InvalidImport(f"the address of Chroma is invalid ({error})", hint="check the address") from error
+        headers = build_token_headers(self.token)
+        with closing(ChromaHttpClient(host.connect, headers, get_host_header(self.url))) as client:
+            prefix = urlsplit(self.url).path.rstrip("/")
+            api = ChromaApi(client, self.target.tenant, self.target.database, self.timeout_s, path_prefix=prefix)
+            try:
+                yield from self._iter_rows(api)
+            except ChromaUnavailable as error:
+                raise InvalidImport(
+                    f"the Chroma server failed: {error.message}",
+                    hint="check the address, and that the server is running",
+                ) from error
+            except ChromaError as error:
+                raise _build_refused_error(error.http_status) from error
+
+    def _iter_rows(self, api: ChromaApi) -> SharedRows:
+        collection = self._find_collection(api)
+        rows = api.open_rows(collection)
+        count = rows.count()
         seen = 0
         while True:
-            body = {"limit": _BATCH_ROWS, "offset": seen, "include": ["documents", "metadatas", "embeddings"]}
-            got = self._send_request(f"{base}/get", body)
-            if not isinstance(got, dict) or not isinstance(got.get("ids"), list):
-                raise _build_response_error()
-            rows = {**got, "texts": got.get("documents")}
-            yield from parse_batch(rows, _parse_vectors(got.get("embeddings")), told if isinstance(told, dict) else {})
-            seen += len(got["ids"])
-            if len(got["ids"]) < _BATCH_ROWS:
+            batch = rows.get_batch(_BATCH_ROWS, seen, ["documents", "metadatas", "embeddings"])
+            vectors = _parse_vectors(batch.get("embeddings"))
+            yield from parse_batch({**batch, "texts": batch.get("documents")}, vectors, collection.metadata)
+            seen += len(vectors)
+            if len(vectors) < _BATCH_ROWS:
                 break
         if seen != count:
             raise InvalidImport(
-                f"Chroma counts {count} rows and gave {seen}", hint="stop whoever writes to it and try again"
+                f"Chroma counts {count} rows but returned {seen}",
+                hint="stop the programs that write to it and try again",
             )
 
-    def _get_base_path(self) -> str:
-        which = self.target
-        return f"/api/v2/tenants/{quote(which.tenant, '')}/databases/{quote(which.database, '')}/collections"
-
-    def _list_collections(self) -> Mapping[str, Mapping[str, object]]:
-        found: dict[str, Mapping[str, object]] = {}
-        while True:
-            listed = self._send_request(f"{self._get_base_path()}?limit={_BATCH_ROWS}&offset={len(found)}")
-            if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-                raise _build_response_error()
-            before = len(found)
-            found |= {str(each.get("name")): each for each in listed}
-            if len(listed) < _BATCH_ROWS or len(found) == before:
-                return found
-
-    def _send_request(self, path: str, body: Mapping[str, object] | None = None) -> object:
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers |= {"Authorization": f"Bearer {self.token}", "X-Chroma-Token": self.token}
-        sent = None if body is None else json.dumps(body).encode()
-        try:
-            request = Request(self.url.rstrip("/") + path, sent, headers)  # noqa: S310 - http or https, see `opened`
-            with build_opener(_ChromaNoRedirect).open(request, timeout=self.timeout_s) as answer:
-                content = answer.read(_MAX_RESPONSE_BYTES + 1)
-        except HTTPError as error:
-            error.close()
-            raise _build_refused_error(error.code) from error
-        except (OSError, ValueError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise InvalidImport(
-                f"Chroma cannot be asked ({reason})", hint="check the address, and that it runs"
-            ) from error
-        if len(content) > _MAX_RESPONSE_BYTES:
-            raise InvalidImport("Chroma's answer is too large", hint=RETRY_HINT)
-        try:
-            return parse_json(content)
-        except ValueError as error:
-            raise _build_response_error() from error
+    def _find_collection(self, api: ChromaApi) -> CollectionInfo:
+        collections: dict[str, CollectionInfo] = {}
+        for collection in api.iter_collections():
+            if collection.name in collections:
+                break  # the server ignores the offset
+            collections[collection.name] = collection
+        require_collection(self.target.collection, sorted(collections))
+        return collections[self.target.collection]
 
 
 def _build_refused_error(status: int) -> InvalidImport:
     if status in (401, 403):
-        return InvalidImport(f"Chroma wants another token ({status})", hint="set chroma.token")
+        return InvalidImport(f"Chroma requires another token ({status})", hint="set chroma.token")
     if status in (404, 405, 410):
         return InvalidImport(
-            f"what answers there has no such tenant or database, or is older than Chroma 1.0 ({status})",
-            hint="name them with --chroma-tenant and --chroma-database, or stop it and give its directory instead",
+            f"the server has no such tenant or database, or is older than Chroma 1.0 ({status})",
+            hint="use --chroma-tenant and --chroma-database, or stop the server and import its directory",
         )
-    return InvalidImport(f"Chroma refused with {status}", hint=RETRY_HINT)
+    if status == 0 or status // 100 == 2:
+        return _build_response_error()
+    return InvalidImport(f"Chroma returned status {status}", hint=RETRY_HINT)
 
 
 def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
@@ -302,4 +295,4 @@ def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
 
 
 def _build_response_error() -> InvalidImport:
-    return InvalidImport("what answers there is no Chroma, or of another version", hint="check the address")
+    return InvalidImport("the server is not Chroma, or of an unsupported version", hint="check the address")

@@ -1,6 +1,6 @@
-"""A FAISS directory of otterwiki-semantic-search: flat vectors in `index.faiss`, their texts in `embeddings.json`.
+"""A FAISS directory of otterwiki-semantic-search: flat vectors in `index.faiss`, texts in `embeddings.json`.
 
-Both are read here, byte by byte: FAISS itself is not needed, and nothing in such a directory is ever executed.
+Both files are parsed here. FAISS is not needed, and nothing in the directory is ever executed.
 """
 
 import struct
@@ -16,16 +16,16 @@ from wikiholt.errors import InvalidImport
 
 _INDEX_FILE, _TEXTS_FILE = "index.faiss", "embeddings.json"
 _FLAT_MAGIC = (b"IxFI", b"IxF2", b"IxFl")
-"""What an index begins with that keeps its vectors as they are; any other has cut them down."""
+"""The first bytes of indexes that store vectors unmodified. All others compress them."""
 _HEADER = struct.Struct("<4siqqq?iQ")
-"""Kind, dimensions, vectors, two fields nobody uses, trained, metric, how many numbers follow."""
+"""Kind, dimensions, number of vectors, two unused fields, trained, metric, number of floats that follow."""
 _PICKLE_SUFFIXES = (".pkl", ".pickle")
-_RETRY_HINT = "stop whoever writes it and try again; `wikiholt sync` makes the same indexes from git alone"
+_RETRY_HINT = "stop the programs that write to it and try again; `wikiholt sync` builds the same indexes from git"
 
 
 @dataclass(frozen=True, slots=True)
 class FaissDirectory:
-    """One index, or a directory of them that are named by their wikis."""
+    """One index, or a directory of indexes named by wiki."""
 
     directory: Path
 
@@ -34,26 +34,28 @@ class FaissDirectory:
         return f"FAISS in {self.directory}"
 
     def iter_rows(self) -> SharedRows:
-        for tenant, place in self._find_indexes():
-            yield from _read_rows(place, tenant)
+        for tenant, directory in self._find_indexes():
+            yield from _read_rows(directory, tenant)
 
     def _find_indexes(self) -> Sequence[tuple[str | None, Path]]:
-        """Where the indexes are, each with the tenant its directory is named by."""
+        """The directories of the indexes, each with its name as the tenant."""
         if not self.directory.is_dir():
-            raise InvalidImport(f"there is no directory {self.directory}", hint="give FAISS_INDEX_DIR of the old wiki")
+            raise InvalidImport(
+                f"there is no directory {self.directory}", hint="use the FAISS_INDEX_DIR of the old wiki"
+            )
         if (self.directory / _INDEX_FILE).exists() or (self.directory / _TEXTS_FILE).exists():
             return [(None, self.directory)]
-        inner = sorted(place for place in self.directory.iterdir() if (place / _INDEX_FILE).exists())
-        if inner:
-            return [(place.name, place) for place in inner]
+        directories = sorted(path for path in self.directory.iterdir() if (path / _INDEX_FILE).exists())
+        if directories:
+            return [(path.name, path) for path in directories]
         if any(file.suffix in _PICKLE_SUFFIXES for file in self.directory.rglob("*")):
             raise InvalidImport(
-                "this directory holds pickles, and reading a pickle runs what its writer put into it",
-                hint="it is not of otterwiki-semantic-search; let `wikiholt sync` make the index from git",
+                "this directory contains pickles, and reading a pickle can execute code",
+                hint="it is not from otterwiki-semantic-search; build the index from git with `wikiholt sync`",
             )
         raise InvalidImport(
-            f"there is no {_INDEX_FILE} in {self.directory} nor in a directory in it",
-            hint="give FAISS_INDEX_DIR of the old wiki, or a directory in it",
+            f"there is no {_INDEX_FILE} in {self.directory} or its subdirectories",
+            hint="use the FAISS_INDEX_DIR of the old wiki, or a subdirectory of it",
         )
 
 
@@ -61,35 +63,35 @@ def _read_rows(directory: Path, tenant: str | None) -> Iterator[SharedRow]:
     vectors, entries = _open_vectors(directory / _INDEX_FILE), _read_entries(directory / _TEXTS_FILE)
     if len(vectors) != len(entries):
         raise InvalidImport(
-            f"{directory}: {len(vectors)} vectors and {len(entries)} texts; which is whose cannot be told",
+            f"{directory}: {len(vectors)} vectors and {len(entries)} texts; they do not match",
             hint=_RETRY_HINT,
         )
     for entry, vector in zip(entries, vectors, strict=True):
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
-            raise InvalidImport(f"{directory / _TEXTS_FILE}: there is an entry without a text", hint=_RETRY_HINT)
+            raise InvalidImport(f"{directory / _TEXTS_FILE}: an entry has no text", hint=_RETRY_HINT)
         page, index = parse_row_id(str(entry.get("id", "")), entry.get("metadata"))
         yield SharedRow(page, entry["text"], np.array(vector, np.float32), tenant, index)
 
 
 def _open_vectors(file: Path) -> FloatArray:
-    """The vectors, mapped and not loaded."""
+    """Memory-map the vectors."""
     try:
         size = file.stat().st_size
-        with file.open("rb") as opened:
-            head = opened.read(_HEADER.size)
+        with file.open("rb") as stream:
+            header = stream.read(_HEADER.size)
     except OSError as error:
         raise InvalidImport(f"{file} cannot be read ({error.strerror})", hint=_RETRY_HINT) from error
-    if head[:4] not in _FLAT_MAGIC:
+    if header[:4] not in _FLAT_MAGIC:
         raise InvalidImport(
-            f"{file} is no flat FAISS index, so the vectors in it are not those the model gave",
-            hint="let `wikiholt sync` make the index from git",
+            f"{file} is not a flat FAISS index, so it does not contain the original vectors",
+            hint="build the index from git with `wikiholt sync`",
         )
-    if len(head) < _HEADER.size:
-        raise InvalidImport(f"{file} ends in the middle", hint=_RETRY_HINT)
-    _, dimensions, count, _, _, _, metric, numbers = _HEADER.unpack(head)
-    sound = 0 < dimensions <= 65536 and count >= 0 and metric in (0, 1) and numbers == count * dimensions
-    if not sound or size < _HEADER.size + 4 * numbers:
-        raise InvalidImport(f"{file} is damaged: its head does not fit its size", hint=_RETRY_HINT)
+    if len(header) < _HEADER.size:
+        raise InvalidImport(f"{file} is truncated", hint=_RETRY_HINT)
+    _, dimensions, count, _, _, _, metric, numbers = _HEADER.unpack(header)
+    is_valid = 0 < dimensions <= 65536 and count >= 0 and metric in (0, 1) and numbers == count * dimensions
+    if not is_valid or size < _HEADER.size + 4 * numbers:
+        raise InvalidImport(f"{file} is damaged: its header does not match its size", hint=_RETRY_HINT)
     if not count:
         return np.empty((0, dimensions), np.float32)
     return np.memmap(file, np.float32, "r", _HEADER.size, (count, dimensions))
@@ -97,11 +99,11 @@ def _open_vectors(file: Path) -> FloatArray:
 
 def _read_entries(file: Path) -> Sequence[object]:
     try:
-        found = parse_json(file.read_bytes())
+        entries = parse_json(file.read_bytes())
     except OSError as error:
         raise InvalidImport(f"{file} cannot be read ({error.strerror})", hint=_RETRY_HINT) from error
     except ValueError as error:
-        raise InvalidImport(f"{file} is damaged: it is no JSON ({error})", hint=_RETRY_HINT) from error
-    if not isinstance(found, list):
-        raise InvalidImport(f"{file} is not of otterwiki-semantic-search: it holds no list", hint=_RETRY_HINT)
-    return found
+        raise InvalidImport(f"{file} is damaged: it is not JSON ({error})", hint=_RETRY_HINT) from error
+    if not isinstance(entries, list):
+        raise InvalidImport(f"{file} is not from otterwiki-semantic-search: it is not a list", hint=_RETRY_HINT)
+    return entries

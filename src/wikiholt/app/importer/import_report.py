@@ -1,4 +1,4 @@
-"""What an import found and did."""
+"""The report of an import."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ MAX_EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class DroppedRows:
-    """Rows that no index gets, by the reason, with some of their pages."""
+    """Rows that were not imported, by reason, with examples of their pages."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -20,12 +20,12 @@ class DroppedRows:
 
 @dataclass(frozen=True, slots=True)
 class UnclearOwnership:
-    """What the operator has to say before anything is imported."""
+    """Rows whose owner the operator must specify before anything is imported."""
 
     pages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Pages that several wikis have, with those wikis."""
+    """Pages that several wikis have, with their wikis."""
     tenants: Mapping[str, int] = field(default_factory=dict)
-    """Tenants that are no wiki here, with how many rows they have."""
+    """Tenants that are not wikis here, with their number of rows."""
 
     def __bool__(self) -> bool:
         return bool(self.pages or self.tenants)
@@ -33,44 +33,44 @@ class UnclearOwnership:
 
 @dataclass(frozen=True, slots=True)
 class ModelAgreement:
-    """What embedding a random sample anew says of the vectors that one model is told to have made."""
+    """Whether the vectors of one model equal ours, by embedding a random sample again."""
 
     model: str
     sampled: int
     least: float | None
-    """The least cosine between a vector of the sample and our own."""
+    """The lowest cosine between a vector of the sample and our own."""
     agrees: bool
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportProof:
-    """That an index holds the pages and chunks of its wiki at HEAD, and nothing else."""
+    """Proof that an index contains the pages and chunks of its wiki at HEAD, and nothing else."""
 
     revision: str
     pages: int
     chunks: int
     problems: int
     foreign: int = 0
-    """Pages whose blob is not in the wiki's tree; an import with any has failed."""
+    """Pages whose blob is not in the wiki's tree. An import with any has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WikiImport:
-    """One wiki: what it has at HEAD, what of that is known already, and where the rest comes from."""
+    """One wiki: its size at HEAD, and where the vectors of its texts come from."""
 
     slug: str
     pages: int = 0
     chunks: int = 0
     rows: int = 0
-    """Rows of the shared index that are this wiki's."""
+    """Rows of the shared index that belong to this wiki."""
     indexed: int = 0
-    """Texts whose vectors its index has already."""
+    """Texts whose vectors are already in its index."""
     matched: int = 0
-    """Texts whose vectors the shared index has."""
+    """Texts whose vectors are in the shared index."""
     to_embed: int = 0
     seconds: float = 0.0
-    """An estimate before, what it took after."""
+    """Estimated with --dry-run, measured otherwise."""
     reused: int = 0
     embedded: int = 0
     proof: ImportProof | None = None
@@ -78,7 +78,7 @@ class WikiImport:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The whole of it; `failed` holds wikis that could not be imported, with the error's code and message."""
+    """The result of an import. `failed` maps wikis to the code and message of their error."""
 
     source: str
     rows: int

@@ -1,6 +1,6 @@
-"""The import of one shared index into one index a wiki: read, ask whose, compare, sample, sync, prove.
+"""Imports a shared index into one index per wiki: read, assign owners, compare, sample, sync, verify.
 
-It may be killed at any moment: an index only ever changes by a sync, which goes on where the one before was left.
+It can be killed at any time, because an index only changes by a sync, which can be continued.
 """
 
 import time
@@ -36,7 +36,7 @@ from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.wikis.service import WikiService
 
 _CACHE_TIMEOUT_S = 600.0
-"""Seconds to wait for a large wiki's caches, so that the next search finds them."""
+"""How long to wait for the caches of a large wiki, so that the next search finds them."""
 
 ProgressOpener = Callable[[str], AbstractContextManager[Callable[[SyncProgress], None]]]
 
@@ -47,11 +47,11 @@ def _ignore_progress(_: str) -> AbstractContextManager[Callable[[SyncProgress], 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How to import."""
+    """The options of an import."""
 
     rules: OwnershipRules = field(default_factory=OwnershipRules)
     wikis: tuple[str, ...] = ()
-    """Only these; every wiki if empty."""
+    """Only these; all wikis if empty."""
     sample_size: int = 64
     dry_run: bool = False
 
@@ -69,48 +69,48 @@ class Importer:
         self._failed: dict[str, tuple[str, str]] = {}
 
     def run(self, open_shared_index: Callable[[Path], SharedIndex]) -> ImportReport:
-        """Import, unless it is unclear whose something is: then the report says so, and no index was touched.
+        """Import, unless the owner of a row is unclear: then the report says so, and no index was changed.
 
-        `open_shared` gets a directory to work in, which is gone afterwards.
+        `open_shared_index` gets a work directory, which is deleted afterwards.
         """
         wikis = {wiki.slug: wiki for wiki in self._service.list_wikis()}
         if not wikis:
             raise WikiNotFound("there are no wikis to import into", hint="add each: wikiholt add SLUG PATH")
         for slug in (*self._options.wikis, *self._list_rule_slugs()):
             self._service.registry.get(slug)
-        chosen = [slug for slug in wikis if not self._options.wikis or slug in self._options.wikis]
-        with open_work_directory(self._data) as place, closing(VectorSpool(place / "vectors.sqlite")) as spool:
-            shared = open_shared_index(place)
+        selected = [slug for slug in wikis if not self._options.wikis or slug in self._options.wikis]
+        with open_work_directory(self._data) as directory, closing(VectorSpool(directory / "vectors.sqlite")) as spool:
+            shared = open_shared_index(directory)
             embedder = self._service.components.embedder()
-            owners = OwnershipResolver(self._read_trees(wikis, chosen), self._options.rules)
-            reading = read_shared_index(shared, owners, embedder.dimensions, spool)
+            resolver = OwnershipResolver(self._read_trees(wikis, selected), self._options.rules)
+            summary = read_shared_index(shared, resolver, embedder.dimensions, spool)
             report = ImportReport(
-                shared.name, reading.rows, reading.dropped, reading.unclear, dry_run=self._options.dry_run
+                shared.name, summary.rows, summary.dropped, summary.unclear, dry_run=self._options.dry_run
             )
             if not report.unclear or report.dry_run:
-                there = [wikis[slug] for slug in chosen if slug not in self._failed]
-                report = self._import_wikis(report, there, reading, spool, embedder)
+                readable = [wikis[slug] for slug in selected if slug not in self._failed]
+                report = self._import_wikis(report, readable, summary, spool, embedder)
             return replace(report, failed=dict(self._failed))
 
     def _list_rule_slugs(self) -> list[str]:
         rules = self._options.rules
-        told = [*(slug for _, slug in rules.owners), *rules.tenants.values()]
-        return [slug for slug in told if slug != IGNORE]
+        slugs = [*(slug for _, slug in rules.owners), *rules.tenants.values()]
+        return [slug for slug in slugs if slug != IGNORE]
 
-    def _read_trees(self, wikis: Mapping[str, Wiki], chosen: Sequence[str]) -> dict[str, Sequence[str]]:
-        """The files of every wiki that can be read; one that cannot is not imported, and keeps no other from it."""
-        found: dict[str, Sequence[str]] = {}
+    def _read_trees(self, wikis: Mapping[str, Wiki], selected: Sequence[str]) -> dict[str, Sequence[str]]:
+        """The files of every wiki. A wiki that cannot be read is marked as failed; the others are imported."""
+        files: dict[str, Sequence[str]] = {}
         for slug, wiki in wikis.items():
             try:
-                if slug in chosen and not self._options.dry_run:
+                if slug in selected and not self._options.dry_run:
                     self._service.get_background_handle(slug).fetch()
                 source = self._service.get_source(wiki)
-                found[slug] = list(source.read_tree(source.get_head()))
+                files[slug] = list(source.read_tree(source.get_head()))
             except WikiholtError as error:
-                if slug in chosen:
+                if slug in selected:
                     self._failed[slug] = (error.code, error.message)
-                found[slug] = ()
-        return found
+                files[slug] = ()
+        return files
 
     def _import_wikis(
         self, report: ImportReport, wikis: Sequence[Wiki], summary: ReadSummary, spool: VectorSpool, embedder: Embedder
@@ -120,26 +120,23 @@ class Importer:
         surveys = {wiki.slug: self._survey_wiki(wiki, spool, embedder, samples) for wiki in wikis}
         models = [*samples.samples] if samples.samples else ([""] if summary.rows_by_wiki else [])
         agreements = tuple(check_agreement(model, samples.samples.get(model, ()), embedder) for model in models)
-        trusted = frozenset(each.model for each in agreements if each.agrees)
-        pace = measure_seconds_per_text(embedder, samples.new_texts) if report.dry_run else 0.0
-        done: list[WikiImport] = []
+        trusted = frozenset(agreement.model for agreement in agreements if agreement.agrees)
+        seconds_per_text = measure_seconds_per_text(embedder, samples.new_texts) if report.dry_run else 0.0
+        results: list[WikiImport] = []
         for wiki in wikis:
-            found = surveys[wiki.slug]
-            if found is None:
+            survey = surveys[wiki.slug]
+            if survey is None:
                 continue
-            planned = _plan_import(wiki.slug, found, summary.rows_by_wiki.get(wiki.slug, 0), trusted, agreements, pace)
-            if report.dry_run:
-                done.append(planned)
-                continue
+            rows = summary.rows_by_wiki.get(wiki.slug, 0)
+            result = _plan_import(wiki.slug, survey, rows, trusted, agreements, seconds_per_text)
             try:
-                done.append(
-                    self._import_wiki(
-                        wiki, planned, found, ReusingEmbedder(embedder, spool.get_wiki_vectors(wiki.slug), trusted)
-                    )
-                )
+                if not report.dry_run:
+                    reusing = ReusingEmbedder(embedder, spool.get_wiki_vectors(wiki.slug), trusted)
+                    result = self._import_wiki(wiki, result, survey, reusing)
+                results.append(result)
             except WikiholtError as error:
                 self._failed[wiki.slug] = (error.code, error.message)
-        return replace(report, agreements=agreements, wikis=tuple(done))
+        return replace(report, agreements=agreements, wikis=tuple(results))
 
     def _survey_wiki(
         self, wiki: Wiki, spool: VectorSpool, embedder: Embedder, samples: VectorSamples
@@ -158,7 +155,7 @@ class Importer:
                 index.close()
 
     def _open_vector_source(self, wiki: Wiki, embedder: Embedder) -> WikiIndex | None:
-        """The wiki's index, if a sync could take vectors from it."""
+        """The wiki's index, if a sync could reuse its vectors."""
         try:
             index = self._service.components.store.open(wiki.id)
         except IndexUnavailable:
@@ -171,26 +168,26 @@ class Importer:
     def _import_wiki(
         self, wiki: Wiki, planned: WikiImport, survey: ImportSurvey, embedder: ReusingEmbedder
     ) -> WikiImport:
-        began = time.monotonic()
+        started = time.monotonic()
         handle = self._service.open_with_embedder(wiki.slug, embedder)
-        parts, shop = self._service.get_config(wiki), self._service.components
+        config, components = self._service.get_config(wiki), self._service.components
 
         def get_chunk_counts(revision: str) -> Mapping[str, int]:
-            return survey.chunks if revision == survey.revision else count_chunks(parts, revision, embedder)
+            return survey.chunks if revision == survey.revision else count_chunks(config, revision, embedder)
 
         try:
             with self._open_progress(wiki.slug) as progress:
                 handle.sync(progress)
             handle.wait_for_caches(_CACHE_TIMEOUT_S)
-            proved = verify_index(wiki.id, shop.store, parts.source, get_chunk_counts, shop.lock_timeout)
+            proof = verify_index(wiki.id, components.store, config.source, get_chunk_counts, components.lock_timeout)
         finally:
             handle.close()
         return replace(
             planned,
-            seconds=time.monotonic() - began,
+            seconds=time.monotonic() - started,
             reused=embedder.reused,
             embedded=embedder.embedded,
-            proof=proved,
+            proof=proof,
         )
 
 
@@ -203,8 +200,8 @@ def _plan_import(
     seconds_per_text: float,
 ) -> WikiImport:
     chunks = sum(survey.chunks.values())
-    # Where one model of several proved another, how many of this wiki's matches are its is not known: none count.
-    reusable = survey.matched if agreements and all(each.model in trusted for each in agreements) else 0
+    # If one of several models does not agree, the number of matches of the others is unknown: count none.
+    reusable = survey.matched if agreements and all(agreement.model in trusted for agreement in agreements) else 0
     to_embed = survey.to_embed + survey.matched - reusable
     seconds = to_embed * seconds_per_text + WRITE_SECONDS_PER_CHUNK * chunks
     return WikiImport(slug, survey.pages, chunks, rows, survey.indexed, survey.matched, to_embed, round(seconds, 3))

@@ -1,4 +1,4 @@
-"""A shared PostgreSQL table, `chunks(tenant_id, …)`: read in one snapshot, without a right to write."""
+"""A shared PostgreSQL table, `chunks(tenant_id, …)`, read in one read-only snapshot."""
 
 import importlib
 import re
@@ -21,17 +21,17 @@ _COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "index": ("chunk_index", "index"),
     "model": ("model", "embedding_model"),
 }
-"""What a row has, and how its columns may be called."""
+"""The fields of a row, and the usual names of their columns."""
 _REQUIRED_COLUMNS = ("tenant", "page", "text", "vector")
 _BATCH_ROWS = 500
 _CONNECT_OPTIONS = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3}
-"""How long it may take until a server that went away is missed, in seconds."""
+"""Timeouts in seconds until a lost server is noticed."""
 _NUMBERS_PATTERN = re.compile(r"[\[{(\s]*([^\]})]*?)[\]})\s]*")
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresTable:
-    """`address` is a connection string of libpq's; `columns` says how the table calls what a row has."""
+    """A table. `address` is a libpq connection string; `columns` maps fields to column names."""
 
     address: str = field(repr=False)
     table: str = "chunks"
@@ -40,7 +40,7 @@ class PostgresTable:
 
     @property
     def name(self) -> str:
-        return f"{self.table} of PostgreSQL at {urlsplit(self.address).hostname or 'its usual place'}"
+        return f"{self.table} of PostgreSQL at {urlsplit(self.address).hostname or 'the default host'}"
 
     def iter_rows(self) -> SharedRows:
         psycopg = _import_psycopg()
@@ -53,43 +53,43 @@ class PostgresTable:
                 yield from self._read_rows(connection, psycopg.sql)
         except psycopg.Error as error:
             raise InvalidImport(
-                f"PostgreSQL says: {_get_first_line(error)}", hint="check the address, --table and that it may be read"
+                f"PostgreSQL error: {_get_first_line(error)}", hint="check the address, --table and its permissions"
             ) from error
 
     def _read_rows(self, connection: Any, sql: Any) -> Iterator[SharedRow]:
         table = sql.Identifier(*self.table.split("."))
         described = connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(table)).description
         columns = self._resolve_columns([column.name for column in described])
-        chosen = [name for name in _COLUMN_NAMES if name in columns]
-        # As text: then any type will do that writes its numbers down, pgvector's among them.
-        fields = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(columns[name])) for name in chosen)
+        names = [name for name in _COLUMN_NAMES if name in columns]
+        # As text, so that any type of vector works, such as those of pgvector and arrays.
+        fields = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(columns[name])) for name in names)
         with connection.cursor("wikiholt_import") as cursor:
             cursor.itersize = _BATCH_ROWS
             cursor.execute(sql.SQL("SELECT {} FROM {}").format(fields, table))
             for values in cursor:
-                yield _to_row(dict(zip(chosen, values, strict=True)))
+                yield _to_row(dict(zip(names, values, strict=True)))
 
     def _resolve_columns(self, existing: list[str]) -> Mapping[str, str]:
-        """What each thing is called in this table; raises where that cannot be told."""
+        """The column of each field. Raises InvalidImport if a column is missing."""
         unknown = [name for name in self.columns if name not in _COLUMN_NAMES]
         missing = [name for name in self.columns.values() if name not in existing]
         if unknown or missing:
-            raise _build_columns_error(f"there is no {(unknown or missing)[0]!r}", existing)
-        found = dict(self.columns)
-        for name, usual in _COLUMN_NAMES.items():
-            fits = [column for column in usual if column in existing]
-            if name not in found and fits:
-                found[name] = fits[0]
-        lacking = [name for name in _REQUIRED_COLUMNS if name not in found]
-        if lacking:
-            raise _build_columns_error(f"which column is the {' and the '.join(lacking)}?", existing)
-        return found
+            raise _build_columns_error(f"there is no {(unknown or missing)[0]!r}.", existing)
+        columns = dict(self.columns)
+        for name, usual_names in _COLUMN_NAMES.items():
+            candidates = [column for column in usual_names if column in existing]
+            if name not in columns and candidates:
+                columns[name] = candidates[0]
+        missing = [name for name in _REQUIRED_COLUMNS if name not in columns]
+        if missing:
+            raise _build_columns_error(f"no column was found for {' and '.join(missing)}.", existing)
+        return columns
 
 
 def _build_columns_error(problem: str, existing: list[str]) -> InvalidImport:
     return InvalidImport(
         f"{problem} The table has: {', '.join(existing)}",
-        hint=f"say --column NAME=COLUMN, where NAME is one of {', '.join(_COLUMN_NAMES)}",
+        hint=f"use --column NAME=COLUMN, where NAME is one of {', '.join(_COLUMN_NAMES)}",
     )
 
 
@@ -106,10 +106,10 @@ def _to_row(values: Mapping[str, str | None]) -> SharedRow:
 
 
 def _parse_vector(text: str) -> FloatArray:
-    """Numbers written as pgvector and arrays write them; anything else is a vector without numbers."""
-    found = _NUMBERS_PATTERN.fullmatch(text)
+    """Parse the text form of pgvector and arrays. An empty vector if it is malformed."""
+    match = _NUMBERS_PATTERN.fullmatch(text)
     try:
-        return np.array([float(number) for number in found[1].split(",")] if found else [], np.float32)
+        return np.array([float(number) for number in match[1].split(",")] if match else [], np.float32)
     except ValueError:
         return np.empty(0, np.float32)
 
@@ -120,10 +120,10 @@ def _get_first_line(error: Exception) -> str:
 
 def _import_psycopg() -> Any:
     try:
-        found: Any = importlib.import_module("psycopg")
+        psycopg: Any = importlib.import_module("psycopg")
         importlib.import_module("psycopg.sql")
     except ImportError as error:
         raise MissingDependency(
-            f"reading a PostgreSQL table needs psycopg ({error})", hint="pip install 'wikiholt[postgres]'"
+            f"reading a PostgreSQL table requires psycopg ({error})", hint="pip install 'wikiholt[postgres]'"
         ) from error
-    return found
+    return psycopg

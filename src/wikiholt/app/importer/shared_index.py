@@ -1,4 +1,4 @@
-"""What an import asks of an index that several wikis share: its rows, whatever holds them."""
+"""An index that several wikis share: its rows, the wiki that owns each row, and reading them into a spool."""
 
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -22,16 +22,16 @@ _CHUNK_MARKER = "::chunk_"
 
 @dataclass(frozen=True, slots=True)
 class SharedRow:
-    """One chunk as a stranger wrote it; nothing in it is trusted."""
+    """One chunk of a foreign index. Untrusted input."""
 
     page: str
     text: str
     vector: FloatArray
     tenant: str | None = None
-    """Whose it is, where the index tells; None where it does not."""
+    """The owner that the index names; None if it names none."""
     index: int | None = None
     model: str = ""
-    """What made the vector, where the index tells."""
+    """The model that created the vector, if the index names it."""
 
 
 SharedRows = Generator[SharedRow, None, None]
@@ -42,41 +42,41 @@ class SharedIndex(Protocol):
 
     @property
     def name(self) -> str:
-        """What the operator called it, without secrets."""
+        """The name for messages, without secrets."""
 
     def iter_rows(self) -> SharedRows:
-        """Every row, once; raises InvalidImport where it cannot be read to the end. Closing ends what it began."""
+        """Every row once. Raises InvalidImport if it cannot be read completely. Closing it frees its resources."""
 
 
 def parse_row_id(row_id: str, metadata: object) -> tuple[str, int | None]:
-    """Page path and chunk number of a row that otterwiki-semantic-search wrote: by its metadata, else by its id."""
-    told = metadata if isinstance(metadata, dict) else {}
-    stem, mark, number = row_id.rpartition(_CHUNK_MARKER)
-    page, index = told.get("page_path"), told.get("chunk_index")
+    """Page path and chunk number of a row of otterwiki-semantic-search, from its metadata or its id."""
+    fields = metadata if isinstance(metadata, dict) else {}
+    stem, marker, number = row_id.rpartition(_CHUNK_MARKER)
+    page, index = fields.get("page_path"), fields.get("chunk_index")
     if not isinstance(page, str) or not page:
-        page = stem if mark else ""
+        page = stem if marker else ""
     if not isinstance(index, int) or isinstance(index, bool):
-        index = int(number) if mark and number.isascii() and number.isdigit() and len(number) < 10 else None
+        index = int(number) if marker and number.isascii() and number.isdigit() and len(number) < 10 else None
     return page, index
 
 
 def parse_json(text: str | bytes) -> object:
-    """A JSON document from elsewhere; whatever is wrong with it is a ValueError."""
+    """Parse untrusted JSON. Raises only ValueError."""
     try:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-# Whose a row of a shared index is. Pure; an owner is told or follows from the pages there are, never guessed.
+# The owner of a row: named by the operator or the index, or the only wiki with the page. Never guessed.
 
 
 IGNORE = "-"
-"""In a rule, the owner of what is to be left out."""
+"""In a rule, the owner of rows to exclude."""
 
 
 class RowOutcome(StrEnum):
-    """What becomes of a row."""
+    """The result of looking up the owner of a row."""
 
     OWNED = "owned"
     NO_PAGE = "no-page"
@@ -87,10 +87,10 @@ class RowOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipRules:
-    """What the operator says of owners; a slug, or NOBODY."""
+    """Owners that the operator specified: slugs, or IGNORE."""
 
     owners: tuple[tuple[str, str], ...] = ()
-    """Patterns of page paths, for rows that name no tenant; the first that fits counts."""
+    """Patterns of page paths, for rows without a tenant. The first match counts."""
     tenants: Mapping[str, str] = field(default_factory=dict)
 
     def find_owner(self, page: str) -> str | None:
@@ -100,14 +100,14 @@ class OwnershipRules:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """A row's fate, and its owner or those it could have."""
+    """The outcome for a row, with its owner or its possible owners."""
 
     outcome: RowOutcome
     wikis: tuple[str, ...] = ()
 
 
 class OwnershipResolver:
-    """Knows which pages each wiki has at HEAD."""
+    """Finds the owner of a row by the pages that each wiki has at HEAD."""
 
     def __init__(self, pages: Mapping[str, Iterable[str]], rules: OwnershipRules) -> None:
         """`pages` are the files of each wiki, by slug."""
@@ -119,23 +119,23 @@ class OwnershipResolver:
                 self._wikis_by_path.setdefault(key, []).append(slug)
 
     def resolve(self, tenant: str | None, page: str) -> Ownership:
-        homes = self._wikis_by_path.get(fold_path(page.strip("/")), [])
+        candidates = self._wikis_by_path.get(fold_path(page.strip("/")), [])
         if tenant is None:
-            told = self._rules.find_owner(page)
+            owner = self._rules.find_owner(page)
         else:
-            told = self._rules.tenants.get(tenant, tenant if tenant in self._slugs else None)
-            if told is None:
+            owner = self._rules.tenants.get(tenant, tenant if tenant in self._slugs else None)
+            if owner is None:
                 return Ownership(RowOutcome.UNKNOWN_TENANT)
-        if told == IGNORE:
+        if owner == IGNORE:
             return Ownership(RowOutcome.LEFT_OUT)
-        if told is not None:
-            return Ownership(RowOutcome.OWNED, (told,)) if told in homes else Ownership(RowOutcome.NO_PAGE)
-        if len(homes) > 1:
-            return Ownership(RowOutcome.SEVERAL_WIKIS, tuple(homes))
-        return Ownership(RowOutcome.OWNED, (homes[0],)) if homes else Ownership(RowOutcome.NO_PAGE)
+        if owner is not None:
+            candidates = [owner] if owner in candidates else []
+        if len(candidates) > 1:
+            return Ownership(RowOutcome.SEVERAL_WIKIS, tuple(candidates))
+        return Ownership(RowOutcome.OWNED, (candidates[0],)) if candidates else Ownership(RowOutcome.NO_PAGE)
 
 
-# From the rows of a shared index to vectors by wiki; what belongs to nobody is counted, with examples.
+# Reading rows into the spool.
 
 
 _BATCH_ROWS = 1000
@@ -145,7 +145,7 @@ _UNUSABLE_VECTOR = "unusable-vector"
 
 @dataclass(slots=True)
 class ReadSummary:
-    """What was read."""
+    """Counts of the rows that were read, dropped and unclear."""
 
     rows: int = 0
     rows_by_wiki: dict[str, int] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class ReadSummary:
 
     @property
     def dropped(self) -> DroppedRows:
-        return DroppedRows(dict(self._dropped), {why: tuple(some) for why, some in self._examples.items()})
+        return DroppedRows(dict(self._dropped), {reason: tuple(pages) for reason, pages in self._examples.items()})
 
     @property
     def unclear(self) -> UnclearOwnership:
@@ -164,10 +164,10 @@ class ReadSummary:
 
     def add_dropped(self, reason: str, row: SharedRow) -> None:
         self._dropped[reason] = self._dropped.get(reason, 0) + 1
-        some = self._examples.setdefault(reason, [])
+        examples = self._examples.setdefault(reason, [])
         name = row.page if row.tenant is None else f"{row.tenant}: {row.page}"
-        if len(some) < MAX_EXAMPLES and name not in some:
-            some.append(name)
+        if len(examples) < MAX_EXAMPLES and name not in examples:
+            examples.append(name)
 
     def add_unclear(self, row: SharedRow, wikis: tuple[str, ...]) -> None:
         if row.tenant is None:
@@ -179,12 +179,12 @@ class ReadSummary:
 def read_shared_index(
     shared_index: SharedIndex, resolver: OwnershipResolver, dimensions: int, spool: VectorSpool
 ) -> ReadSummary:
-    """Put every row that has an owner into the spool, and say what became of the others."""
-    reading = ReadSummary()
+    """Write every row with an owner to the spool, and count the others."""
+    summary = ReadSummary()
     with closing(shared_index.iter_rows()) as rows:
-        while some := list(islice(rows, _BATCH_ROWS)):
-            spool.add(_iter_owned_rows(some, resolver, dimensions, reading))
-    return reading
+        while batch := list(islice(rows, _BATCH_ROWS)):
+            spool.add(_iter_owned_rows(batch, resolver, dimensions, summary))
+    return summary
 
 
 def _iter_owned_rows(
@@ -192,15 +192,15 @@ def _iter_owned_rows(
 ) -> Iterator[tuple[str, bytes, str, FloatArray]]:
     for row in rows:
         summary.rows += 1
-        verdict = resolver.resolve(row.tenant, row.page)
-        if verdict.outcome in (RowOutcome.SEVERAL_WIKIS, RowOutcome.UNKNOWN_TENANT):
-            summary.add_unclear(row, verdict.wikis)
-        elif verdict.outcome is not RowOutcome.OWNED:
-            summary.add_dropped(str(verdict.outcome), row)
+        ownership = resolver.resolve(row.tenant, row.page)
+        if ownership.outcome in (RowOutcome.SEVERAL_WIKIS, RowOutcome.UNKNOWN_TENANT):
+            summary.add_unclear(row, ownership.wikis)
+        elif ownership.outcome is not RowOutcome.OWNED:
+            summary.add_dropped(str(ownership.outcome), row)
         elif (fault := _find_vector_fault(row.vector, dimensions)) is not None:
             summary.add_dropped(fault, row)
         else:
-            slug = verdict.wikis[0]
+            slug = ownership.wikis[0]
             summary.rows_by_wiki[slug] = summary.rows_by_wiki.get(slug, 0) + 1
             yield slug, hash_text(row.text), row.model, row.vector
 

@@ -1,6 +1,6 @@
-"""The vectors of a shared index while it is being imported: on disk, by wiki and by the hash of their text.
+"""Temporary storage for the vectors of a shared index during an import, by wiki and text hash.
 
-One import at a time works in a data directory; what a killed one left is cleared by the next.
+Only one import at a time can run in a data directory. The next import deletes the files of a killed one.
 """
 
 import fcntl
@@ -23,39 +23,39 @@ from wikiholt.indexing.pipeline import hash_text
 
 @contextmanager
 def open_work_directory(data: Path) -> Iterator[Path]:
-    """An empty directory for one import, gone afterwards; raises Busy while another import has it."""
-    place = data / "importing"
+    """An empty directory for one import, emptied afterwards. Raises Busy while another import runs."""
+    directory = data / "importing"
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageError(
-            f"there is no place to work in ({error.strerror})", hint="check the data directory's permissions"
+            f"the work directory cannot be created ({error.strerror})", hint="check the data directory's permissions"
         ) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy("another import is at work in this data directory", hint="wait for it to finish") from None
-        _clear_directory(place)
+            raise Busy("another import is running in this data directory", hint="wait for it to finish") from None
+        _clear_directory(directory)
         try:
-            yield place
+            yield directory
         finally:
-            _clear_directory(place)
+            _clear_directory(directory)
     finally:
         os.close(lock)
 
 
 def _clear_directory(directory: Path) -> None:
-    for left in directory.iterdir():
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
-        elif left.name != "lock":
-            left.unlink()
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
 
 
 class VectorSpool:
-    """Safe to use from many threads. Nothing in it outlives the import, so nothing is synchronised to the disk."""
+    """Safe to use from many threads. Its data is temporary, so nothing is synced to disk."""
 
     def __init__(self, file: Path) -> None:
         self._lock = Lock()
@@ -66,7 +66,7 @@ class VectorSpool:
         self._connection.execute("CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)")
 
     def add(self, rows: Iterable[tuple[str, bytes, str, FloatArray]]) -> None:
-        """Keep vectors by wiki, hash and model; of a text that comes twice in a wiki, the first stays."""
+        """Add rows of wiki, hash, model and vector. The first vector of a text in a wiki is kept."""
         try:
             with self._lock:
                 self._connection.execute("BEGIN")
@@ -76,22 +76,22 @@ class VectorSpool:
                 )
                 self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise StorageError(f"the vectors cannot be kept ({error})", hint="check free disk space") from error
+            raise StorageError(f"the vectors cannot be stored ({error})", hint="check free disk space") from error
 
     def get_wiki_vectors(self, slug: str) -> "WikiVectors":
         return WikiVectors(self, slug)
 
     def select(self, wiki: str, hashes: Sequence[bytes]) -> list[tuple[bytes, str, bytes]]:
-        """Hash, model and vector of those that are there."""
+        """Hash, model and vector of the hashes that exist."""
         with self._lock:
-            found = (self._select_one(wiki, digest) for digest in hashes)
-            return [row for row in found if row is not None]
+            rows = (self._select_one(wiki, digest) for digest in hashes)
+            return [row for row in rows if row is not None]
 
     def _select_one(self, wiki: str, digest: bytes) -> tuple[bytes, str, bytes] | None:
-        asked = self._connection.execute(
+        cursor = self._connection.execute(
             "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
         )
-        return cast(tuple[bytes, str, bytes] | None, asked.fetchone())
+        return cast(tuple[bytes, str, bytes] | None, cursor.fetchone())
 
     def close(self) -> None:
         with self._lock:
@@ -99,18 +99,18 @@ class VectorSpool:
 
 
 class WikiVectors:
-    """One wiki's vectors of the shared index; knows no other's."""
+    """The vectors of one wiki in the shared index."""
 
     def __init__(self, spool: VectorSpool, slug: str) -> None:
         self._spool = spool
         self._slug = slug
 
     def find_models(self, hashes: Sequence[bytes]) -> Mapping[bytes, str]:
-        """Those of the hashes that have a vector, with what made it."""
+        """The model by hash, for the hashes that have a vector."""
         return {digest: model for digest, model, _ in self._spool.select(self._slug, hashes)}
 
     def find_vectors(self, hashes: Sequence[bytes], models: frozenset[str]) -> Mapping[bytes, FloatArray]:
-        """The vectors of those hashes that one of these models made."""
+        """The vector by hash, for vectors of these models."""
         return {
             digest: np.frombuffer(vector, np.float32)
             for digest, model, vector in self._spool.select(self._slug, hashes)
@@ -118,14 +118,11 @@ class WikiVectors:
         }
 
 
-# A model that knows some texts already: their vectors come from a shared index, all others from the model itself.
-
-
 class ReusingEmbedder:
-    """An Embedder for one wiki, with the same vectors as the one behind it; only they may come sooner."""
+    """An Embedder for one wiki that takes known vectors from the shared index and computes the others."""
 
     def __init__(self, embedder: Embedder, known_vectors: WikiVectors, trusted_models: frozenset[str]) -> None:
-        """`models` are those whose vectors proved to be the embedder's own."""
+        """`trusted_models` are those whose vectors equal the embedder's."""
         self._embedder = embedder
         self._known_vectors = known_vectors
         self._trusted_models = trusted_models
@@ -166,12 +163,12 @@ class ReusingEmbedder:
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         hashes = [hash_text(text) for text in texts]
         known = self._known_vectors.find_vectors(hashes, self._trusted_models) if self._trusted_models else {}
-        fresh = [text for text, digest in zip(texts, hashes, strict=True) if digest not in known]
-        made = iter(self._embedder.embed_passages(fresh) if fresh else ())
-        rows = [known[digest] if digest in known else next(made) for digest in hashes]
+        new_texts = [text for text, digest in zip(texts, hashes, strict=True) if digest not in known]
+        computed = iter(self._embedder.embed_passages(new_texts) if new_texts else ())
+        rows = [known[digest] if digest in known else next(computed) for digest in hashes]
         with self._lock:
-            self.reused += len(texts) - len(fresh)
-            self.embedded += len(fresh)
+            self.reused += len(texts) - len(new_texts)
+            self.embedded += len(new_texts)
         return np.stack(rows) if rows else np.empty((0, self.dimensions), np.float32)
 
     def embed_query(self, text: str) -> FloatArray:

@@ -1,1 +1,1 @@
-"""TODO app/settings"""
+"""Settings: what can be set, how values are checked, and where they are loaded from."""

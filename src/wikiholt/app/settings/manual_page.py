@@ -1,34 +1,37 @@
-"""The settings as a page of the manual, written from the table."""
+"""Renders docs/settings.md from the setting definitions."""
 
-from wikiholt.app.settings.setting_definition import Setting
-from wikiholt.app.settings.table import SETTINGS, WIKI_SETTINGS
+import sys
+
+from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS
+from wikiholt.app.settings.setting import Setting
 
 _INTRO = """\
 # Settings
 
-Every setting has a default. A file can change it, the environment can change it again, and an argument of the command
-has the last word.
+Every setting has a default. The settings file overrides the default, the environment overrides the file, and an
+argument of the command overrides both.
 
 - **File**: `wikiholt.toml` in the data directory, or the file named by `--config` or `WIKIHOLT_CONFIG`. Dots are
-  tables: `chunk.target_tokens = 200`, or `target_tokens = 200` under `[chunk]`. A relative `data` starts at the file.
+  tables: `chunk.target_tokens = 200`, or `target_tokens = 200` under `[chunk]`. A relative `data` is
+  relative to the file.
 - **Environment**: `WIKIHOLT_` and the name in capitals, dots as underscores: `WIKIHOLT_CHUNK_TARGET_TOKENS=200`. An
   empty variable counts as not set.
 - **Argument**: `--set NAME=VALUE` before the command: `wikiholt --set precision=fp32 sync`. Repeatable.
 
-A name that does not exist, a value of the wrong kind or out of range is an error that says where it stands.
+An unknown name, a value of the wrong type or a value out of range is an error. The message names the source.
 """
 _WIKI_INTRO = """\
 ## Settings of one wiki
 
-Given when the wiki is added, as options of `add`, or later with `wikiholt set SLUG NAME=VALUE`, and kept in the
-registry. A secret is never shown again.
+Set with options of `wikiholt add`, or later with `wikiholt set SLUG NAME=VALUE`, and stored in the registry. A secret
+is never shown.
 """
 
 
 def render_settings_page() -> str:
-    """The Markdown page of all settings."""
-    rows = [f"| `{s.name}` | `{s.variable}` | {_format_default(s)} | {_format_meaning(s)} |" for s in SETTINGS]
-    wiki_rows = [f"| `{s.name}` | {_format_default(s)} | {_format_meaning(s)} |" for s in WIKI_SETTINGS]
+    """The Markdown page with all settings."""
+    rows = [f"| `{s.name}` | `{s.variable}` | {_format_default(s)} | {_format_meaning(s)} |" for s in SETTINGS.values()]
+    wiki_rows = [f"| `{s.name}` | {_format_default(s)} | {_format_meaning(s)} |" for s in WIKI_SETTINGS.values()]
     return "\n".join(
         [
             _INTRO,
@@ -56,3 +59,7 @@ def _format_meaning(setting: Setting) -> str:
     if setting.kind in (int, float):
         text += f" {setting.describe_bounds().capitalize()}."
     return text
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_settings_page())

@@ -1,1 +1,1 @@
-"""Vector search through ChromaDB, in a child process or a server."""
+"""Vector search with ChromaDB, in a child process or on a server."""

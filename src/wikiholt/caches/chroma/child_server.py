@@ -1,7 +1,7 @@
-"""The process that hosts Chroma: `python -m wikiholt.caches.chroma.child_server DIRECTORY [--renew]`.
+"""The process that runs Chroma: `python -m wikiholt.caches.chroma.child_server DIRECTORY [--renew]`.
 
-One for each directory, by a lock, whichever process of ours started it; the others find its socket. It lives while
-somebody is connected. Whatever Chroma does to it (a panic, a segmentation fault, a loop without end) happens here.
+A lock allows one per directory; other Wikiholt processes connect to its socket. It exits when no process is connected.
+A panic, a segmentation fault or an endless loop of Chroma affects only this process.
 """
 
 import json
@@ -33,12 +33,12 @@ from wikiholt.caches.chroma.embedded_chroma import (
 )
 
 LINGER_S = 5.0
-"""Seconds it stays when nobody is connected any more."""
+"""Seconds until the process exits after the last connection closed."""
 
 
 @dataclass(slots=True)
 class ChildState:
-    """Who is connected, and whether it is time to end. Chroma is used under `work` only: it is never left half way."""
+    """Connections and shutdown state. `work_lock` guards every use of Chroma, so no operation is interrupted."""
 
     chroma: EmbeddedChroma
     directory: Path
@@ -46,7 +46,7 @@ class ChildState:
     work_lock: threading.Lock = field(default_factory=threading.Lock)
     count_lock: threading.Lock = field(default_factory=threading.Lock)
     connections: Counter[int] = field(default_factory=Counter)
-    """How many connections each process has."""
+    """The number of connections per process id."""
     idle_since: float = 0.0
     ending: bool = False
 
@@ -57,14 +57,14 @@ class ChildState:
     def remove_connection(self, process_id: int) -> None:
         with self.count_lock:
             self.connections[process_id] -= 1
-            self.connections += Counter()  # those who have none are forgotten
+            self.connections += Counter()  # drops zero counts
             self.idle_since = time.monotonic()
 
     def should_exit(self) -> bool:
         return self.ending or (not self.connections and time.monotonic() - self.idle_since > LINGER_S)
 
     def request_reset(self) -> None:
-        """End; the next one begins with an empty directory."""
+        """Exit; the next process starts with an empty directory."""
         (self.directory / RESET_FILE).touch()
         self.ending = True
 
@@ -73,7 +73,7 @@ class ChildState:
         self.chroma.remove_orphaned_segments(vacuum=True)
 
     def release(self, process_id: int) -> None:
-        """This process needs it no more; does another?"""
+        """Exit unless another process is connected."""
         with self.count_lock:
             self.ending = set(self.connections) <= {process_id}
 
@@ -83,31 +83,31 @@ class _ChildRequestHandler(BaseHTTPRequestHandler):
     server: "_ChildServer"
 
     def handle(self) -> None:
-        life, process = self.server.state, self._get_peer_process_id()
-        life.add_connection(process)
+        state, process_id = self.server.state, self._get_peer_process_id()
+        state.add_connection(process_id)
         try:
             super().handle()
         except OSError:
-            self.close_connection = True  # who asked has gone
+            self.close_connection = True  # the client is gone
         finally:
-            life.remove_connection(process)
+            state.remove_connection(process_id)
 
     def _get_peer_process_id(self) -> int:
         return get_peer_credentials(self.connection)[0]
 
     def parse_request(self) -> bool:
         if super().parse_request():
-            self.send_answer()
+            self._send_reply()
         return False
 
-    def send_answer(self) -> None:
-        """Every method alike."""
+    def _send_reply(self) -> None:
+        """Handle a request of any method."""
         self.close_connection = self.headers.get("Connection", "").lower() == "close"
-        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         address = urlsplit(self.path)
         path = [unquote(part) for part in address.path.split("/")[3:]]
         with self.server.state.work_lock:
-            status, document = self._execute(path, dict(parse_qsl(address.query)), json.loads(sent) if sent else None)
+            status, document = self._execute(path, dict(parse_qsl(address.query)), json.loads(body) if body else None)
         content = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
@@ -116,24 +116,24 @@ class _ChildRequestHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _execute(self, path: list[str], query: dict[str, str], body: object) -> tuple[int, object]:
-        life = self.server.state
-        own: dict[str, Callable[[], None]] = {
-            "renew": life.request_reset,
-            "tidy": life.remove_leftovers,
-            "leave": lambda: life.release(self._get_peer_process_id()),
+        state = self.server.state
+        commands: dict[str, Callable[[], None]] = {
+            "renew": state.request_reset,
+            "tidy": state.remove_leftovers,
+            "leave": lambda: state.release(self._get_peer_process_id()),
         }
         try:
             if path[:1] == ["wikiholt"]:
-                own[path[1]]()
-                return 200, {"ending": life.ending}
-            return life.chroma.handle(self.command, path, query, body)
-        except Exception as error:  # noqa: BLE001 - told to who asked
+                commands[path[1]]()
+                return 200, {"ending": state.ending}
+            return state.chroma.handle(self.command, path, query, body)
+        except Exception as error:  # noqa: BLE001 - reported to the client
             return 500, {"error": type(error).__name__}
-        except BaseException:  # noqa: BLE001 - a panic of Rust: nothing in this process can be trusted any more
+        except BaseException:  # noqa: BLE001 - a Rust panic: the process is in an unknown state
             os._exit(70)
 
     def log_message(self, *_: object) -> None:
-        """What is asked is nobody's business."""
+        """Log nothing: requests contain page data."""
 
 
 class _ChildServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -142,47 +142,47 @@ class _ChildServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     state: ChildState
 
     def verify_request(self, request: object, _: object) -> bool:
-        """Only processes of the same user may ask, whatever the directory's permissions allow."""
+        """Accept only processes of the same user, whatever the permissions of the directory."""
         return isinstance(request, socket.socket) and get_peer_credentials(request)[1] == os.getuid()
 
     def handle_error(self, *_: object) -> None:
-        """A connection that broke is closed; that is all."""
+        """Ignore broken connections."""
 
 
 def get_peer_credentials(connection: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end of a connection; this user, where the system does not tell."""
+    """Return the process id and user id of the peer; 0 and the own user where the system does not provide them."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0, os.getuid()
-    process, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(process), int(user)
+    process_id, user_id, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(process_id), int(user_id)
 
 
 def main(directory: Path, *, reset: bool) -> int:
-    """Serve until nobody is connected; the first line of output says how it went."""
+    """Serve until no process is connected. The first line of output reports the result of the start."""
     try:
-        bound = open_directory(directory, reset=reset)
+        chroma = open_directory(directory, reset=reset)
     except UnusableDirectory as error:
         return _print_state(error.state, error.detail)
-    except BaseException as error:  # noqa: BLE001 - panics are no Exceptions
+    except BaseException as error:  # noqa: BLE001 - a Rust panic is not an Exception
         return _print_state("failed", getattr(error, "strerror", None) or type(error).__name__)
-    _serve(ChildState(bound, directory, secrets.token_hex(8), idle_since=time.monotonic()))
+    _serve(ChildState(chroma, directory, secrets.token_hex(8), idle_since=time.monotonic()))
     return 0
 
 
 def _serve(state: ChildState) -> None:
-    os.chdir(state.directory)  # the name of a socket must be short
+    os.chdir(state.directory)  # the path of a socket must be short
     Path(SOCKET_FILE).unlink(missing_ok=True)
     os.umask(0o077)
     with _ChildServer(SOCKET_FILE, _ChildRequestHandler) as server:
         server.state = state
         signal.signal(signal.SIGTERM, lambda *_: setattr(state, "ending", True))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a ^C on a terminal is meant for others
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the parent
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
         _print_state("ready", state.instance_id)
         while not state.should_exit():
             time.sleep(0.05)
         Path(SOCKET_FILE).unlink(missing_ok=True)
-        state.work_lock.acquire()  # never in the middle of a write
+        state.work_lock.acquire()  # do not interrupt a write
         os._exit(0)
 
 

@@ -1,4 +1,7 @@
-"""What goes wrong with Chroma. None of it reaches a visitor: exact search answers and says `degraded`."""
+"""HTTP client for Chroma, with its errors and metrics.
+
+None of the errors reaches a user: exact search answers instead, marked `degraded`.
+"""
 
 import contextlib
 import http.client
@@ -12,9 +15,19 @@ from dataclasses import dataclass
 
 from wikiholt.errors import IndexUnavailable
 
+JsonValue = object
+"""A parsed JSON value that is not validated yet."""
+
+INSTANCE_HEADER = "X-Wikiholt-Incarnation"
+"""The header with the instance id of the child process; it changes with every start."""
+
+_MAX_IDLE_CONNECTIONS = 8
+_MAX_BODY_BYTES = 1 << 30
+_READ_BLOCK_BYTES = 1 << 20
+
 
 class ChromaUnavailable(IndexUnavailable):
-    """Chroma could not be reached, went away in the middle, or took too long (`hung`)."""
+    """Chroma could not be reached, closed the connection, or timed out (`timed_out`)."""
 
     code = "chroma-away"
 
@@ -24,7 +37,7 @@ class ChromaUnavailable(IndexUnavailable):
 
 
 class ChromaError(IndexUnavailable):
-    """Chroma answered, with an error (`answered`) or with what makes no sense (0)."""
+    """Chroma replied with an error (`http_status`) or with an invalid reply (status 0)."""
 
     code = "chroma-refused"
 
@@ -34,39 +47,36 @@ class ChromaError(IndexUnavailable):
 
 
 class ForeignCollection(IndexUnavailable):
-    """There is something of that name which Wikiholt did not make; it is neither read nor changed."""
+    """A collection or database that Wikiholt did not create has the name; it is neither read nor changed."""
 
     code = "not-ours"
 
 
 class CollectionBusy(IndexUnavailable):
-    """Another process is writing the collection; a moment later it will be ready."""
+    """Another process is writing the collection; retry in a moment."""
 
     code = "others-at-work"
 
 
-# What is counted of Chroma. No figure belongs to a wiki.
-
-
 METRIC_DESCRIPTIONS = {
-    "queries": "searches answered with Chroma's help",
-    "fallbacks": "searches answered by exact scores because Chroma was away, slow or wrong",
-    "timeouts": "requests that took too long",
-    "failures": "requests that failed otherwise",
+    "queries": "searches answered with candidates from Chroma",
+    "fallbacks": "searches answered by exact search because Chroma was unavailable, slow or wrong",
+    "timeouts": "requests that timed out",
+    "failures": "requests that failed for another reason",
     "starts": "child processes started by this process",
-    "crashes": "child processes of this process that ended by a signal or with an error",
-    "kills": "child processes ended because they hung",
-    "checks": "collections compared with the truth",
-    "repairs": "collections in which the comparison found something to mend",
-    "rebuilds": "collections filled anew",
-    "renewals": "directories set aside",
+    "crashes": "child processes of this process that crashed or exited with an error",
+    "kills": "child processes killed because they hung",
+    "checks": "collections checked against the index",
+    "repairs": "collections repaired after a check",
+    "rebuilds": "collections rebuilt",
+    "renewals": "Chroma directories reset, with the old files moved aside",
     "rows_written": "rows written to collections",
     "rows_removed": "rows removed from collections",
 }
 
 
 class ChromaMetrics:
-    """Counters that only grow."""
+    """Counters for all wikis together; none belongs to one wiki. Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,28 +86,18 @@ class ChromaMetrics:
         with self._lock:
             self._counts[name] += count
 
+    def add_failure(self, error: Exception) -> None:
+        """Count an error as a timeout or as another failure."""
+        self.add("timeouts" if isinstance(error, ChromaUnavailable) and error.timed_out else "failures")
+
     def get_counts(self) -> Mapping[str, int]:
         with self._lock:
             return dict(self._counts)
 
 
-# HTTP to a Chroma, each request within its time. Connections are kept and shared by all threads of one process.
-
-
-JsonValue = object
-"""What came as JSON and was not looked at yet."""
-
-INSTANCE_HEADER = "X-Wikiholt-Incarnation"
-"""The header by which our own child says that it is another one than before."""
-
-_MAX_IDLE_CONNECTIONS = 8
-_MAX_BODY_BYTES = 1 << 30
-_READ_BLOCK_BYTES = 1 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class ChromaReply:
-    """What was answered; `fresh` if over a new connection, behind which may be another server than before."""
+    """A reply of Chroma. A new connection may lead to another server than before."""
 
     body: JsonValue
     instance_id: str
@@ -105,7 +105,10 @@ class ChromaReply:
 
 
 class ChromaHttpClient:
-    """A way to one Chroma; `connect` gives a new connection within so many seconds."""
+    """HTTP to one Chroma. Idle connections are kept and shared by all threads of a process.
+
+    `connect` opens a connection within a timeout in seconds. Redirects are not followed.
+    """
 
     def __init__(self, connect: Callable[[float], socket.socket], headers: Mapping[str, str], host: str) -> None:
         self._connect = connect
@@ -116,21 +119,25 @@ class ChromaHttpClient:
         self._process = os.getpid()
 
     def request(self, method: str, path: str, body: JsonValue = None, *, timeout: float) -> ChromaReply:
-        """Ask and wait at most so long; raises ChromaAway or ChromaRefused."""
-        until = time.monotonic() + timeout
-        sent = None if body is None else json.dumps(body).encode()
-        kept = self._take_idle()
-        if kept is not None:
+        """Send a request and wait at most `timeout` seconds. Raises ChromaUnavailable or ChromaError.
+
+        A request may be sent twice, if an idle connection turns out to be closed.
+        """
+        deadline = time.monotonic() + timeout
+        content = None if body is None else json.dumps(body).encode()
+        idle = self._take_idle()
+        if idle is not None:
             try:
-                return self._send_request(kept, method, path, sent, until, is_new_connection=False)
+                return self._send_request(idle, method, path, content, deadline, is_new_connection=False)
             except ChromaUnavailable as error:
-                # A kept connection may have been closed since. Every request may be made twice.
+                # The server may have closed the idle connection: retry on a new one.
                 if error.timed_out:
                     raise
-        return self._send_request(self._open_connection(until), method, path, sent, until, is_new_connection=True)
+        connection = self._open_connection(deadline)
+        return self._send_request(connection, method, path, content, deadline, is_new_connection=True)
 
     def close(self) -> None:
-        """Let every connection go that is not in use."""
+        """Close all idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -138,7 +145,7 @@ class ChromaHttpClient:
 
     def _take_idle(self) -> http.client.HTTPConnection | None:
         with self._lock:
-            if self._process != os.getpid():  # after a fork they are the parent's
+            if self._process != os.getpid():  # after a fork they belong to the parent
                 self._process, self._idle = os.getpid(), []
             return self._idle.pop() if self._idle else None
 
@@ -147,9 +154,10 @@ class ChromaHttpClient:
         try:
             connection.sock = self._connect(_get_remaining_s(deadline))
         except TimeoutError as error:
-            raise ChromaUnavailable("Chroma takes no connection in time.", timed_out=True) from error
-        except OSError as error:
-            raise ChromaUnavailable(f"Chroma cannot be reached ({error.strerror or error}).") from error
+            raise ChromaUnavailable("The connection to Chroma timed out.", timed_out=True) from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
+            reason = getattr(error, "strerror", None) or error
+            raise ChromaUnavailable(f"Chroma cannot be reached ({reason}).") from error
         return connection
 
     def _send_request(
@@ -157,76 +165,84 @@ class ChromaHttpClient:
         connection: http.client.HTTPConnection,
         method: str,
         path: str,
-        sent: bytes | None,
+        content: bytes | None,
         deadline: float,
         *,
         is_new_connection: bool,
     ) -> ChromaReply:
-        """One request and its answer; the connection is kept if both went well."""
+        """Send one request and read the reply. The connection is kept on success."""
         try:
             connection.sock.settimeout(_get_remaining_s(deadline))
-            connection.request(method, path, sent, dict(self._headers))
-            answer = connection.getresponse()
-            content = _read_body(connection, answer, deadline)
+            connection.request(method, path, content, dict(self._headers))
+            response = connection.getresponse()
+            reply = _read_body(connection, response, deadline)
         except TimeoutError as error:
             connection.close()
-            raise ChromaUnavailable("Chroma did not answer in time.", timed_out=True) from error
+            raise ChromaUnavailable("The request to Chroma timed out.", timed_out=True) from error
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            gone = isinstance(error, OSError | http.client.RemoteDisconnected | http.client.IncompleteRead)
-            if gone:
-                raise ChromaUnavailable(f"Chroma went away ({type(error).__name__}).") from error
-            raise ChromaError("What answers there does not speak HTTP.") from error
+            if isinstance(error, OSError | http.client.RemoteDisconnected | http.client.IncompleteRead):
+                raise ChromaUnavailable(f"Chroma closed the connection ({type(error).__name__}).") from error
+            raise ChromaError("The server does not speak HTTP.") from error
         except BaseException:
             connection.close()
             raise
-        self._return_connection(connection, answer)
-        return ChromaReply(
-            _parse_response(answer.status, content), answer.headers.get(INSTANCE_HEADER, ""), is_new_connection
-        )
+        self._return_connection(connection, response)
+        instance_id = response.headers.get(INSTANCE_HEADER, "")
+        return ChromaReply(_parse_response(response.status, reply), instance_id, is_new_connection)
 
-    def _return_connection(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
+    def _return_connection(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
         with self._lock:
-            if not answer.will_close and len(self._idle) < _MAX_IDLE_CONNECTIONS and self._process == os.getpid():
+            if not response.will_close and len(self._idle) < _MAX_IDLE_CONNECTIONS and self._process == os.getpid():
                 self._idle.append(connection)
                 return
         connection.close()
 
 
+def build_token_headers(token: str) -> Mapping[str, str]:
+    """Return the headers for a token, in both ways that Chroma accepts; empty without a token."""
+    return {"X-Chroma-Token": token, "Authorization": f"Bearer {token}"} if token else {}
+
+
+def get_host_header(url: str) -> str:
+    """Return the host and port of a URL as in a Host header."""
+    return url.split("://", 1)[-1].split("/", 1)[0]
+
+
 def _get_remaining_s(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError
-    return left
+    return remaining
 
 
-def _read_body(connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, deadline: float) -> bytes:
-    """The body, however slowly it drips, within the time."""
+def _read_body(connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: float) -> bytes:
+    """Read the body before the deadline, even if it arrives in small parts."""
     parts: list[bytes] = []
     size = 0
     while True:
-        with contextlib.suppress(AttributeError):  # the connection lets its socket go with the last byte
+        with contextlib.suppress(AttributeError):  # the connection drops its socket after the last byte
             connection.sock.settimeout(_get_remaining_s(deadline))
-        part = answer.read1(_READ_BLOCK_BYTES)
+        part = response.read1(_READ_BLOCK_BYTES)
         if not part:
-            if answer.length:
-                raise http.client.IncompleteRead(b"", answer.length)
-            answer.close()  # the connection takes the next request only then
+            if response.length:
+                raise http.client.IncompleteRead(b"", response.length)
+            response.close()  # the connection accepts the next request only then
             return b"".join(parts)
         _get_remaining_s(deadline)
         parts.append(part)
         size += len(part)
         if size > _MAX_BODY_BYTES:
-            raise ConnectionAbortedError("too much was answered")
+            raise ConnectionAbortedError("the reply is too large")
 
 
 def _parse_response(status: int, content: bytes) -> JsonValue:
     try:
         document = json.loads(content) if content.strip() else None
     except (ValueError, RecursionError) as error:
-        raise ChromaError("What answers there is no Chroma: it sends no JSON.", http_status=status) from error
+        raise ChromaError("The server is not Chroma: it does not send JSON.", http_status=status) from error
     if status // 100 == 2:
         return document
-    named = document.get("error") if isinstance(document, dict) else None
-    # Its message may quote a page's text or name; the kind of error is enough.
-    raise ChromaError(f"Chroma refused with {status} ({str(named)[:60]}).", http_status=status)
+    kind = document.get("error") if isinstance(document, dict) else None
+    # The message may quote the text or name of a page, so report only the kind of error.
+    raise ChromaError(f"Chroma replied with status {status} ({str(kind)[:60]}).", http_status=status)

@@ -1,10 +1,15 @@
-"""A collection compared with the truth: its count, its ids, and whether rows find their neighbours; and mended."""
+"""Keeps the collection of one wiki equal to its index: build, update, check, repair, rebuild.
+
+For the one background worker of a process. Among processes, only the holder of the lock file writes. Every step may be
+interrupted: the version of a collection is written last, so an interrupted step is repeated. Rows are replaced by one
+upsert, never by delete and add.
+"""
 
 import contextlib
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,15 +37,22 @@ from wikiholt.domain.storage_protocols import WikiIndex
 
 _LOG = logging.getLogger(__name__)
 
+COLLECTION_FORMAT = 1
+_LOCK_FILE = "chroma.lock"
+
 VERIFY_SAMPLE_ROWS, VERIFY_NEIGHBOURS, MIN_RECALL, MIN_SELF_RECALL = 100, 10, 0.95, 0.99
-"""So many rows are looked for, and so many neighbours of each; so many of these must be found, and of the rows."""
+"""A check queries a sample of rows for their neighbours. It requires this recall of neighbours and of the rows."""
 
 EXTRA_NEIGHBOURS = 20
-"""So many more are asked for than are needed: Chroma may miss some, and some are gone since."""
+"""Neighbours requested beyond the limit: Chroma may miss some, and some are deleted by now."""
+SAME_ROW_DISTANCE = 1e-3
+"""Up to this distance a row counts as the queried row itself."""
+_TIE_DISTANCE = 1e-5
+_VERIFY_BATCH_ROWS = 20
 
 
 class CollectionVerifier:
-    """Knows one index, and how its chunks lie in a collection."""
+    """Checks and repairs the collection of one index."""
 
     def __init__(
         self,
@@ -57,7 +69,10 @@ class CollectionVerifier:
         self._writer = writer
 
     def verify(self, collection: CollectionRows, version: int, should_stop: ShouldStop, *, can_write: bool) -> None:
-        """Compare count, ids and a sample of nearest neighbours with the truth; differing rows are mended."""
+        """Compare count, ids and a sample of nearest neighbours with the index, and repair rows that differ.
+
+        Raises ChromaError if the recall is too low, CollectionBusy if the index changes in the meantime.
+        """
         self._metrics.add("checks")
         if self.repair(collection, should_stop, version=version, can_write=can_write):
             self._metrics.add("repairs")
@@ -65,42 +80,53 @@ class CollectionVerifier:
         sample = self._exact.sample(VERIFY_SAMPLE_ROWS)
         if not len(sample.chunk_ids):
             return
-        near: list[IntArray] = []
-        for part in iter_slices(len(sample.chunk_ids), 20, should_stop):
-            marked = self._layout.uses_metadata
-            found = collection.search(sample.vectors[part], VERIFY_NEIGHBOURS + EXTRA_NEIGHBOURS, with_metadata=marked)
-            near += [self.to_chunk_ids(rows) for rows in found.rows]
+        candidates = self._query_neighbours(collection, sample.vectors, should_stop)
         self._exact.refresh()
-        since = self._index.get_vector_changes(version)
-        if since is None:
-            raise CollectionBusy("The index has moved on far meanwhile.")
-        judged = [self._measure_recall(*each, since.added.chunk_ids) for each in zip(sample.vectors, near, strict=True)]
-        share, themselves = np.mean(judged, axis=0)
-        if share >= MIN_RECALL and themselves >= MIN_SELF_RECALL:
+        delta = self._index.get_vector_changes(version)
+        if delta is None:
+            raise CollectionBusy("The index has changed too much during the check.")
+        recalls = [
+            self._measure_recall(vector, chunk_ids, delta.added.chunk_ids)
+            for vector, chunk_ids in zip(sample.vectors, candidates, strict=True)
+        ]
+        recall, self_recall = np.mean(recalls, axis=0)
+        if recall >= MIN_RECALL and self_recall >= MIN_SELF_RECALL:
             return
-        if self._index.get_version() != since.version:
-            raise CollectionBusy("The index has moved on meanwhile.")
-        raise ChromaError(f"It finds {share:.0%} of the neighbours and {themselves:.0%} of the rows that are there.")
+        if self._index.get_version() != delta.version:
+            raise CollectionBusy("The index has changed during the check.")
+        raise ChromaError(f"The collection finds {recall:.0%} of the neighbours and {self_recall:.0%} of its own rows.")
 
-    def _measure_recall(self, vector: FloatArray, near: IntArray, new_chunk_ids: IntArray) -> tuple[float, bool]:
-        """Which share of the nearest was found, and whether the row itself; rows at the same distance count alike.
+    def _query_neighbours(
+        self, collection: CollectionRows, vectors: FloatArray, should_stop: ShouldStop
+    ) -> list[IntArray]:
+        """Return for each vector the chunks that Chroma finds."""
+        chunk_ids: list[IntArray] = []
+        limit = VERIFY_NEIGHBOURS + EXTRA_NEIGHBOURS
+        for part in iter_slices(len(vectors), _VERIFY_BATCH_ROWS, should_stop):
+            nearest = collection.search(vectors[part], limit, with_metadata=self._layout.uses_metadata)
+            chunk_ids += [self.to_chunk_ids(rows) for rows in nearest.rows]
+        return chunk_ids
 
-        What came since is not Chroma's to find.
+    def _measure_recall(self, vector: FloatArray, chunk_ids: IntArray, new_chunk_ids: IntArray) -> tuple[float, bool]:
+        """Return the share of the nearest rows found and whether the row itself was. Ties count as found.
+
+        Chunks newer than the collection count as found too.
         """
         expected = self._exact.search(vector, VERIFY_NEIGHBOURS, None)
-        found = self._exact.score_chunks(vector, np.union1d(near, new_chunk_ids), VERIFY_NEIGHBOURS)
+        hits = self._exact.score_chunks(vector, np.union1d(chunk_ids, new_chunk_ids), VERIFY_NEIGHBOURS)
         if not len(expected.distances):
             return 1.0, True
-        share = float((found.distances <= expected.distances[-1] + 1e-5).sum()) / len(expected.distances)
-        there = expected.distances[0] <= 1e-3
-        return share, not there or (bool(len(found.distances)) and bool(found.distances[0] <= 1e-3))
+        recall = float((hits.distances <= expected.distances[-1] + _TIE_DISTANCE).sum()) / len(expected.distances)
+        exists = expected.distances[0] <= SAME_ROW_DISTANCE
+        found = bool(len(hits.distances)) and bool(hits.distances[0] <= SAME_ROW_DISTANCE)
+        return recall, not exists or found
 
     def to_chunk_ids(self, rows: Iterable[ChromaRow]) -> IntArray:
-        """The chunks these rows are; raises ChromaRefused where one is none of ours."""
-        chunks = [self._layout.get_chunk_id(row) for row in rows]
-        if None in chunks:
-            raise ChromaError("A collection holds rows that Wikiholt did not write.")
-        return np.array(chunks, np.int64)
+        """Return the chunk ids of these rows. Raises ChromaError if Wikiholt did not write one of them."""
+        chunk_ids = [self._layout.get_chunk_id(row) for row in rows]
+        if None in chunk_ids:
+            raise ChromaError("The collection contains rows that Wikiholt did not write.")
+        return np.array(chunk_ids, np.int64)
 
     def repair(
         self,
@@ -110,69 +136,65 @@ class CollectionVerifier:
         version: int | None = None,
         can_write: bool = True,
     ) -> bool:
-        """Write rows that are missing and remove those that are not the truth's; whether there were any.
+        """Write missing rows and delete extra ones. Returns whether there were any.
 
-        With a version, chunks that changed since it are left to whoever follows.
+        With a version, chunks that changed since then are ignored. Raises CollectionBusy if rows differ and this
+        process may not write, ChromaError if the collection is inconsistent.
         """
-        layout = self._layout
-        there = list(collection.iter_rows(with_metadata=layout.uses_metadata))
-        if collection.count() != len(there):
-            wrong = ChromaError("Its count and its ids differ.")
-            raise wrong if can_write else CollectionBusy(wrong.message)
-        chunks = np.array([-1 if (c := layout.get_chunk_id(row)) is None else c for row in there], np.int64)
-        since = self._index.get_vector_changes(version) if version is not None else None
-        lacking: list[VectorRows] = []
-        true: list[IntArray] = []
-        with self._index.open_vector_snapshot() as snapshot:
-            for block in snapshot.iter_blocks():
-                keep = ~np.isin(block.chunk_ids, chunks)
-                if since is not None:
-                    keep &= ~np.isin(block.chunk_ids, since.added.chunk_ids)
-                lacking.append(VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep]))
-                true.append(block.chunk_ids)
-        allowed = np.concatenate([np.empty(0, np.int64), *true, *([since.dropped] if since is not None else [])])
-        strangers = [row.id for row, strange in zip(there, ~np.isin(chunks, allowed), strict=True) if strange]
-        missing = sum(len(rows.chunk_ids) for rows in lacking)
-        if not can_write or not (missing or strangers):
-            if missing or strangers:
-                raise CollectionBusy("A collection differs from the index; the process that writes it is to mend it.")
+        rows = list(collection.iter_rows(with_metadata=self._layout.uses_metadata))
+        if collection.count() != len(rows):
+            error = ChromaError("The count and the ids of the collection differ.")
+            raise error if can_write else CollectionBusy(error.message)
+        missing, extra_ids = self._find_differences(rows, version)
+        missing_count = sum(len(block.chunk_ids) for block in missing)
+        if not missing_count and not extra_ids:
             return False
-        _LOG.warning("a collection of Chroma's lacked %d rows and had %d too many: mended", missing, len(strangers))
-        for rows in lacking:
-            self._writer.upsert(collection, rows, should_stop)
-        for part in iter_slices(len(strangers), DELETE_BATCH_ROWS, should_stop):
-            collection.delete({"ids": strangers[part]})
-        self._metrics.add("rows_removed", len(strangers))
+        if not can_write:
+            raise CollectionBusy("The collection differs from the index; the process that writes it must repair it.")
+        _LOG.warning("repairing a Chroma collection: %d rows missing, %d extra", missing_count, len(extra_ids))
+        for block in missing:
+            self._writer.upsert(collection, block, should_stop)
+        for part in iter_slices(len(extra_ids), DELETE_BATCH_ROWS, should_stop):
+            collection.delete({"ids": extra_ids[part]})
+        self._metrics.add("rows_removed", len(extra_ids))
         return True
 
-
-# One wiki's collection: made from the truth, brought to its version, compared with it, made again where it differs.
-# For the one background worker of a process; between processes the writer of a collection is the one that holds its
-# lock. Each step may be cut off at any moment: the version a collection stands for is written last, so what was done
-# is done again. Rows are replaced by one upsert, never by deleting and adding.
-
-
-_LOG = logging.getLogger(__name__)
-
-COLLECTION_FORMAT = 1
-_LOCK_FILE = "chroma.lock"
+    def _find_differences(self, rows: Sequence[ChromaRow], version: int | None) -> tuple[list[VectorRows], list[str]]:
+        """Return the rows of the index that are missing, and the ids of rows that are not in the index."""
+        chunk_ids = np.array([-1 if (c := self._layout.get_chunk_id(row)) is None else c for row in rows], np.int64)
+        delta = self._index.get_vector_changes(version) if version is not None else None
+        missing: list[VectorRows] = []
+        allowed: list[IntArray] = [np.empty(0, np.int64)]
+        with self._index.open_vector_snapshot() as snapshot:
+            for block in snapshot.iter_blocks():
+                is_missing = ~np.isin(block.chunk_ids, chunk_ids)
+                if delta is not None:
+                    is_missing &= ~np.isin(block.chunk_ids, delta.added.chunk_ids)
+                missing.append(
+                    VectorRows(block.chunk_ids[is_missing], block.page_ids[is_missing], block.vectors[is_missing])
+                )
+                allowed.append(block.chunk_ids)
+        if delta is not None:
+            allowed.append(delta.dropped)
+        is_extra = ~np.isin(chunk_ids, np.concatenate(allowed))
+        return missing, [row.id for row, extra in zip(rows, is_extra, strict=True) if extra]
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedCollection:
-    """A collection that was compared with the truth: searches may ask it."""
+    """A collection that was checked against the index; searches may use it."""
 
     collection: CollectionRows
     version: int
     row_count: int
     instance_id: str
     new_chunk_ids: IntArray
-    """Chunks that came after its version, which it may lack."""
+    """Chunks newer than its version, which it may not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionOwner:
-    """To whom a collection belongs, and how it is made."""
+    """The wiki and installation that own a collection, and its layout."""
 
     wiki_id: str
     slug: str
@@ -189,7 +211,7 @@ class CollectionOwner:
 
 
 class CollectionSync:
-    """The collection of one index. `known` says which wikis this installation has."""
+    """Syncs the collection of one index. `get_wiki_ids` returns the wikis of this installation."""
 
     def __init__(
         self,
@@ -201,7 +223,7 @@ class CollectionSync:
         get_wiki_ids: Callable[[], Iterable[str]],
         is_published: Callable[[], bool],
     ) -> None:
-        """`published` says whether this index is still the one its wiki is searched by."""
+        """`is_published` tells whether searches still use this index."""
         self._index = index
         self._directory = directory
         self._owner = owner
@@ -218,42 +240,45 @@ class CollectionSync:
 
     @property
     def uses_metadata(self) -> bool:
-        """Whether rows have to be asked for with their marks."""
+        """Whether rows must be requested with their metadata."""
         return self._owner.layout.uses_metadata
 
     def request_check(self) -> None:
-        """Have it compared with the truth before it is asked again."""
+        """Check the collection against the index at the next sync."""
         self._verified_key, self._must_verify = "", True
 
     def sync(self, api: ChromaApi, instance_id: str, should_stop: ShouldStop) -> VerifiedCollection:
-        """Make the collection equal to the index and say so; raises ChromaAway, ChromaRefused, NotOurs."""
+        """Make the collection equal to the index.
+
+        Raises ChromaUnavailable, ChromaError, ForeignCollection, CollectionBusy and Cancelled.
+        """
         try:
-            with self._try_write_lock() as writes:
-                standing = self._sync_locked(api, instance_id, should_stop, can_write=writes)
+            with self._try_write_lock() as can_write:
+                verified = self._sync_locked(api, instance_id, should_stop, can_write=can_write)
         except ChromaUnavailable:
-            # Nobody else was at work: if Chroma dies of this collection twice, the collection goes.
+            # Only one collection is synced at a time: if Chroma crashes twice at this one, it is rebuilt.
             self._crash_count += 1
             self._must_rebuild = self._must_rebuild or self._crash_count >= 2
             raise
         self._crash_count, self._must_rebuild = 0, False
-        return standing
+        return verified
 
     def _sync_locked(
         self, api: ChromaApi, instance_id: str, should_stop: ShouldStop, *, can_write: bool
     ) -> VerifiedCollection:
-        found = self._find_collection(api)
-        if can_write and (found is None or self._must_rebuild or not self._is_usable(found)):
+        collection = self._find_collection(api)
+        if can_write and (collection is None or self._must_rebuild or not self._is_usable(collection)):
             if not self._is_published():
-                raise Cancelled  # the collection belongs to the generation that is
-            found = self._rebuild(api, should_stop)
-        if found is None or not self._is_usable(found):
-            raise CollectionBusy("Another process is filling the collection.")
+                raise Cancelled  # the collection belongs to the published generation
+            collection = self._rebuild(api, should_stop)
+        if collection is None or not self._is_usable(collection):
+            raise CollectionBusy("Another process is building the collection.")
         try:
-            return self._bring_up_to_date(api, found, instance_id, should_stop, can_write=can_write)
-        except ChromaError as refusal:
+            return self._bring_up_to_date(api, collection, instance_id, should_stop, can_write=can_write)
+        except ChromaError as error:
             if not can_write:
                 raise
-            _LOG.warning("a collection of Chroma's is damaged and filled anew: %s", refusal.message)
+            _LOG.warning("rebuilding a damaged Chroma collection: %s", error.message)
         return self._bring_up_to_date(api, self._rebuild(api, should_stop), instance_id, should_stop, can_write=True)
 
     def _bring_up_to_date(
@@ -262,35 +287,38 @@ class CollectionSync:
         version = _get_version(collection)
         if can_write and version != self._index.get_version():
             version = self._apply_changes(api, collection, version, should_stop)
-        if self._must_verify or self._verified_key != f"{collection.id} {instance_id}":
+        key = f"{collection.id} {instance_id}"
+        if self._must_verify or self._verified_key != key:
             self._verifier.verify(api.open_rows(collection), version, should_stop, can_write=can_write)
         delta = self._index.get_vector_changes(version)
         if delta is None:
-            raise CollectionBusy("Another process is bringing the collection up to date.")
-        rows = max(0, self._index.get_state().chunks - len(delta.added.chunk_ids))
-        self._verified_key, self._must_verify = f"{collection.id} {instance_id}", False
-        return VerifiedCollection(api.open_rows(collection), version, rows, instance_id, delta.added.chunk_ids)
+            raise CollectionBusy("Another process is updating the collection.")
+        row_count = max(0, self._index.get_state().chunks - len(delta.added.chunk_ids))
+        self._verified_key, self._must_verify = key, False
+        return VerifiedCollection(api.open_rows(collection), version, row_count, instance_id, delta.added.chunk_ids)
 
-    # ── whose it is ──────────────────────────────────────────────────────────────────────────────
+    # ── ownership ────────────────────────────────────────────────────────────────────────────────
 
     def _find_collection(self, api: ChromaApi) -> CollectionInfo | None:
-        """The collection, if it is this wiki's; one that was left by a wiki we no longer have makes way."""
+        """Return the collection of this wiki. Deletes one that a removed wiki of this installation left.
+
+        Raises ForeignCollection if the name belongs to another owner.
+        """
+        collection: CollectionInfo | None = None
         for name in (self._owner.draft_name, self._owner.name):
-            found = api.find_collection(name)
-            if found is None or found.metadata.get("wikiholt_wiki") == self._owner.wiki_id:
+            collection = api.find_collection(name)
+            if collection is None or collection.metadata.get("wikiholt_wiki") == self._owner.wiki_id:
                 continue
-            left = (
-                bool(self._owner.installation_id)
-                and found.metadata.get("wikiholt_owner") == self._owner.installation_id
-            )
-            if not left or found.metadata.get("wikiholt_wiki") in set(self._get_wiki_ids()):
+            installation_id = self._owner.installation_id
+            is_ours = bool(installation_id) and collection.metadata.get("wikiholt_owner") == installation_id
+            if not is_ours or collection.metadata.get("wikiholt_wiki") in set(self._get_wiki_ids()):
                 raise ForeignCollection(
-                    "In Chroma there is a collection of the name ours would have, and Wikiholt did not make it.",
+                    "Chroma has a collection of this name that Wikiholt did not create.",
                     hint="rename or remove it, or choose another chroma.database or chroma.layout",
                 )
             api.delete_collection(name)
-            found = None
-        return found
+            collection = None
+        return collection
 
     def _build_metadata(self, version: int) -> Mapping[str, MetadataValue]:
         state = self._index.get_state()
@@ -305,49 +333,48 @@ class CollectionSync:
         }
 
     def _is_usable(self, collection: CollectionInfo) -> bool:
-        """Whether the collection was made of this index, in today's way, and to its end."""
+        """Whether the collection was built completely from this index, in the current format."""
         version = _get_version(collection)
-        alike = dict(collection.metadata) == dict(self._build_metadata(version))
-        dimension = collection.dimension in (None, self._index.get_state().recipe.dimensions)
-        return alike and dimension and 0 <= version <= self._index.get_version()
+        same_metadata = dict(collection.metadata) == dict(self._build_metadata(version))
+        same_dimensions = collection.dimension in (None, self._index.get_state().recipe.dimensions)
+        return same_metadata and same_dimensions and 0 <= version <= self._index.get_version()
 
-    # ── filling ──────────────────────────────────────────────────────────────────────────────────
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     def _rebuild(self, api: ChromaApi, should_stop: ShouldStop) -> CollectionInfo:
-        """A collection filled from the truth beside the one there is, which it then replaces."""
+        """Build a draft collection from the index and replace the existing one with it."""
         self._metrics.add("rebuilds")
         api.delete_collection(self._owner.draft_name)
-        made = api.create_collection(self._owner.draft_name, self._build_metadata(-1))
+        draft = api.create_collection(self._owner.draft_name, self._build_metadata(-1))
         with self._index.open_vector_snapshot() as snapshot:
             version = snapshot.version
             for block in snapshot.iter_blocks():
-                self._writer.upsert(api.open_rows(made), block, should_stop)
-        marks = self._build_metadata(version)
+                self._writer.upsert(api.open_rows(draft), block, should_stop)
+        metadata = self._build_metadata(version)
         if not self._directory.exists():
-            raise Cancelled  # the wiki was removed meanwhile
+            raise Cancelled  # the wiki was removed in the meantime
         api.delete_collection(self._owner.name)
-        api.open_rows(made).update_collection(marks, self._owner.name)
-        return CollectionInfo(made.id, self._owner.name, made.dimension, marks)
+        api.open_rows(draft).update_collection(metadata, self._owner.name)
+        return CollectionInfo(draft.id, self._owner.name, draft.dimension, metadata)
 
     def _apply_changes(self, api: ChromaApi, collection: CollectionInfo, version: int, should_stop: ShouldStop) -> int:
-        """Write what changed since; where that is unknown, every id is compared."""
+        """Write the changes since `version` and return the new version. If they are unknown, compare all ids."""
+        rows = api.open_rows(collection)
         delta = self._index.get_vector_changes(version)
         if delta is None:
-            now = self._index.get_version()
-            self._verifier.repair(api.open_rows(collection), should_stop)
+            new_version = self._index.get_version()
+            self._verifier.repair(rows, should_stop)
         else:
-            now = delta.version
-            self._writer.upsert(api.open_rows(collection), delta.added, should_stop)
-            self._writer.delete(
-                api.open_rows(collection), np.setdiff1d(delta.dropped, delta.added.chunk_ids), should_stop
-            )
-        api.open_rows(collection).update_collection(self._build_metadata(now))
-        return now
+            new_version = delta.version
+            self._writer.upsert(rows, delta.added, should_stop)
+            self._writer.delete(rows, np.setdiff1d(delta.dropped, delta.added.chunk_ids), should_stop)
+        rows.update_collection(self._build_metadata(new_version))
+        return new_version
 
     @contextlib.contextmanager
     def _try_write_lock(self) -> Iterator[bool]:
-        """Whether this process is the one that may write the collection, while the block runs."""
-        # Where the directory is gone, the wiki was removed and nothing of it may come back.
+        """Yield whether this process may write the collection while the block runs."""
+        # The directory is not created: if it is gone, the wiki was removed and must not reappear.
         descriptor = os.open(self._directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:

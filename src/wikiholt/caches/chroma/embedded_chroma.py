@@ -1,7 +1,7 @@
-"""Chroma's engine behind a part of its own REST interface. For the child process only: this is what may crash.
+"""Chroma's engine behind a part of its own REST interface, and its directory. Only for the child process: it may crash.
 
-The engine's bindings are called directly. Importing the whole of chromadb takes a second and a hundred megabytes,
-brings telemetry along, and ends at the same calls.
+The engine's bindings are called directly. Importing all of chromadb takes a second and a hundred megabytes, includes
+telemetry, and makes the same calls.
 """
 
 import base64
@@ -26,15 +26,19 @@ _STATUS_BY_ERROR = {
     "UniqueConstraintError": 409,
     "InvalidArgumentError": 400,
     "ValueError": 400,
-    "TypeError": 501,  # another version's bindings: nothing is damaged
+    "TypeError": 501,  # bindings of another version; nothing is damaged
     "AttributeError": 501,
 }
 StatusAndBody = tuple[int, object]
+_NOT_FOUND: StatusAndBody = (404, {"error": "NotFoundError", "message": "no such address"})
+
 DATABASE_FILE = "chroma.sqlite3"
+SOCKET_FILE, LOCK_FILE, MARKER_FILE, RESET_FILE = "wikiholt.sock", "wikiholt.lock", "wikiholt.json", "wikiholt.renew"
+QUARANTINE_DIRECTORY = "wikiholt-aside"
 
 
 class EmbeddedChroma:
-    """One directory of Chroma's, opened in this process. For one thread at a time."""
+    """A Chroma directory opened in this process. For one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -48,29 +52,29 @@ class EmbeddedChroma:
                 migration_mode=rust.MigrationMode.Apply,
             ),
             persist_path=str(directory),
-            hnsw_cache_size=max(16, files // 5),  # five files each, as Chroma itself reckons
+            hnsw_cache_size=max(16, files // 5),  # five files per index, as Chroma assumes
         )
 
     def handle(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> StatusAndBody:
-        """Do what is asked; an error of Chroma's is an answer too. A panic is no Exception and passes through."""
+        """Execute a request. Errors of Chroma become replies; a Rust panic is not an Exception and propagates."""
         try:
             return self._handle(method, path, query, body)
-        except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked is told which kind
+        except Exception as error:  # noqa: BLE001 - reported to the client
             kind = type(error).__name__
             status = 409 if "already exists" in str(error) else _STATUS_BY_ERROR.get(kind, 500)
             return status, {"error": kind, "message": str(error)[:500]}
 
     def remove_orphaned_segments(self, *, vacuum: bool) -> None:
-        """Remove the directories of segments that no collection has any more; fully: and freed pages of the database.
+        """Remove segment directories without a collection and, with `vacuum`, free pages of the database.
 
-        Chroma leaves both behind.
+        Chroma does neither.
         """
         address = f"{(self._directory / DATABASE_FILE).absolute().as_uri()}?mode=rw"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=5, isolation_level=None)) as database:
-            known = {row[0] for row in database.execute("SELECT id FROM segments")}
-            for place in self._directory.iterdir():
-                if is_segment_directory(place) and place.name not in known:
-                    shutil.rmtree(place, ignore_errors=True)
+            segment_ids = {segment_id for (segment_id,) in database.execute("SELECT id FROM segments")}
+            for path in self._directory.iterdir():
+                if is_segment_directory(path) and path.name not in segment_ids:
+                    shutil.rmtree(path, ignore_errors=True)
             if vacuum:
                 database.execute("VACUUM")
 
@@ -82,8 +86,8 @@ class EmbeddedChroma:
                 return 200, self._rust.get_version()
             case _, ["tenants", tenant, "databases", database, "collections", *rest] if len(rest) < 2:
                 return self._handle_collections(method, rest, (tenant, database), query, body)
-            case _, ["tenants", tenant, "databases", database, "collections", collection, work]:
-                return self._handle_rows(work, collection, (tenant, database), body)
+            case _, ["tenants", tenant, "databases", database, "collections", collection, operation]:
+                return self._handle_rows(operation, collection, (tenant, database), body)
         return self._handle_databases(method, path, body)
 
     def _handle_databases(self, method: str, path: Sequence[str], body: Any) -> StatusAndBody:
@@ -98,7 +102,7 @@ class EmbeddedChroma:
             case "POST", ["tenants", tenant, "databases"]:
                 self._rust.create_database(body["name"], tenant)
                 return 200, {}
-        return 404, {"error": "NotFoundError", "message": "there is no such address"}
+        return _NOT_FOUND
 
     def _handle_collections(
         self, method: str, rest: Sequence[str], database_path: tuple[str, str], query: Mapping[str, str], body: Any
@@ -106,17 +110,17 @@ class EmbeddedChroma:
         match method, list(rest):
             case "GET", []:
                 listed = self._rust.list_collections(int(query["limit"]), int(query["offset"]), *database_path)
-                return 200, [_to_document(each) for each in listed]
+                return 200, [_to_document(collection) for collection in listed]
             case "GET", [name]:
-                # Not by its name: an error is costly, since Chroma imports all of itself to make one.
+                # Not looked up by name: an error is slow, because Chroma imports all of itself to create one.
                 listed = self._rust.list_collections(None, None, *database_path)
-                named = [_to_document(each) for each in listed if each.name == name]
+                named = [_to_document(collection) for collection in listed if collection.name == name]
                 return (200, named[0]) if named else (404, {"error": "NotFoundError"})
             case "POST", []:
-                made = self._rust.create_collection(
+                created = self._rust.create_collection(
                     body["name"], json.dumps(body["configuration"]), None, body["metadata"], False, *database_path
                 )
-                return 200, _to_document(made)
+                return 200, _to_document(created)
             case "PUT", [collection]:
                 self._rust.update_collection(collection, body["new_name"], body["new_metadata"], None)
                 return 200, {}
@@ -125,7 +129,7 @@ class EmbeddedChroma:
                 with contextlib.suppress(sqlite3.Error, OSError):
                     self.remove_orphaned_segments(vacuum=False)
                 return 200, {}
-        return 404, {"error": "NotFoundError", "message": "there is no such address"}
+        return _NOT_FOUND
 
     def _handle_rows(self, operation: str, collection: str, database_path: tuple[str, str], body: Any) -> StatusAndBody:
         if operation == "count":
@@ -137,25 +141,25 @@ class EmbeddedChroma:
             )
             return 200, {}
         if operation == "delete":
-            chosen = json.dumps(body["where"]) if body.get("where") else None
-            self._rust.delete(collection, body.get("ids"), chosen, None, None, *database_path)
+            where = json.dumps(body["where"]) if body.get("where") else None
+            self._rust.delete(collection, body.get("ids"), where, None, None, *database_path)
             return 200, {}
         if operation == "get":
-            got = self._rust.get(
+            rows = self._rust.get(
                 collection, None, None, body["limit"], body["offset"], None, body["include"], *database_path
             )
-            return 200, {"ids": got.ids, "metadatas": got.metadatas}
+            return 200, {"ids": rows.ids, "metadatas": rows.metadatas}
         if operation == "query":
             vectors = body["query_embeddings"]
-            found = self._rust.query(
+            nearest = self._rust.query(
                 collection, None, vectors, body["n_results"], None, None, body["include"], *database_path
             )
-            return 200, {"ids": found.ids, "metadatas": found.metadatas}
-        return 404, {"error": "NotFoundError", "message": "there is no such address"}
+            return 200, {"ids": nearest.ids, "metadatas": nearest.metadatas}
+        return _NOT_FOUND
 
 
 def is_segment_directory(directory: Path) -> bool:
-    """Whether a directory is one of those that Chroma keeps a segment in."""
+    """Whether this is the directory of a Chroma segment."""
     try:
         return directory.is_dir() and str(uuid.UUID(directory.name)) == directory.name
     except ValueError:
@@ -176,15 +180,8 @@ def _decode_vector(text: str) -> list[float]:
     return list(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
-# The directory of a child: whose it is, which version of Chroma wrote it, and what is set aside of it.
-
-
-SOCKET_FILE, LOCK_FILE, MARKER_FILE, RESET_FILE = "wikiholt.sock", "wikiholt.lock", "wikiholt.json", "wikiholt.renew"
-QUARANTINE_DIRECTORY = "wikiholt-aside"
-
-
 class UnusableDirectory(Exception):
-    """The directory cannot be taken up: `state` says why in one word."""
+    """The directory cannot be used; `state` is the reason in one word."""
 
     def __init__(self, state: str, detail: str = "") -> None:
         super().__init__(state, detail)
@@ -193,14 +190,14 @@ class UnusableDirectory(Exception):
 
 
 def open_directory(directory: Path, *, reset: bool) -> EmbeddedChroma:
-    """Lock the directory for as long as this process lives, and open it; raises Unfit, OSError, and any panic."""
+    """Lock the directory until this process exits, and open it. Raises UnusableDirectory, OSError, and Rust panics."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise UnusableDirectory("taken") from error
-    if not _is_ours(directory):
+    if _is_foreign(directory):
         raise UnusableDirectory("foreign")
     try:
         version = metadata.version("chromadb")
@@ -210,20 +207,21 @@ def open_directory(directory: Path, *, reset: bool) -> EmbeddedChroma:
         raise UnusableDirectory("uninstalled", str(error)) from error
 
 
-def _is_ours(directory: Path) -> bool:
-    return (directory / MARKER_FILE).exists() or not (directory / DATABASE_FILE).exists()
+def _is_foreign(directory: Path) -> bool:
+    """Whether the directory has a database that Wikiholt did not create."""
+    return (directory / DATABASE_FILE).exists() and not (directory / MARKER_FILE).exists()
 
 
 def _quarantine_incompatible(directory: Path, version: str, *, reset: bool) -> None:
-    """Set aside what another version of Chroma wrote, or what proved damaged."""
-    marker, asked = directory / MARKER_FILE, directory / RESET_FILE
+    """Move files aside that another version of Chroma wrote, or that are to be reset."""
+    marker, reset_request = directory / MARKER_FILE, directory / RESET_FILE
     try:
         written_by = json.loads(marker.read_text("utf-8"))["chromadb"]
     except (OSError, ValueError, KeyError, TypeError):
         written_by = None
-    if (directory / DATABASE_FILE).exists() and (reset or asked.exists() or written_by != version):
+    if (directory / DATABASE_FILE).exists() and (reset or reset_request.exists() or written_by != version):
         quarantine_files(directory, "damaged" if written_by == version else f"written-by-{written_by or 'unknown'}")
-    asked.unlink(missing_ok=True)
+    reset_request.unlink(missing_ok=True)
     if written_by != version:
         draft = marker.with_suffix(".draft")
         draft.write_text(json.dumps({"chromadb": version}), "utf-8")
@@ -235,17 +233,17 @@ def _open_or_quarantine(directory: Path, version: str) -> EmbeddedChroma:
         return EmbeddedChroma(directory)
     except (ImportError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException:  # noqa: BLE001 - a directory Chroma cannot open is set aside; it is a cache
+    except BaseException:  # noqa: BLE001 - the directory is a cache, so it can be moved aside
         quarantine_files(directory, "unreadable")
         _quarantine_incompatible(directory, version, reset=False)
         return EmbeddedChroma(directory)
 
 
 def quarantine_files(directory: Path, reason: str) -> None:
-    """Move Chroma's files out of the way; of those that were set aside only the last are kept."""
+    """Move the files of Chroma aside. Only the latest ones are kept."""
     shutil.rmtree(directory / QUARANTINE_DIRECTORY, ignore_errors=True)
-    place = directory / QUARANTINE_DIRECTORY / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{reason}"
-    place.mkdir(parents=True, mode=0o700)
+    target = directory / QUARANTINE_DIRECTORY / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{reason}"
+    target.mkdir(parents=True, mode=0o700)
     for entry in list(directory.iterdir()):
         if entry.name.startswith(DATABASE_FILE) or is_segment_directory(entry):
-            entry.rename(place / entry.name)
+            entry.rename(target / entry.name)

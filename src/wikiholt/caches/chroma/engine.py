@@ -1,4 +1,4 @@
-"""Chroma, as one process of Wikiholt has it: where it is, what it counts, and a cache for each wiki."""
+"""The Chroma engine of one process: its connection, its metrics, and a cache for each wiki."""
 
 import logging
 import secrets
@@ -14,6 +14,8 @@ from wikiholt.caches.chroma.client import (
     ChromaHttpClient,
     ChromaMetrics,
     ChromaUnavailable,
+    build_token_headers,
+    get_host_header,
 )
 from wikiholt.caches.chroma.collection import CollectionOwner
 from wikiholt.caches.chroma.hosts import ChildProcess, ChromaHost, ChromaServerHost
@@ -28,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChromaConfig:
-    """Where Chroma is and how it is to be used. Either `url` or `path` is given."""
+    """How to reach and use Chroma. Either `url` or `path` is set."""
 
     url: str = ""
     path: Path | None = None
@@ -38,12 +40,12 @@ class ChromaConfig:
     timeout: float = 2.0
     token: str = ""
     background_timeout: float = 30.0
-    """Seconds that work in the background waits for one answer; a child of ours that takes longer is ended."""
+    """Timeout in seconds of a background request; a child process that takes longer is killed."""
     heartbeat: float = 15.0
 
 
 class ChromaEngine:
-    """Caches for all wikis of a process. `known` gives their ids; `mine` is a file that says whose collections are."""
+    """Caches for all wikis of a process. `owner_file` stores the id that marks the collections of this installation."""
 
     name = "chroma"
 
@@ -56,9 +58,10 @@ class ChromaEngine:
         host: ChromaHost = (
             ChromaServerHost(config.url) if config.path is None else ChildProcess(config.path, self._metrics)
         )
-        tokens = {"X-Chroma-Token": config.token, "Authorization": f"Bearer {config.token}"} if config.token else {}
         self._client = ChromaHttpClient(
-            host.connect, tokens, "localhost" if host.is_own_child else get_host(config.url)
+            host.connect,
+            build_token_headers(config.token),
+            "localhost" if host.is_own_child else get_host_header(config.url),
         )
         api = ChromaApi(self._client, config.tenant, config.database, config.background_timeout)
         self._worker = CollectionSyncWorker(
@@ -78,13 +81,13 @@ class ChromaEngine:
         slug: str,
         is_published: Callable[[], bool] = lambda: True,
     ) -> ChromaVectorCache:
-        """The cache of one wiki; `published` says whether this index is still the one it is searched by."""
-        whose = CollectionOwner(wiki_id, slug, self._get_installation_id(), self._layout)
+        """Return the cache of one wiki. `is_published` tells whether searches still use this index."""
+        owner = CollectionOwner(wiki_id, slug, self._get_installation_id(), self._layout)
         timeout = self._config.timeout
-        return ChromaVectorCache(index, directory, whose, self._worker, timeout=timeout, is_published=is_published)
+        return ChromaVectorCache(index, directory, owner, self._worker, timeout=timeout, is_published=is_published)
 
     def delete_wiki(self, wiki_id: str, slug: str) -> None:
-        """Remove a wiki's collection and what it left on the disk; what is away now goes when it is back."""
+        """Delete the collection of a wiki and its files. If Chroma is unavailable, that happens on reconnection."""
         name = self._layout.format_collection_name(wiki_id, slug)
         try:
             if self._worker.unavailable_reason:
@@ -92,29 +95,29 @@ class ChromaEngine:
             self._delete_collections(wiki_id, (name, f"{name}.new"))
         except (WikiholtError, OSError) as error:
             self._worker.reset_connection()
-            _LOG.warning("a removed wiki's collection is still in Chroma, until it can be reached: %s", error)
+            _LOG.warning("the collection of a removed wiki stays in Chroma until it can be reached: %s", error)
 
     def _delete_collections(self, wiki_id: str, names: Iterable[str]) -> None:
         api, host = self._worker.api, self._worker.host
         host.start()
         for name in names:
-            found = api.find_collection(name)
-            if found is not None and found.metadata.get("wikiholt_wiki") == wiki_id:
+            collection = api.find_collection(name)
+            if collection is not None and collection.metadata.get("wikiholt_wiki") == wiki_id:
                 api.delete_collection(name)
         if host.is_own_child:
             api.remove_leftovers()
 
     def get_metrics(self) -> Mapping[str, tuple[str, int]]:
-        """Each counter with what it counts."""
+        """Return each counter with its description."""
         return {name: (METRIC_DESCRIPTIONS[name], count) for name, count in self._metrics.get_counts().items()}
 
     @property
     def is_up(self) -> bool:
-        """Whether Chroma answered when it was last needed."""
+        """Whether the last attempt to reach Chroma succeeded."""
         return self._worker.is_up
 
     def check(self) -> str:
-        """What is wrong with it, in words; empty when it answers as it should. For the operator."""
+        """Return a description of the problem for the operator; empty if Chroma works."""
         try:
             self._worker.host.start()
             self._worker.api.check_heartbeat(self._config.heartbeat)
@@ -126,7 +129,7 @@ class ChromaEngine:
         return ""
 
     def close(self) -> None:
-        """Stop work in the background and let the child go, which ends unless others use it."""
+        """Stop background work and release the child process, which exits unless other processes use it."""
         self._worker.close()
         ending = False
         if self._worker.host.is_own_child:
@@ -136,37 +139,32 @@ class ChromaEngine:
         self._worker.host.close(ending=ending)
 
     def _get_installation_id(self) -> str:
-        """By which collections of this installation are known; made when it is first asked for."""
+        """Return the id that marks the collections of this installation; empty if it cannot be saved."""
         with suppress(OSError):
             return self._owner_file.read_text("utf-8").strip()
-        owner = secrets.token_hex(16)
+        installation_id = secrets.token_hex(16)
         try:
             self._owner_file.parent.mkdir(parents=True, exist_ok=True)
             with self._owner_file.open("x", encoding="utf-8") as file:
-                file.write(owner)
+                file.write(installation_id)
         except FileExistsError:
             return self._owner_file.read_text("utf-8").strip()
         except OSError as error:
-            _LOG.warning("collections in Chroma cannot be marked as ours: %s", error.strerror or error)
+            _LOG.warning("the id for collections in Chroma cannot be saved: %s", error.strerror or error)
             return ""
-        return owner
+        return installation_id
 
     def _delete_orphans(self, api: ChromaApi) -> None:
-        """Remove collections of ours whose wiki is no more: it was removed while Chroma was away."""
-        owner, known = self._get_installation_id(), set(self._get_wiki_ids())
-        gone = [
-            found.name
-            for found in api.iter_collections()
-            if owner
-            and found.metadata.get("wikiholt_owner") == owner
-            and found.metadata.get("wikiholt_wiki") not in known
+        """Delete collections of this installation whose wiki was removed while Chroma was unavailable."""
+        installation_id, wiki_ids = self._get_installation_id(), set(self._get_wiki_ids())
+        orphans = [
+            collection.name
+            for collection in api.iter_collections()
+            if installation_id
+            and collection.metadata.get("wikiholt_owner") == installation_id
+            and collection.metadata.get("wikiholt_wiki") not in wiki_ids
         ]
-        for name in gone:
+        for name in orphans:
             api.delete_collection(name)
-        if gone and self._worker.host.is_own_child:
+        if orphans and self._worker.host.is_own_child:
             api.remove_leftovers()
-
-
-def get_host(url: str) -> str:
-    """The host and port of a URL, as they are named in a request."""
-    return url.split("://", 1)[-1].split("/", 1)[0]

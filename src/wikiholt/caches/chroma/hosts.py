@@ -1,4 +1,7 @@
-"""Where Chroma runs: on a server that somebody else runs, or in a child process of ours (see `spawning`)."""
+"""Where Chroma runs: on an external server, or in a child process over one directory.
+
+Only the background worker of a process starts or kills a child. Searches connect to it or fail at once.
+"""
 
 import contextlib
 import fcntl
@@ -22,37 +25,49 @@ from wikiholt.caches.chroma.client import ChromaMetrics, ChromaUnavailable, Fore
 from wikiholt.caches.chroma.embedded_chroma import LOCK_FILE, SOCKET_FILE
 from wikiholt.errors import MissingDependency
 
+_LOG = logging.getLogger(__name__)
+_START_TIMEOUT_S = 60.0
+"""Time for a child to open its directory; Chroma may have to replay a long log."""
+_EXIT_TIMEOUT_S = 5.0
+_RELEASE_TIMEOUT_S = 30.0
+_MAX_SOCKET_PATH_BYTES = 100
+"""The path of a socket may have 104 or 108 bytes, depending on the system."""
+
 
 class ChromaHost(Protocol):
-    """Where a Chroma is found."""
+    """A Chroma that can be connected to."""
 
     @property
     def is_own_child(self) -> bool:
-        """Whether it is a child of ours, which may be started and ended."""
+        """Whether it is a child process that Wikiholt starts and kills."""
 
     def connect(self, timeout: float) -> socket.socket:
-        """A new connection; raises OSError."""
+        """Open a connection. Raises OSError."""
 
     def start(self) -> None:
-        """Have it run, where that is ours to do; raises ChromaAway, NotOurs or MissingExtra."""
+        """Start the child process if it is not running.
+
+        Raises ChromaUnavailable, ForeignCollection or MissingDependency.
+        """
 
     def kill(self) -> None:
-        """End it at once if it is ours: it hangs."""
+        """Kill the child process because it hangs."""
 
     def close(self, *, ending: bool) -> None:
-        """Let it go; `ending` if it is just about to end."""
+        """Release it; `ending` if the child process is about to exit."""
 
 
 class ChromaServerHost:
-    """A `chroma run` somewhere."""
+    """An external Chroma server (`chroma run`)."""
 
     is_own_child = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, default_port: int = 8000) -> None:
+        """`default_port` is for an http URL without a port. Raises ValueError for an invalid port."""
         address = urlsplit(url)
         self._secure = address.scheme == "https"
         self._host = address.hostname or ""
-        self._port = address.port or (443 if self._secure else 8000)
+        self._port = address.port or (443 if self._secure else default_port)
 
     def connect(self, timeout: float) -> socket.socket:
         connection = socket.create_connection((self._host, self._port), timeout)
@@ -62,28 +77,17 @@ class ChromaServerHost:
         return ssl.create_default_context().wrap_socket(connection, server_hostname=self._host)
 
     def start(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def kill(self) -> None:
-        """It is somebody else's."""
+        """Do nothing: Wikiholt does not manage the server."""
 
     def close(self, *, ending: bool) -> None:
-        """Nothing to do."""
-
-
-# A child process that hosts Chroma over one directory: found or started, heard, ended when it hangs. Only the one
-# background worker of a process starts or ends a child. Searches connect, or fail at once.
-
-
-_LOG = logging.getLogger(__name__)
-_START_TIMEOUT_S = 60.0
-"""Seconds a child has to open its directory; Chroma may have a long log to read again."""
-_MAX_SOCKET_PATH_BYTES = 100
-"""The name of a socket may have 104 bytes, or 108."""
+        """Do nothing."""
 
 
 class ChildProcess:
-    """A child process over one directory, shared by all processes of ours that use the directory."""
+    """A child process over one directory, shared by all Wikiholt processes that use the directory."""
 
     is_own_child = True
 
@@ -105,7 +109,7 @@ class ChildProcess:
         return connection
 
     def start(self) -> None:
-        """Find the one that runs, or start one; two bad starts in a row have it begin with an empty directory."""
+        """Use the running child or start one. After two failed starts in a row the directory is reset."""
         with self._start_lock:
             self._start_locked()
 
@@ -114,7 +118,7 @@ class ChildProcess:
         if self._is_running():
             return
         self._wait_for_exit()
-        state, about = self._launch(reset=self._failed_starts >= 2)
+        state, detail = self._launch(reset=self._failed_starts >= 2)
         if state == "ready":
             self._failed_starts = 0
             return
@@ -122,37 +126,37 @@ class ChildProcess:
             raise MissingDependency("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
         if state == "foreign":
             raise ForeignCollection(
-                "The directory chroma.path holds a database that Wikiholt did not make; it is left alone.",
+                "The directory chroma.path contains a database that Wikiholt did not create; it is not used.",
                 hint="choose an empty directory, or run a server over that one and set chroma.url",
             )
         if state != "taken":
             self._failed_starts += 1
-            raise ChromaUnavailable(f"Chroma's child process did not start ({about or 'it ended'}).")
+            raise ChromaUnavailable(f"Chroma's child process did not start ({detail or 'it exited'}).")
         self._wait_for_other()
 
     def kill(self) -> None:
-        """End the child, whoever started it: it is the process at the other end of a connection that is open."""
+        """Kill the child, even if another process started it: it is the peer of a connection."""
         with contextlib.suppress(OSError), self.connect(1.0) as connection:
-            _LOG.warning("Chroma's child process hangs and is ended")
+            _LOG.warning("killing Chroma's child process: it hangs")
             self._metrics.add("kills")
-            # While the connection stands the number is that process's and no other's.
+            # While the connection is open, the process id cannot be reused.
             if pid := get_peer_credentials(connection)[0]:
                 os.kill(pid, signal.SIGKILL)
         if self._process is not None:
             self._process.kill()
-        self._check_exit(wait=5.0)
+        self._check_exit(timeout=_EXIT_TIMEOUT_S)
 
     def close(self, *, ending: bool) -> None:
-        """Let it go; it ends by itself when nobody is connected."""
-        self._check_exit(wait=30.0 if ending else 0.0)
+        """Release the child. It exits when no process is connected."""
+        self._check_exit(timeout=_RELEASE_TIMEOUT_S if ending else 0.0)
         if self._process is not None:
-            self._process.returncode = 0  # others use it still: it is no longer ours to wait for
+            self._process.returncode = 0  # other processes still use it, so do not wait for it
             self._process = None
 
     def _connect_socket(self, connection: socket.socket) -> None:
-        name = str(self._directory / SOCKET_FILE)
-        if len(os.fsencode(name)) <= _MAX_SOCKET_PATH_BYTES:
-            connection.connect(name)
+        path = str(self._directory / SOCKET_FILE)
+        if len(os.fsencode(path)) <= _MAX_SOCKET_PATH_BYTES:
+            connection.connect(path)
             return
         directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -164,15 +168,15 @@ class ChildProcess:
         try:
             self.connect(2.0).close()
         except BlockingIOError:
-            return True  # its queue is full, so it is there
+            return True  # its queue is full, so it is running
         except OSError:
             return False
         return True
 
     def _wait_for_other(self) -> None:
-        """Another process has just started one, or the one there is ending."""
-        until = time.monotonic() + _START_TIMEOUT_S
-        while time.monotonic() < until:
+        """Wait for a child that another process has just started. Raises ChromaUnavailable."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
             if self._is_running():
                 return
             if not (self._directory / LOCK_FILE).exists():
@@ -180,29 +184,29 @@ class ChildProcess:
             time.sleep(0.05)
             if _is_unlocked(self._directory / LOCK_FILE):
                 break
-        raise ChromaUnavailable("Another process has Chroma's directory and does not answer.")
+        raise ChromaUnavailable("Another process has locked Chroma's directory and does not respond.")
 
     def _launch(self, *, reset: bool) -> tuple[str, str]:
-        """Start one and hear what it says first."""
-        # Under some servers the program of this process is not Python.
+        """Start a child and return the state and the detail that it reports."""
+        # In some servers sys.executable is not Python.
         python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
         command = [python, "-m", "wikiholt.caches.chroma.child_server", str(self._directory), *(["--renew"] * reset)]
-        # Chroma writes memory to disk that it has not filled: what was freed there before, of any wiki, is wiped first.
-        wiped = {"MALLOC_PERTURB_": "85"}
-        surroundings = os.environ | wiped | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        # Chroma writes uninitialized memory to disk: overwrite freed memory first, as it may contain data of any wiki.
+        overwrite_freed = {"MALLOC_PERTURB_": "85"}
+        environment = os.environ | overwrite_freed | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=surroundings,
+                env=environment,
                 start_new_session=True,
             )
         except OSError as error:
             return "failed", error.strerror or str(error)
-        said = _read_first_line(process, _START_TIMEOUT_S)
-        state, about = str(said.get("state", "")), str(said.get("about", ""))
+        report = _read_report(process, _START_TIMEOUT_S)
+        state, detail = str(report.get("state", "")), str(report.get("about", ""))
         if process.stdout is not None:
             process.stdout.close()
         if state == "ready":
@@ -211,26 +215,26 @@ class ChildProcess:
         else:
             process.kill()
             process.wait()
-        return state, about
+        return state, detail
 
     def _wait_for_exit(self) -> None:
-        """The child we started listens no more: let it end, and end it if it does not."""
-        self._check_exit(wait=5.0)
+        """Wait for a child of this process that no longer listens, and kill it if it does not exit."""
+        self._check_exit(timeout=_EXIT_TIMEOUT_S)
         if self._process is not None:
             self._process.kill()
-            self._check_exit(wait=5.0)
+            self._check_exit(timeout=_EXIT_TIMEOUT_S)
 
-    def _check_exit(self, wait: float = 0.0) -> None:
-        """Notice that the child we started has ended, and how."""
+    def _check_exit(self, timeout: float = 0.0) -> None:
+        """Record whether the child of this process has exited, and how."""
         if self._process is None:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(wait) if wait else self._process.poll()
+            code = self._process.wait(timeout) if timeout else self._process.poll()
             if code is not None:
                 self._process = None
                 if code != 0:
                     self._metrics.add("crashes")
-                    _LOG.warning("Chroma's child process ended by %s", _describe_exit(code))
+                    _LOG.warning("Chroma's child process exited: %s", _describe_exit(code))
 
 
 def _describe_exit(code: int) -> str:
@@ -241,7 +245,7 @@ def _describe_exit(code: int) -> str:
 
 
 def _is_unlocked(lock: Path) -> bool:
-    """Whether nobody holds the lock."""
+    """Whether no process holds the lock."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -255,23 +259,23 @@ def _is_unlocked(lock: Path) -> bool:
     return True
 
 
-def _read_first_line(process: "subprocess.Popen[bytes]", timeout: float) -> dict[str, object]:
-    """What the process says first, as far as it says something sensible in time."""
-    said, until = b"", time.monotonic() + timeout
+def _read_report(process: "subprocess.Popen[bytes]", timeout: float) -> dict[str, object]:
+    """Parse the first line of output; only "about" or nothing if it does not arrive in time or is invalid."""
+    output, deadline = b"", time.monotonic() + timeout
     if process.stdout is None:
         return {}
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while b"\n" not in said:
-            left = until - time.monotonic()
-            if left <= 0 or not selector.select(left):
-                return {"about": "it took too long"}
+        while b"\n" not in output:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not selector.select(remaining):
+                return {"about": "it timed out"}
             part = os.read(process.stdout.fileno(), 4096)
             if not part:
-                return {"about": _describe_exit(process.wait()) if process.wait() else "it ended"}
-            said += part
+                return {"about": _describe_exit(process.wait()) if process.wait() else "it exited"}
+            output += part
     try:
-        document = json.loads(said.split(b"\n")[0])
+        document = json.loads(output.split(b"\n")[0])
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}

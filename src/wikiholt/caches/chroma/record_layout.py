@@ -1,7 +1,7 @@
-"""How a wiki's chunks lie in a collection: bare, for Wikiholt alone, or as readers of Otterwiki's collections expect.
+"""Layouts of chunks as records of a Chroma collection, and the writer for them.
 
-Bare rows are named by chunk id and hold a vector, no text and no names. The seed's rows are named by page and number
-and hold the text and what is known of its page; beside that, each says which chunk it is.
+The vectors-only layout uses the chunk id as record id and stores no text and no names. The Otterwiki layout uses the
+ids, texts and metadata that readers of Otterwiki's collections expect, and adds the chunk id to the metadata.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +18,16 @@ from wikiholt.domain.storage_protocols import WikiIndex
 
 CHUNK_KEY = "wikiholt_chunk"
 
+UPSERT_BATCH_ROWS = 100
+"""Rows per request: searches wait while Chroma writes them."""
+DELETE_BATCH_ROWS = 1000
+
+ShouldStop = Callable[[], bool]
+
 
 @dataclass(frozen=True, slots=True)
 class ChromaRecords:
-    """Rows as Chroma takes them."""
+    """Records in the form that Chroma accepts."""
 
     ids: Sequence[str]
     vectors: FloatArray
@@ -30,30 +36,30 @@ class ChromaRecords:
 
 
 class RecordLayout(Protocol):
-    """How chunks become rows, and rows chunks again."""
+    """Converts chunks to records, and rows of Chroma to chunk ids."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def uses_metadata(self) -> bool:
-        """Whether a row says which chunk it is by a mark; otherwise its id does."""
+        """Whether the chunk id is in the metadata; otherwise it is the row id."""
 
     def format_collection_name(self, wiki_id: str, slug: str) -> str:
-        """The name of a wiki's collection."""
+        """Return the name of a wiki's collection."""
 
     def to_records(self, index: WikiIndex, rows: VectorRows) -> ChromaRecords:
-        """The rows; chunks the index no longer has are left out."""
+        """Convert rows to records, without chunks that are no longer in the index."""
 
     def get_chunk_id(self, row: ChromaRow) -> int | None:
-        """Which chunk a row is; None for one that Wikiholt did not write."""
+        """Return the chunk id of a row; None if Wikiholt did not write it."""
 
     def build_selector(self, chunk_ids: IntArray) -> Mapping[str, object]:
-        """How to name the rows of these chunks to Chroma."""
+        """Return the filter that selects the rows of these chunks in Chroma."""
 
 
 class VectorsOnlyLayout:
-    """Bare rows."""
+    """Records without text or metadata."""
 
     name = "id"
     uses_metadata = False
@@ -72,7 +78,7 @@ class VectorsOnlyLayout:
 
 
 class OtterwikiLayout:
-    """Rows as the single-tenant plugin's readers know them, one collection a wiki."""
+    """Records as the single-tenant Otterwiki plugin writes them, one collection per wiki."""
 
     name = "seed"
     uses_metadata = True
@@ -84,17 +90,19 @@ class OtterwikiLayout:
         chunks = index.get_chunks(rows.chunk_ids.tolist())
         pages = index.get_pages(np.unique(rows.page_ids).tolist())
         ids: list[str] = []
-        marks: list[Mapping[str, MetadataValue]] = []
+        metadata: list[Mapping[str, MetadataValue]] = []
         texts: list[str] = []
-        kept: list[int] = []
-        for place, (chunk_id, page_id) in enumerate(zip(rows.chunk_ids.tolist(), rows.page_ids.tolist(), strict=True)):
+        positions: list[int] = []
+        for position, (chunk_id, page_id) in enumerate(
+            zip(rows.chunk_ids.tolist(), rows.page_ids.tolist(), strict=True)
+        ):
             chunk, page = chunks.get(chunk_id), pages.get(page_id)
             if chunk is None or page is None:
                 continue
-            kept.append(place)
+            positions.append(position)
             ids.append(f"{page.path}::chunk_{chunk.index}")
             texts.append(chunk.text)
-            marks.append(
+            metadata.append(
                 {
                     "page_path": page.path,
                     "page_name": page.name,
@@ -105,11 +113,11 @@ class OtterwikiLayout:
                     CHUNK_KEY: chunk_id,
                 }
             )
-        return ChromaRecords(ids, rows.vectors[kept], marks, texts)
+        return ChromaRecords(ids, rows.vectors[positions], metadata, texts)
 
     def get_chunk_id(self, row: ChromaRow) -> int | None:
-        mark = row.metadata.get(CHUNK_KEY)
-        return mark if isinstance(mark, int) else None
+        chunk_id = row.metadata.get(CHUNK_KEY)
+        return chunk_id if isinstance(chunk_id, int) else None
 
     def build_selector(self, chunk_ids: IntArray) -> Mapping[str, object]:
         return {"where": {CHUNK_KEY: {"$in": chunk_ids.tolist()}}}
@@ -118,19 +126,9 @@ class OtterwikiLayout:
 LAYOUTS: Mapping[str, RecordLayout] = {"id": VectorsOnlyLayout(), "seed": OtterwikiLayout()}
 
 
-# Rows go into a collection and out of it, some at a time.
-
-
-UPSERT_BATCH_ROWS = 100
-"""Rows in one request: while Chroma writes them, searches wait."""
-DELETE_BATCH_ROWS = 1000
-
-ShouldStop = Callable[[], bool]
-
-
 @dataclass(frozen=True, slots=True)
 class CollectionWriter:
-    """Writes the rows of one index in one layout; each may be written twice."""
+    """Writes the rows of one index in one layout, in batches. Writing a row twice is harmless."""
 
     index: WikiIndex
     layout: RecordLayout
@@ -138,8 +136,8 @@ class CollectionWriter:
 
     def upsert(self, collection: CollectionRows, rows: VectorRows, should_stop: ShouldStop) -> None:
         for part in iter_slices(len(rows.chunk_ids), UPSERT_BATCH_ROWS, should_stop):
-            some = VectorRows(rows.chunk_ids[part], rows.page_ids[part], rows.vectors[part])
-            records = self.layout.to_records(self.index, some)
+            batch = VectorRows(rows.chunk_ids[part], rows.page_ids[part], rows.vectors[part])
+            records = self.layout.to_records(self.index, batch)
             if records.ids:
                 collection.upsert(records.ids, records.vectors, records.metadata, records.texts)
                 self.metrics.add("rows_written", len(records.ids))
@@ -151,7 +149,7 @@ class CollectionWriter:
 
 
 def iter_slices(count: int, size: int, should_stop: ShouldStop) -> Iterator[slice]:
-    """Ranges of so many, until told to stop."""
+    """Yield slices of at most `size`. Raises Cancelled once `should_stop` returns true."""
     for start in range(0, count, size):
         if should_stop():
             raise Cancelled

@@ -1,4 +1,4 @@
-"""The few things Wikiholt asks of Chroma, by its REST interface (v2). Answers that make no sense are refusals."""
+"""The part of Chroma's REST API (v2) that Wikiholt uses. An invalid reply raises ChromaError."""
 
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from wikiholt.caches.chroma.client import ChromaError, ChromaHttpClient, ChromaR
 from wikiholt.domain.index import FloatArray
 
 MetadataValue = str | int | float | bool
-"""A value that Chroma keeps with a collection or a row."""
+"""A metadata value of a collection or a row."""
 
 INDEX_CONFIGURATION = {"hnsw": {"space": "cosine", "ef_construction": 150, "ef_search": 200, "max_neighbors": 24}}
 _COLLECTIONS_PER_REQUEST = 1000
@@ -20,7 +20,7 @@ _ROWS_PER_REQUEST = 5000
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """A collection as Chroma knows it."""
+    """A collection as Chroma describes it."""
 
     id: str
     name: str
@@ -30,7 +30,7 @@ class CollectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ChromaRow:
-    """A row by its id, with what is kept beside it."""
+    """The id and the metadata of a row."""
 
     id: str
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class ChromaRow:
 
 @dataclass(frozen=True, slots=True)
 class NearestRows:
-    """For each vector that was asked for the nearest rows, nearest first; and who answered."""
+    """The nearest rows of each queried vector, nearest first, and which instance answered."""
 
     rows: Sequence[Sequence[ChromaRow]]
     instance_id: str
@@ -46,37 +46,40 @@ class NearestRows:
 
 
 class ChromaApi:
-    """One database of one tenant of a Chroma. `patience` is for everything nobody waits for."""
+    """One database of one tenant. `timeout` in seconds is for requests without their own timeout."""
 
-    def __init__(self, client: ChromaHttpClient, tenant: str, database: str, timeout: float) -> None:
+    def __init__(
+        self, client: ChromaHttpClient, tenant: str, database: str, timeout: float, *, path_prefix: str = ""
+    ) -> None:
         self._client = client
+        self._path_prefix = path_prefix
         self._tenant = tenant
         self._database = database
         self._base = f"/api/v2/tenants/{quote(tenant, '')}/databases/{quote(database, '')}/collections"
         self._timeout = timeout
 
     def check_heartbeat(self, timeout: float) -> str:
-        """Raise unless Chroma answers; returns which incarnation of it did."""
-        return self._client.request("GET", "/api/v2/heartbeat", timeout=timeout).instance_id
+        """Return the instance id of Chroma. Raises ChromaUnavailable or ChromaError if it does not respond."""
+        return self._request("GET", "/api/v2/heartbeat", timeout=timeout).instance_id
 
     def get_version(self) -> str:
         return str(self._request("GET", "/api/v2/version").body)
 
     def ensure_database(self) -> None:
-        """Have the tenant and the database, which may be there already."""
+        """Create the tenant and the database if they do not exist."""
         for path, name in (("/api/v2/tenants", self._tenant), (self._base.rsplit("/", 2)[0], self._database)):
             try:
                 self._request("GET", f"{path}/{quote(name, '')}")
-            except ChromaError as refusal:
-                if refusal.http_status != 404:
+            except ChromaError as error:
+                if error.http_status != 404:
                     raise
                 self._request("POST", path, {"name": name})
 
     def find_collection(self, name: str) -> CollectionInfo | None:
         try:
             return _parse_collection(self._request("GET", f"{self._base}/{quote(name, '')}").body)
-        except ChromaError as refusal:
-            if refusal.http_status == 404:
+        except ChromaError as error:
+            if error.http_status == 404:
                 return None
             raise
 
@@ -86,7 +89,7 @@ class ChromaApi:
             listed = self._request("GET", f"{self._base}?limit={_COLLECTIONS_PER_REQUEST}&offset={offset}").body
             if not isinstance(listed, list):
                 raise _make_response_error()
-            yield from (_parse_collection(each) for each in listed)
+            yield from (_parse_collection(document) for document in listed)
             if len(listed) < _COLLECTIONS_PER_REQUEST:
                 return
             offset += _COLLECTIONS_PER_REQUEST
@@ -96,49 +99,49 @@ class ChromaApi:
         return _parse_collection(self._request("POST", self._base, body).body)
 
     def open_rows(self, collection: CollectionInfo) -> "CollectionRows":
-        """The rows of this collection, and no way to those of another."""
+        """Return access to the rows of this collection only."""
         return CollectionRows(self._request, f"{self._base}/{collection.id}")
 
     def delete_collection(self, name: str) -> None:
-        """Delete a collection; one that is not there is fine."""
+        """Delete a collection if it exists."""
         try:
             self._request("DELETE", f"{self._base}/{quote(name, '')}")
-        except ChromaError as refusal:
-            if refusal.http_status != 404:
+        except ChromaError as error:
+            if error.http_status != 404:
                 raise
 
     def remove_leftovers(self) -> None:
-        """Have our own child remove from the disk what collections left behind that are gone."""
+        """Make the child process remove files of deleted collections."""
         self._request("POST", "/api/v2/wikiholt/tidy")
 
     def request_reset(self) -> None:
-        """Have our own child begin anew, with its directory's files set aside."""
+        """Make the child process exit and start the next time with an empty directory."""
         self._request("POST", "/api/v2/wikiholt/renew")
 
     def release_child(self) -> bool:
-        """Tell our own child that this process needs it no more; whether it ends now, since nobody else does."""
+        """Release the child process. Returns whether it exits now because no other process uses it."""
         return _get_field(self._request("POST", "/api/v2/wikiholt/leave", timeout=2.0).body, "ending") is True
 
     def _request(self, method: str, path: str, body: JsonValue = None, timeout: float | None = None) -> ChromaReply:
-        return self._client.request(method, path, body, timeout=timeout or self._timeout)
+        return self._client.request(method, f"{self._path_prefix}{path}", body, timeout=timeout or self._timeout)
 
 
 class CollectionRows:
-    """The rows of one collection: whoever holds this can ask no other."""
+    """The rows of one collection. It gives no access to other collections."""
 
     def __init__(self, request: Callable[..., ChromaReply], path: str) -> None:
         self._request = request
         self._path = path
 
     def update_collection(self, metadata: Mapping[str, MetadataValue], name: str | None = None) -> None:
-        """Give the collection other marks, and another name if there is one."""
+        """Replace the metadata of the collection, and its name if given."""
         self._request("PUT", f"{self._path}", {"new_metadata": dict(metadata), "new_name": name})
 
     def count(self) -> int:
-        counted = self._request("GET", f"{self._path}/count").body
-        if not isinstance(counted, int):
+        count = self._request("GET", f"{self._path}/count").body
+        if not isinstance(count, int):
             raise _make_response_error()
-        return counted
+        return count
 
     def upsert(
         self,
@@ -147,30 +150,37 @@ class CollectionRows:
         metadata: Sequence[Mapping[str, MetadataValue]] | None,
         texts: Sequence[str] | None,
     ) -> None:
-        """Add rows, or replace those that have one of these ids."""
-        packed = [base64.b64encode(np.ascontiguousarray(row, "<f4").tobytes()).decode() for row in vectors]
-        body = {"ids": ids, "embeddings": packed, "metadatas": metadata, "documents": texts}
+        """Add rows, or replace those with the same id."""
+        embeddings = [base64.b64encode(np.ascontiguousarray(row, "<f4").tobytes()).decode() for row in vectors]
+        body = {"ids": ids, "embeddings": embeddings, "metadatas": metadata, "documents": texts}
         self._request("POST", f"{self._path}/upsert", body)
 
     def delete(self, selector: Mapping[str, JsonValue]) -> None:
-        """Remove the rows with these `ids`, or those for which `where` holds."""
+        """Delete the rows with these `ids`, or those that match `where`."""
         self._request("POST", f"{self._path}/delete", selector)
 
+    def get_batch(self, limit: int, offset: int, include: Sequence[str]) -> Mapping[str, JsonValue]:
+        """Return `ids` and the included columns of a range of rows, not validated except that `ids` is a list."""
+        reply = self._request("POST", f"{self._path}/get", {"include": include, "limit": limit, "offset": offset}).body
+        if not isinstance(reply, dict) or not isinstance(reply.get("ids"), list):
+            raise _make_response_error()
+        return reply
+
     def iter_rows(self, *, with_metadata: bool) -> Iterator[ChromaRow]:
-        """Every row, in no particular order."""
+        """Yield every row, in no particular order."""
         offset = 0
         while True:
-            body = {"include": ["metadatas"] if with_metadata else [], "limit": _ROWS_PER_REQUEST, "offset": offset}
-            page = self._request("POST", f"{self._path}/get", body).body
-            found = _parse_rows(_get_field(page, "ids"), _get_field(page, "metadatas") if with_metadata else None)
-            yield from found
-            if len(found) < _ROWS_PER_REQUEST:
+            batch = self.get_batch(_ROWS_PER_REQUEST, offset, ["metadatas"] if with_metadata else [])
+            rows = _parse_rows(batch["ids"], batch.get("metadatas") if with_metadata else None)
+            yield from rows
+            if len(rows) < _ROWS_PER_REQUEST:
                 return
             offset += _ROWS_PER_REQUEST
 
     def search(
         self, vectors: FloatArray, limit: int, *, with_metadata: bool, timeout: float | None = None
     ) -> NearestRows:
+        """Return the `limit` nearest rows of each vector."""
         body = {
             "query_embeddings": vectors.tolist(),
             "n_results": limit,
@@ -178,15 +188,15 @@ class CollectionRows:
         }
         reply = self._request("POST", f"{self._path}/query", body, timeout)
         ids = _get_field(reply.body, "ids")
-        marks = _get_field(reply.body, "metadatas") if with_metadata else [None] * len(vectors)
-        if not isinstance(ids, list) or not isinstance(marks, list) or not len(ids) == len(marks) == len(vectors):
+        metadata = _get_field(reply.body, "metadatas") if with_metadata else [None] * len(vectors)
+        if not isinstance(ids, list) or not isinstance(metadata, list) or not len(ids) == len(metadata) == len(vectors):
             raise _make_response_error()
-        rows = [_parse_rows(each, beside) for each, beside in zip(ids, marks, strict=True)]
+        rows = [_parse_rows(row_ids, row_metadata) for row_ids, row_metadata in zip(ids, metadata, strict=True)]
         return NearestRows(rows, reply.instance_id, reply.is_new_connection)
 
 
 def _make_response_error() -> ChromaError:
-    return ChromaError("What answers there is no Chroma, or one of another kind: its answer makes no sense.")
+    return ChromaError("The server is not Chroma, or an incompatible version: the reply is invalid.")
 
 
 def _get_field(document: JsonValue, name: str) -> JsonValue:
@@ -196,20 +206,21 @@ def _get_field(document: JsonValue, name: str) -> JsonValue:
 
 
 def _parse_collection(document: JsonValue) -> CollectionInfo:
-    found, name, marks = _get_field(document, "id"), _get_field(document, "name"), _get_field(document, "metadata")
-    dimension = _get_field(document, "dimension")
-    if not isinstance(found, str) or not isinstance(name, str) or not isinstance(dimension, int | None):
+    collection_id, name = _get_field(document, "id"), _get_field(document, "name")
+    metadata, dimension = _get_field(document, "metadata"), _get_field(document, "dimension")
+    if not isinstance(collection_id, str) or not isinstance(name, str) or not isinstance(dimension, int | None):
         raise _make_response_error()
-    return CollectionInfo(found, name, dimension, marks if isinstance(marks, dict) else {})
+    return CollectionInfo(collection_id, name, dimension, metadata if isinstance(metadata, dict) else {})
 
 
 def _parse_rows(ids: JsonValue, metadata: JsonValue) -> list[ChromaRow]:
-    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+    if not isinstance(ids, list) or not all(isinstance(row_id, str) for row_id in ids):
         raise _make_response_error()
     if metadata is None:
-        return [ChromaRow(each) for each in ids]
+        return [ChromaRow(row_id) for row_id in ids]
     if not isinstance(metadata, list) or len(metadata) != len(ids):
         raise _make_response_error()
     return [
-        ChromaRow(each, beside if isinstance(beside, dict) else {}) for each, beside in zip(ids, metadata, strict=True)
+        ChromaRow(row_id, row_metadata if isinstance(row_metadata, dict) else {})
+        for row_id, row_metadata in zip(ids, metadata, strict=True)
     ]

@@ -1,7 +1,7 @@
-"""One background worker for all collections of a process: keeps Chroma running, brings one collection after another.
+"""The background worker of a process that keeps Chroma running and syncs all collections, one at a time.
 
-One at a time, so that a collection which kills Chroma is known by that. After a failure it waits, longer each time,
-up to a minute; while it waits, searches answer exactly and nobody waits for anything.
+One at a time, so that a collection that crashes Chroma can be identified. After a failure the worker waits with
+exponential backoff of at most a minute; in the meantime searches are exact and do not wait.
 """
 
 import logging
@@ -29,15 +29,15 @@ _LOG = logging.getLogger(__name__)
 MAX_RETRY_DELAY_S = 60.0
 _RETRY_DELAY_S = 0.5
 _FAILURE_RESET_S = 120.0
-"""Seconds without a failure after which earlier ones are forgotten."""
+"""Time without a failure after which the backoff restarts."""
 _RESET_INTERVAL_S = 600.0
 _REMOVE_TIMEOUT_S = 5.0
 _MAX_ERROR_RETRY_DELAY_S = 600.0
-"""Seconds after which a collection is tried again that was refused over and over."""
+"""Longest delay before a collection is retried after repeated errors."""
 
 
 class SyncTarget(Protocol):
-    """A cache whose collection is looked after."""
+    """A cache whose collection is synced."""
 
     def sync_collection(self, api: ChromaApi, instance_id: str, should_stop: Callable[[], bool]) -> None: ...
 
@@ -47,7 +47,7 @@ class SyncTarget(Protocol):
 
 
 class CollectionSyncWorker:
-    """Looks after the collections of one process."""
+    """Syncs the collections of one process."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class CollectionSyncWorker:
         on_connected: Callable[[ChromaApi], None] = lambda _: None,
         heartbeat: float = 15.0,
     ) -> None:
-        """`begin` is called when Chroma is reached again; `heartbeat` is how long it may be silent."""
+        """`on_connected` is called after each new connection; `heartbeat` is the timeout of a health check."""
         self.host = host
         self.api = api
         self.metrics = metrics
@@ -67,7 +67,7 @@ class CollectionSyncWorker:
         self._on_connected = on_connected
         self._heartbeat = heartbeat
         self.unavailable_reason = ""
-        """Why Chroma is not to be had, in words for the operator; empty while it is."""
+        """Why Chroma is unavailable, for the operator; empty while it is available."""
         self._failures = 0
         self._failed_at = 0.0
         self._error_count = 0
@@ -79,7 +79,7 @@ class CollectionSyncWorker:
         self._init_process()
 
     def _init_process(self) -> None:
-        """Locks and threads belong to one process; a forked child gets its own."""
+        """Create the lock and the thread state. A forked child needs its own."""
         self._process_id = os.getpid()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -92,7 +92,7 @@ class CollectionSyncWorker:
         return not self.unavailable_reason and bool(self._connected_to)
 
     def enqueue(self, target: SyncTarget) -> None:
-        """Have this collection brought soon; returns at once."""
+        """Schedule a sync of this collection. Returns at once."""
         if self._process_id != os.getpid():
             self._due_at = {}
             self._init_process()
@@ -106,12 +106,12 @@ class CollectionSyncWorker:
             self._changed.notify_all()
 
     def wait(self, target: SyncTarget, timeout: float | None) -> bool:
-        """Wait until it has been brought or has failed; whether that was in time. Nobody waits during a pause."""
+        """Wait until the sync has ended. Returns whether it did in time; true at once during a backoff."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._is_pending(target), timeout)
 
     def remove(self, target: SyncTarget) -> None:
-        """Look after it no more; what is being done for it is left at the next step, which is awaited a while."""
+        """Stop syncing the collection. A running sync is cancelled, and the call waits a few seconds for it."""
         with self._changed:
             self._due_at.pop(target, None)
             if self._current is target:
@@ -126,60 +126,57 @@ class CollectionSyncWorker:
             thread.join(10.0)
 
     def _is_pending(self, target: SyncTarget) -> bool:
-        waiting = (
+        is_due = (
             target in self._due_at
             and self._due_at[target] <= time.monotonic() + 2 * _RETRY_DELAY_S
             and not self._get_retry_delay()
         )
-        return not self._stopping and (self._current is target or waiting)
+        return not self._stopping and (self._current is target or is_due)
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
-        while (charge := self._take_next()) is not None:
-            again: float | None = MAX_RETRY_DELAY_S
+        while (target := self._take_next()) is not None:
+            delay_s: float | None = MAX_RETRY_DELAY_S
             try:
-                again = self._sync_target(charge)
-            except Exception:  # noqa: BLE001 - a fault met with one collection must not end the thread that serves all
-                if self._current is charge:  # otherwise it was closed in the middle
-                    _LOG.exception("a fault of Wikiholt's own")
+                delay_s = self._sync_target(target)
+            except Exception:  # noqa: BLE001 - an error in one collection must not stop the syncs of the others
+                if self._current is target:  # otherwise the cache was closed during the sync
+                    _LOG.exception("internal error while syncing a Chroma collection")
             with self._changed:
                 self._busy = None
-                if self._current is charge:
+                if self._current is target:
                     self._current = None
-                    if again is not None:
-                        self._due_at[charge] = time.monotonic() + again
+                    if delay_s is not None:
+                        self._due_at[target] = time.monotonic() + delay_s
                 self._changed.notify_all()
 
     def _take_next(self) -> SyncTarget | None:
-        """The next collection that is due; None when it is time to end."""
+        """Wait for the next collection that is due; None when the worker stops."""
         with self._changed:
             while not self._stopping:
-                now, pause = time.monotonic(), self._get_retry_delay()
-                due = [(at, charge) for charge, at in self._due_at.items() if at <= now]
-                if due and not pause:
-                    _, self._current = min(due, key=lambda each: each[0])
+                now, delay_s = time.monotonic(), self._get_retry_delay()
+                due = [target for target, due_at in self._due_at.items() if due_at <= now]
+                if due and not delay_s:
+                    self._current = self._busy = min(due, key=self._due_at.__getitem__)
                     del self._due_at[self._current]
-                    self._busy = self._current
                     return self._current
-                soonest = min((at - now for at in self._due_at.values()), default=None)
-                self._changed.wait(pause or soonest)
+                next_due_s = min((due_at - now for due_at in self._due_at.values()), default=None)
+                self._changed.wait(delay_s or next_due_s)
             return None
 
     def _get_retry_delay(self) -> float:
-        """Seconds until Chroma is tried again."""
+        """Return the seconds until Chroma is tried again."""
         if not self._failures:
             return 0.0
-        return max(
-            0.0,
-            self._failed_at + min(MAX_RETRY_DELAY_S, _RETRY_DELAY_S * 2.0 ** (self._failures - 1)) - time.monotonic(),
-        )
+        backoff_s = min(MAX_RETRY_DELAY_S, _RETRY_DELAY_S * 2.0 ** (self._failures - 1))
+        return max(0.0, self._failed_at + backoff_s - time.monotonic())
 
     def _sync_target(self, target: SyncTarget) -> float | None:
-        """Bring one collection; returns in how many seconds to do so again, if at all."""
+        """Sync one collection. Returns the delay in seconds before the next sync, or None if none is needed."""
         try:
-            incarnation = self._connect()
-            target.sync_collection(self.api, incarnation, lambda: self._stopping or self._current is not target)
+            instance_id = self._connect()
+            target.sync_collection(self.api, instance_id, lambda: self._stopping or self._current is not target)
             self._clear_failures()
             self._errors_by_target.pop(target, None)
             return 0.0 if target.is_behind() else None
@@ -191,12 +188,10 @@ class CollectionSyncWorker:
             target.mark_unavailable()
             self._handle_unavailable(error)
             return 0.0
-        except ChromaError as refusal:
+        except ChromaError as error:
             target.mark_unavailable()
-            self._errors_by_target[target] = self._errors_by_target.get(target, 0) + 1
-            return self._handle_error(refusal) or min(
-                _MAX_ERROR_RETRY_DELAY_S, _RETRY_DELAY_S * 2.0 ** self._errors_by_target[target]
-            )
+            errors = self._errors_by_target[target] = self._errors_by_target.get(target, 0) + 1
+            return self._handle_error(error) or min(_MAX_ERROR_RETRY_DELAY_S, _RETRY_DELAY_S * 2.0**errors)
         except (WikiholtError, OSError) as error:
             target.mark_unavailable()
             if isinstance(error, ForeignCollection) and target not in self._reported:
@@ -205,27 +200,30 @@ class CollectionSyncWorker:
             return MAX_RETRY_DELAY_S
 
     def reset_connection(self) -> None:
-        """Have `begin` called once more when Chroma is next reached."""
+        """Treat the next connection as new, so that `on_connected` is called again."""
         self._connected_to = ""
 
     def _connect(self) -> str:
-        """Have Chroma run and answer; returns which incarnation of it does."""
+        """Start and check Chroma. Returns its instance id.
+
+        Raises ChromaUnavailable, ForeignCollection and MissingDependency.
+        """
         try:
             self.host.start()
         except ForeignCollection as error:
             self.unavailable_reason = error.message
             raise
         try:
-            incarnation = self.api.check_heartbeat(self._heartbeat)
-        except ChromaError as refusal:
-            raise ChromaUnavailable(refusal.message) from refusal
-        if self._connected_to != f"{incarnation}.":
+            instance_id = self.api.check_heartbeat(self._heartbeat)
+        except ChromaError as error:
+            raise ChromaUnavailable(error.message) from error
+        if self._connected_to != f"{instance_id}.":
             if self._connected_to:
-                self._record_failure()  # it has ended since, and has been started again: not too often
+                self._record_failure()  # it was restarted in the meantime: limit how often that happens
             self.api.ensure_database()
             self._on_connected(self.api)
-            self._connected_to = f"{incarnation}."
-        return incarnation
+            self._connected_to = f"{instance_id}."
+        return instance_id
 
     def _clear_failures(self) -> None:
         self.unavailable_reason, self._error_count = "", 0
@@ -237,23 +235,26 @@ class CollectionSyncWorker:
 
     def _handle_unavailable(self, error: WikiholtError) -> None:
         if not self.unavailable_reason:
-            _LOG.warning("Chroma is away; exact search answers meanwhile: %s", error.message)
+            _LOG.warning("Chroma is unavailable; searches are exact until it is back: %s", error.message)
         self.unavailable_reason, self._connected_to = error.message, ""
         self._record_failure()
-        self.metrics.add("timeouts" if isinstance(error, ChromaUnavailable) and error.timed_out else "failures")
+        self.metrics.add_failure(error)
         if isinstance(error, ChromaUnavailable) and error.timed_out:
             self.host.kill()
 
     def _handle_error(self, error: ChromaError) -> float | None:
-        """A collection that could not even be filled anew; where everything fails, our own directory is renewed."""
+        """Handle a collection that could not even be rebuilt.
+
+        If several fail in the child process, reset its directory and return the delay before the next attempt.
+        """
         self.metrics.add("failures")
         self._error_count += 1
-        _LOG.warning("a collection of Chroma's cannot be used; exact search answers meanwhile: %s", error.message)
-        broken = self.host.is_own_child and error.http_status == 500 and self._error_count >= 2
-        if not broken or time.monotonic() - self._reset_at < _RESET_INTERVAL_S:
+        _LOG.warning("a Chroma collection cannot be used; searches are exact until it is repaired: %s", error.message)
+        is_broken = self.host.is_own_child and error.http_status == 500 and self._error_count >= 2
+        if not is_broken or time.monotonic() - self._reset_at < _RESET_INTERVAL_S:
             return None
         self._reset_at, self._error_count, self._connected_to = time.monotonic(), 0, ""
-        _LOG.warning("Chroma's directory is damaged: it is set aside, and every collection is filled anew")
+        _LOG.warning("Chroma's directory is damaged: moving its files aside and rebuilding every collection")
         self.metrics.add("renewals")
         try:
             self.api.request_reset()

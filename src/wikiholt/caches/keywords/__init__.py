@@ -1,1 +1,1 @@
-"""Keyword caches: BM25 by postings in a mapped file."""
+"""Keyword caches: BM25 from postings in a mapped file."""

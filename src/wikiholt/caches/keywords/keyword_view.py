@@ -1,10 +1,11 @@
-"""Postings of one version and the pages changed since: one immutable state that a search works on from end to end.
+"""Postings of one version and the pages changed since, as one immutable state that a search uses from start to end.
 
-Rows of changed pages follow the rows of the postings. A page that changed or went keeps its old row, marked dead, until
-the next merge; the number of pages, their average length and every term's number of pages are counted over living rows
-only, so scores are exact at every version. An update costs what changed, and a few nanoseconds a page for the copies.
+Rows of changed pages follow the rows of the postings. The old row of a changed or removed page is marked dead until the
+next merge. The number of pages, their average length and the page counts of terms include only live rows, so scores are
+exact at every version. An update costs time for the changed pages, and a few nanoseconds per page for copies.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ MERGE_MIN_ROWS, MERGE_DIVISOR = 200, 20
 
 DoubleArray = NDArray[np.float64]
 PostingList = tuple[RowNumbers, FloatArray]
-"""The rows that hold a term, and its count in each."""
+"""The rows that contain a term, and its count in each."""
+
+_LAST_CHARACTER = chr(0x10FFFF)
 
 
 @dataclass(frozen=True, slots=True)
 class KeywordView:
-    """The index at `version`. `alive` is None while no row is dead."""
+    """The index at `version`. `alive` is None if no row is dead."""
 
     version: int
     postings: Postings
@@ -37,38 +40,43 @@ class KeywordView:
     alive: NDArray[np.bool_] | None
     page_count: int
     norms: DoubleArray
-    """What a page's length makes of its counts: BM25's k1 · (1 - b + b · length / average length)."""
+    """The length normalization of BM25 per row: k1 · (1 - b + b · length / average length)."""
 
     @property
     def changed_count(self) -> int:
-        """How many rows were added since the postings, or are dead."""
+        """The number of rows added since the postings were built, or of dead rows if that is larger."""
         added = len(self.page_ids) - len(self.postings.page_ids)
         return max(added, len(self.page_ids) - self.page_count)
 
     @property
     def needs_merge(self) -> bool:
-        """Whether so much has changed that it is worth a merge."""
+        """Whether enough rows changed for a merge."""
         return self.changed_count > max(MERGE_MIN_ROWS, len(self.postings.page_ids) // MERGE_DIVISOR)
 
     def get_posting_list(self, term: str) -> PostingList | None:
-        """The living rows that hold the term, or None when there are none."""
+        """Return the live rows that contain the term, or None if there are none."""
         number = self.postings.terms.find_number(term)
-        found = []
+        lists = []
         if number is not None:
             start, end = self.postings.offsets[number : number + 2].tolist()
-            found.append((self.postings.rows[start:end], self.postings.counts[start:end]))
+            lists.append((self.postings.rows[start:end], self.postings.counts[start:end]))
         if term in self.added:
-            found.append(self.added[term])
-        if not found:
+            lists.append(self.added[term])
+        if not lists:
             return None
-        rows, counts = found[0] if len(found) == 1 else (np.concatenate(parts) for parts in zip(*found, strict=True))
+        rows, counts = lists[0] if len(lists) == 1 else (np.concatenate(parts) for parts in zip(*lists, strict=True))
         if self.alive is not None:
-            living = self.alive[rows]
-            rows, counts = rows[living], counts[living]
+            live = self.alive[rows]
+            rows, counts = rows[live], counts[live]
         return (rows, counts) if len(rows) else None
 
+    def find_added_by_prefix(self, prefix: str) -> Sequence[str]:
+        """Return the terms with the prefix among those of changed pages, sorted."""
+        start = bisect_left(self.added_terms, prefix)
+        return self.added_terms[start : bisect_left(self.added_terms, prefix + _LAST_CHARACTER)]
+
     def apply(self, delta: KeywordDelta) -> "KeywordView":
-        """This state with a delta applied to it."""
+        """Return the view after a delta."""
         touched = np.concatenate([[row.page_id for row in delta.changed], delta.dropped]).astype(np.int64)
         start = len(self.page_ids)
         alive = np.ones(start + len(delta.changed), np.bool_)
@@ -77,17 +85,17 @@ class KeywordView:
         alive[self.postings.find_rows(touched)] = False
         added_rows = dict(self.added_rows)
         for page_id in touched.tolist():
-            old = added_rows.pop(page_id, None)
-            if old is not None:
-                alive[old] = False
-        added_rows.update((row.page_id, start + at) for at, row in enumerate(delta.changed))
+            old_row = added_rows.pop(page_id, None)
+            if old_row is not None:
+                alive[old_row] = False
+        added_rows.update((row.page_id, start + position) for position, row in enumerate(delta.changed))
         added, lengths = _append_terms(self.added, delta.changed, start)
-        fresh = [term for term in added if term not in self.added]
+        new_terms = [term for term in added if term not in self.added]
         return _build_view(
             delta.version,
             self.postings,
             added,
-            sorted([*self.added_terms, *sorted(fresh)]) if fresh else self.added_terms,
+            sorted([*self.added_terms, *sorted(new_terms)]) if new_terms else self.added_terms,
             added_rows,
             np.concatenate([self.page_ids, np.fromiter((row.page_id for row in delta.changed), np.int64)]),
             np.concatenate([self.lengths, lengths]),
@@ -96,7 +104,7 @@ class KeywordView:
 
 
 def make_view(postings: Postings) -> KeywordView:
-    """The state in which nothing has changed since."""
+    """Return the view without any changes since the postings were built."""
     return _build_view(postings.version, postings, {}, (), {}, postings.page_ids, postings.lengths, None)
 
 
@@ -110,38 +118,36 @@ def _build_view(
     lengths: IntArray,
     alive: NDArray[np.bool_] | None,
 ) -> KeywordView:
-    living = lengths if alive is None else lengths[alive]
-    # Without a single term there is no average length, and nothing that could be found either.
-    average = int(living.sum()) / len(living) if living.any() else 1.0
+    live_lengths = lengths if alive is None else lengths[alive]
+    # Without any term there is no average length, and nothing to find.
+    average = int(live_lengths.sum()) / len(live_lengths) if live_lengths.any() else 1.0
     norms: DoubleArray = K1 * (1 - B + B * lengths.astype(np.float64) / average)
-    return KeywordView(version, postings, added, added_terms, added_rows, page_ids, lengths, alive, len(living), norms)
+    page_count = len(live_lengths)
+    return KeywordView(version, postings, added, added_terms, added_rows, page_ids, lengths, alive, page_count, norms)
 
 
 def _append_terms(
     added: Mapping[str, PostingList], changed: Sequence[KeywordRow], start: int
 ) -> tuple[dict[str, PostingList], IntArray]:
-    """The lists with these pages' terms appended, and the pages' lengths."""
-    fresh: defaultdict[str, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
+    """Return the lists with the terms of these pages appended, and the lengths of the pages."""
+    new_lists: defaultdict[str, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
     lengths = np.zeros(len(changed), np.int64)
-    for at, row in enumerate(changed):
-        counts, lengths[at] = count_weighted_terms(row.terms)
+    for position, row in enumerate(changed):
+        counts, lengths[position] = count_weighted_terms(row.terms)
         for term, count in counts.items():
-            rows, weights = fresh[term]
-            rows.append(start + at)
+            rows, weights = new_lists[term]
+            rows.append(start + position)
             weights.append(count)
-    joined = dict(added)
-    for term, (rows, weights) in fresh.items():
-        here = np.array(rows, np.int32), np.array(weights, np.float32)
-        known = joined.get(term)
-        joined[term] = (np.append(known[0], here[0]), np.append(known[1], here[1])) if known else here
-    return joined, lengths
-
-
-# Postings and what changed since, made into new postings: no text, no analyser, no store.
+    merged = dict(added)
+    for term, (rows, weights) in new_lists.items():
+        new = np.array(rows, np.int32), np.array(weights, np.float32)
+        old = merged.get(term)
+        merged[term] = (np.append(old[0], new[0]), np.append(old[1], new[1])) if old else new
+    return merged, lengths
 
 
 def merge_postings(view: KeywordView) -> Postings:
-    """The view as postings of its version."""
+    """Build postings of the view's version from the view alone, without text or store."""
     old = view.postings
     alive = np.ones(len(view.page_ids), np.bool_) if view.alive is None else view.alive
     kept = np.flatnonzero(alive)
@@ -157,7 +163,7 @@ def merge_postings(view: KeywordView) -> Postings:
         if number == len(terms):
             terms.append(term)
         parts.append((np.full(len(rows), number, np.int32), rows, counts))
-    which, rows, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
-    living = alive[rows]
-    triples = which[living], new_row[rows[living]], counts[living]
+    term_numbers, rows, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
+    live = alive[rows]
+    triples = term_numbers[live], new_row[rows[live]], counts[live]
     return build_postings(view.version, terms, triples, view.page_ids[kept], view.lengths[kept])

@@ -1,12 +1,11 @@
-"""The terms of one wiki by their beginnings and endings, for whoever asks what a query's word could mean.
+"""Lexicons: the terms of one wiki by prefix and suffix, for spelling correction and query expansion.
 
-A lexicon is one immutable state. Terms with an ending are found by comparing the last bytes of all terms at once, which
-takes half a millisecond for a hundred thousand; those with a beginning lie side by side.
+A lexicon is immutable. Terms with a prefix are adjacent. Terms with a suffix are found by comparing the last bytes of
+all terms at once, which takes half a millisecond for a hundred thousand terms.
 """
 
 import logging
 import os
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
@@ -20,100 +19,102 @@ from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 
 _LOG = logging.getLogger(__name__)
-_LAST_CHARACTER = chr(0x10FFFF)
 _MAX_COUNTED_PAGES = 1_000_000
 _MAX_CHARACTER_BYTES = 4
-"""Bytes a character takes at most."""
+"""The most bytes a character takes in UTF-8."""
 
 
 class ViewLexicon:
-    """The `Lexicon` of one view; only terms of living pages are in it."""
+    """The `Lexicon` of one view. It contains only terms of live pages."""
 
     def __init__(self, view: KeywordView) -> None:
         self._view = view
 
     def count_pages(self, term: str) -> int:
-        held = self._view.get_posting_list(term)
-        return 0 if held is None else len(held[0])
+        postings = self._view.get_posting_list(term)
+        return 0 if postings is None else len(postings[0])
 
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
         view = self._view
         numbers = np.arange(*view.postings.terms.find_prefix_range(prefix))
-        at = bisect_left(view.added_terms, prefix)
-        added = view.added_terms[at : bisect_left(view.added_terms, prefix + _LAST_CHARACTER)]
+        added = view.find_added_by_prefix(prefix)
         return self._take_terms(self._filter_by_length(numbers, lengths), added, limit, lengths)
 
     def find_by_suffix(self, suffix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        terms, wanted = self._view.postings.terms, suffix.encode()
+        terms, encoded = self._view.postings.terms, suffix.encode()
         text, ends = np.frombuffer(terms.text, np.uint8), np.frombuffer(terms.ends, np.int64)
-        numbers = self._filter_by_length(np.flatnonzero(np.diff(ends, prepend=0) >= len(wanted)), lengths)
-        for back, byte in enumerate(reversed(wanted), 1):
-            numbers = numbers[text[ends[numbers] - back] == byte]
+        numbers = self._filter_by_length(np.flatnonzero(np.diff(ends, prepend=0) >= len(encoded)), lengths)
+        for distance, byte in enumerate(reversed(encoded), 1):
+            numbers = numbers[text[ends[numbers] - distance] == byte]
         added = [term for term in self._view.added_terms if term.endswith(suffix)]
-        held = np.diff(self._view.postings.offsets)[numbers]
-        built = self._take_terms(numbers[np.argsort(-held, kind="stable")], (), limit + len(added), lengths)
-        likely = {*built, *self._take_terms(numbers[:0], added, len(added), lengths)}
-        return sorted(likely, key=lambda term: (-self.count_pages(term), term))[:limit]
+        page_counts = np.diff(self._view.postings.offsets)[numbers]
+        built = self._take_terms(numbers[np.argsort(-page_counts, kind="stable")], (), limit + len(added), lengths)
+        candidates = {*built, *self._take_terms(numbers[:0], added, len(added), lengths)}
+        return sorted(candidates, key=lambda term: (-self.count_pages(term), term))[:limit]
 
     def _filter_by_length(self, numbers: IntArray, lengths: range | None) -> IntArray:
-        """Those of the terms that can have so many letters, by their bytes."""
+        """Drop the terms whose byte length rules out the lengths in characters."""
         if lengths is None or not len(numbers):
             return numbers
         ends = np.frombuffer(self._view.postings.terms.ends, np.int64)
-        size = ends[numbers] - np.where(numbers > 0, ends[numbers - 1], 0)
-        return numbers[(size >= lengths.start) & (size < lengths.stop * _MAX_CHARACTER_BYTES)]
+        sizes = ends[numbers] - np.where(numbers > 0, ends[numbers - 1], 0)
+        return numbers[(sizes >= lengths.start) & (sizes < lengths.stop * _MAX_CHARACTER_BYTES)]
 
     def _take_terms(self, numbers: IntArray, added: Sequence[str], limit: int, lengths: range | None) -> list[str]:
-        found: list[str] = []
+        terms: list[str] = []
         for term in self._iter_live_terms(numbers, added):
-            if len(found) >= limit:
+            if len(terms) >= limit:
                 break
             if lengths is None or len(term) in lengths:
-                found.append(term)
-        return found
+                terms.append(term)
+        return terms
 
     def _iter_live_terms(self, numbers: IntArray, added: Sequence[str]) -> Iterator[str]:
         view = self._view
         terms, offsets, rows = view.postings.terms, view.postings.offsets, view.postings.rows
-        fresh = set(added)
+        remaining = set(added)
         for number in numbers.tolist():
             if view.alive is None or view.alive[rows[offsets[number] : offsets[number + 1]]].any():
                 term = terms.get_term(number)
-                fresh.discard(term)
+                remaining.discard(term)
                 yield term
-        yield from (term for term in added if term in fresh and self.count_pages(term))
+        yield from (term for term in added if term in remaining and self.count_pages(term))
 
 
 class _LazyLexicon:
-    """The lexicon of an index whose terms nobody has needed yet: counts are asked of it, more makes it be read.
+    """A `Lexicon` that loads the terms at the first prefix or suffix search. Counts come from the index until then.
 
-    An index that cannot be read has no term that begins or ends so.
+    If the index cannot be read, prefix and suffix searches find nothing.
     """
 
     def __init__(self, index: WikiIndex, load: Callable[[], Lexicon | None]) -> None:
         self._index = index
         self._load = load
-        self._terms: Lexicon | None = None
+        self._lexicon: Lexicon | None = None
 
     def count_pages(self, term: str) -> int:
-        if self._terms is not None:
-            return self._terms.count_pages(term)
+        if self._lexicon is not None:
+            return self._lexicon.count_pages(term)
         return len(self._index.search_keywords(KeywordQuery((term,)), _MAX_COUNTED_PAGES, PageFilter())) if term else 0
 
     def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        lexicon = self._terms = self._terms or self._load()
+        lexicon = self._get_loaded()
         return lexicon.find_by_prefix(prefix, limit, lengths) if lexicon is not None else ()
 
     def find_by_suffix(self, suffix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
-        lexicon = self._terms = self._terms or self._load()
+        lexicon = self._get_loaded()
         return lexicon.find_by_suffix(suffix, limit, lengths) if lexicon is not None else ()
+
+    def _get_loaded(self) -> Lexicon | None:
+        self._lexicon = self._lexicon or self._load()
+        return self._lexicon
 
 
 class LexiconProvider:
-    """Gives the lexicon of one index as it is now: its word cache's, or where it has none one of its own.
+    """Returns the current lexicon of one index: that of its keyword cache, or its own if there is no such cache.
 
-    Safe to use from many threads. Its own is built when its terms are first searched, which takes a tenth of a second
-    for three hundred pages, and follows the index by what changed since.
+    Safe to use from many threads. Its own lexicon is built at the first search, which takes a tenth of a second for
+    three hundred pages, and then follows the changes of the index.
     """
 
     def __init__(self, index: WikiIndex, keyword_cache: KeywordCache | None) -> None:
@@ -123,7 +124,7 @@ class LexiconProvider:
         self._process_id, self._lock = os.getpid(), Lock()
 
     def __call__(self) -> Lexicon | None:
-        """Raises what its word cache raises while that is not ready, or broken; a search goes on without."""
+        """Return the lexicon. Raises the errors of the keyword cache (CacheNotReady, CacheBroken)."""
         if self._keyword_cache is not None:
             self._keyword_cache.refresh()
             return self._keyword_cache.get_lexicon()
@@ -132,8 +133,8 @@ class LexiconProvider:
     def _build_lexicon(self) -> Lexicon | None:
         try:
             return ViewLexicon(self._get_view())
-        except Exception as error:  # noqa: BLE001 - as above
-            _LOG.info("there is no lexicon now: %s", error)
+        except Exception as error:  # noqa: BLE001 - a search goes on without a lexicon
+            _LOG.info("the lexicon is unavailable: %s", error)
             return None
 
     def _get_view(self) -> KeywordView:
@@ -146,7 +147,7 @@ class LexiconProvider:
             return view
 
     def _apply_changes(self, view: KeywordView | None) -> KeywordView | None:
-        """The same at the index's version; None where building is as good, or needed."""
+        """Return the view at the index's version; None if a rebuild is needed or costs no more."""
         if view is None or view.needs_merge:
             return None
         delta = self._index.get_keyword_changes(view.version)
@@ -155,6 +156,5 @@ class LexiconProvider:
     def _build_view(self) -> KeywordView:
         builder = PostingsBuilder()
         with self._index.open_keyword_rows() as (version, rows):
-            for row in rows:
-                builder.add(row)
+            builder.add_all(rows)
         return make_view(builder.build(version))

@@ -1,7 +1,7 @@
-"""The terms of an inverted index, sorted, looked up where they lie.
+"""An inverted index of one version of a wiki: sorted terms, and for each the pages that contain it.
 
-A binary search over the mapped bytes costs about four microseconds a term and no memory; a dict of a hundred thousand
-terms would cost some ten megabytes and a pause at every opening.
+Terms are found by a binary search over the mapped bytes, which takes about four microseconds and no memory. A dict of a
+hundred thousand terms would take ten megabytes and delay every opening.
 """
 
 from array import array
@@ -16,17 +16,19 @@ from numpy.typing import NDArray
 from wikiholt.domain.index import FloatArray, IntArray, KeywordRow
 from wikiholt.text.bm25 import count_weighted_terms
 
+RowNumbers = NDArray[np.int32]
+
 _AFTER_ANY_TERM = b"\xff"
-"""No UTF-8 text holds this byte, so a prefix followed by it sorts after every term that begins with the prefix."""
+"""No UTF-8 text contains this byte, so a prefix followed by it sorts after every term with the prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Terms in the order of their UTF-8 bytes; a term's number is its place in that order."""
+    """Terms in the order of their UTF-8 bytes. The number of a term is its position in that order."""
 
     text: memoryview
     ends: memoryview
-    """Where each term ends in `text`, as 64-bit numbers."""
+    """The end offset of each term in `text`, as 64-bit integers."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -41,18 +43,18 @@ class Vocabulary:
         return self._get_bytes(number).decode()
 
     def find_number(self, term: str) -> int | None:
-        """The term's number, or None when no page holds it."""
-        wanted = term.encode()
-        number = self._find_place(wanted)
-        return number if number < len(self) and self._get_bytes(number) == wanted else None
+        """Return the number of a term, or None if no page contains it."""
+        encoded = term.encode()
+        number = self._find_position(encoded)
+        return number if number < len(self) and self._get_bytes(number) == encoded else None
 
     def find_prefix_range(self, prefix: str) -> tuple[int, int]:
-        """The half-open range of the numbers of all terms that begin with the prefix."""
-        wanted = prefix.encode()
-        return self._find_place(wanted), self._find_place(wanted + _AFTER_ANY_TERM)
+        """Return the half-open range of the numbers of all terms with the prefix."""
+        encoded = prefix.encode()
+        return self._find_position(encoded), self._find_position(encoded + _AFTER_ANY_TERM)
 
-    def _find_place(self, wanted: bytes) -> int:
-        return bisect_left(range(len(self)), wanted, key=self._get_bytes)
+    def _find_position(self, encoded: bytes) -> int:
+        return bisect_left(range(len(self)), encoded, key=self._get_bytes)
 
     def _get_bytes(self, number: int) -> bytes:
         start = self.ends[number - 1] if number else 0
@@ -60,24 +62,18 @@ class Vocabulary:
 
 
 def make_vocabulary(terms: Iterable[str]) -> Vocabulary:
-    """A vocabulary in memory, of terms that are sorted already."""
+    """Build a vocabulary in memory from sorted terms."""
     encoded = [term.encode() for term in terms]
     ends = np.cumsum([len(term) for term in encoded], dtype=np.int64)
     return Vocabulary(memoryview(b"".join(encoded)), memoryview(ends.tobytes()).cast("q"))
-
-
-# An inverted index of one version of a wiki: which pages hold a term, and how much.
-
-
-RowNumbers = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
     """Immutable arrays, in memory or mapped from a file. A row is a page; rows are sorted by page id.
 
-    The pages of term t are `rows[offsets[t]:offsets[t + 1]]`, ascending; `counts` beside them holds how often each
-    page has the term, every occurrence counted with the weight of its field.
+    The rows of term t are `rows[offsets[t]:offsets[t + 1]]`, ascending. `counts` has at the same positions how often
+    the page contains the term, each occurrence multiplied by the weight of its field.
     """
 
     version: int
@@ -87,13 +83,13 @@ class Postings:
     counts: FloatArray
     page_ids: IntArray
     lengths: IntArray
-    """How many terms each page has, over all fields."""
+    """The number of terms of each page, over all fields."""
 
     def find_rows(self, page_ids: IntArray) -> IntArray:
-        """The rows of those of these pages that are here."""
-        places = np.searchsorted(self.page_ids, page_ids)
-        places = places[places < len(self.page_ids)] if len(self.page_ids) else places[:0]
-        return np.asarray(places[np.isin(self.page_ids[places], page_ids)], np.int64)
+        """Return the rows of these pages. Unknown ids are ignored."""
+        positions = np.searchsorted(self.page_ids, page_ids)
+        positions = positions[positions < len(self.page_ids)] if len(self.page_ids) else positions[:0]
+        return np.asarray(positions[np.isin(self.page_ids[positions], page_ids)], np.int64)
 
 
 def build_postings(
@@ -103,34 +99,35 @@ def build_postings(
     page_ids: IntArray,
     lengths: IntArray,
 ) -> Postings:
-    """Postings from loose triples (number in `terms`, row, count); terms that nothing holds are left out."""
+    """Build postings from unsorted triples (number in `terms`, row, count), without terms that have no triple."""
     numbers, rows, counts = triples
-    held = np.bincount(numbers, minlength=len(terms))
-    by_text = sorted(np.flatnonzero(held).tolist(), key=terms.__getitem__)
-    place = np.zeros(len(terms), np.int32)
-    place[by_text] = np.arange(len(by_text), dtype=np.int32)
-    order = np.lexsort((rows, place[numbers]))
+    page_counts = np.bincount(numbers, minlength=len(terms))
+    by_text = sorted(np.flatnonzero(page_counts).tolist(), key=terms.__getitem__)
+    new_numbers = np.zeros(len(terms), np.int32)
+    new_numbers[by_text] = np.arange(len(by_text), dtype=np.int32)
+    order = np.lexsort((rows, new_numbers[numbers]))
     offsets = np.zeros(len(by_text) + 1, np.int64)
-    np.cumsum(held[by_text], out=offsets[1:])
+    np.cumsum(page_counts[by_text], out=offsets[1:])
     sorted_terms = make_vocabulary(terms[number] for number in by_text)
     return Postings(version, sorted_terms, offsets, rows[order], counts[order], page_ids, lengths)
 
 
-# From pages' words to postings, at about thirty bytes of memory a posting; the text itself is never kept.
-
-
 class PostingsBuilder:
-    """Takes pages in any order, each once."""
+    """Builds postings from pages in any order, each added once. Takes about thirty bytes per posting."""
 
     def __init__(self) -> None:
         self._term_numbers: defaultdict[str, int] = defaultdict()
-        # A new term gets the next number, without leaving C for it.
+        # A new term gets the next number, without a Python function call.
         self._term_numbers.default_factory = self._term_numbers.__len__
         self._terms = array("i")
         self._counts = array("f")
         self._page_ids = array("q")
         self._lengths = array("q")
         self._distinct_counts = array("q")
+
+    def add_all(self, rows: Iterable[KeywordRow]) -> None:
+        for row in rows:
+            self.add(row)
 
     def add(self, row: KeywordRow) -> None:
         counts, length = count_weighted_terms(row.terms)

@@ -1,4 +1,4 @@
-"""Postings as a file: written whole, mapped for reading."""
+"""The file format of postings: written once, mapped for reading."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from wikiholt.text.bm25 import FIELD_WEIGHTS
 
 CACHE_FAMILY, CACHE_KIND = "words", "postings"
 LAYOUT_VERSION = 1
-"""Raised when the sections change their meaning."""
+"""Incremented when the meaning of the sections changes."""
 
 _LOOKUP_SECTIONS = ("text", "ends", "offsets", "page_ids", "lengths")
 _LIST_SECTIONS = ("rows", "counts")
 _MAX_EAGER_CHECK_BYTES = 16 << 20
-"""Bytes of postings that are checked in less than some twenty milliseconds."""
+"""Postings up to this size are verified at opening, which takes less than twenty milliseconds."""
 
 
 def make_file_name(generation: int, version: int) -> CacheFileName:
@@ -24,7 +24,7 @@ def make_file_name(generation: int, version: int) -> CacheFileName:
 
 
 def write_postings(directory: CacheDirectory, generation: int, postings: Postings) -> None:
-    """Put the postings into the folder, in one step, and remove the files they replace."""
+    """Write the postings atomically and remove the files they replace. Raises OSError."""
     name = make_file_name(generation, postings.version)
     with directory.open_for_writing(name) as file:
         writer = SectionWriter(file)
@@ -39,28 +39,27 @@ def write_postings(directory: CacheDirectory, generation: int, postings: Posting
     directory.remove_older(name)
 
 
-def open_postings(folder: CacheDirectory, name: CacheFileName) -> tuple[Postings, MappedFile, bool]:
-    """The postings in this file and whether every byte was checked; raises CacheBroken unless it can be used."""
-    file = MappedFile(folder.get_path(name))
+def open_postings(directory: CacheDirectory, name: CacheFileName) -> tuple[Postings, MappedFile, bool]:
+    """Return the postings of a file, the file, and whether it was fully verified. Raises CacheBroken or OSError."""
+    file = MappedFile(directory.get_path(name))
     header = file.header
-    if header.owner != folder.owner:
-        raise CacheBroken("The cache's file belongs to another wiki.")
+    if header.owner != directory.owner:
+        raise CacheBroken("The cache file belongs to another wiki.")
     if (header.kind, header.generation, header.version) != (CACHE_KIND, name.generation, name.version):
-        raise CacheBroken("The cache's file is not what its name says.")
-    small = sum(len(file.get_section(name)) for name in _LIST_SECTIONS) <= _MAX_EAGER_CHECK_BYTES
-    file.verify_checksums(None if small else _LOOKUP_SECTIONS)
+        raise CacheBroken("The header of the cache file does not match its name.")
+    is_small = sum(len(file.get_section(section)) for section in _LIST_SECTIONS) <= _MAX_EAGER_CHECK_BYTES
+    file.verify_checksums(None if is_small else _LOOKUP_SECTIONS)
     terms = Vocabulary(file.get_section("text"), file.get_section("ends").cast("q"))
-    numbers = [_read_array(file, name, "<i8") for name in ("offsets", "page_ids", "lengths")]
-    offsets, page_ids, lengths = numbers
+    offsets, page_ids, lengths = (_read_array(file, section, "<i8") for section in ("offsets", "page_ids", "lengths"))
     rows, counts = _read_array(file, "rows", "<i4"), _read_array(file, "counts", "<f4")
     postings = Postings(name.version, terms, offsets, rows, counts, page_ids, lengths)
     if header.about != _build_header_fields(postings) or len(offsets) != len(terms) + 1:
-        raise CacheBroken("The cache's file was made in another way.")
-    return postings, file, small
+        raise CacheBroken("The cache file was written with another layout.")
+    return postings, file, is_small
 
 
-def _read_array(file: MappedFile, name: str, kind: str) -> NDArray[Any]:
-    return np.frombuffer(file.get_section(name), kind)
+def _read_array(file: MappedFile, section: str, dtype: str) -> NDArray[Any]:
+    return np.frombuffer(file.get_section(section), dtype)
 
 
 def _build_header_fields(postings: Postings) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Vector caches: nearest chunks by exact or approximate search."""
+"""Vector caches: nearest chunks from a mapped file."""

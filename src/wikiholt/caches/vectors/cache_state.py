@@ -1,4 +1,8 @@
-"""What makes one kind of cache differ from another: how it guesses which rows are worth scoring exactly."""
+"""The state of a vector cache, and the protocols of the engines that find candidate rows for it.
+
+A state is immutable: built rows, less the dropped ones, plus the added ones. A refresh replaces it with another, so a
+search sees one version from start to end.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,54 +24,49 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorHits,
 
 Array = NDArray[Any]
 
+_MAX_GATHERED_ROWS = 4_000
+_REBUILD_BLOCK_ROWS = 8_192
+
 
 class CandidateFinder(Protocol):
-    """Guesses the nearest rows. A guess is scored exactly afterwards, so it only has to miss none."""
+    """Finds candidates for the nearest rows. They are scored exactly afterwards, so only recall matters."""
 
     def find(self, vector: FloatArray, limit: int, allowed_rows: IntArray | None, excluded_rows: IntArray) -> IntArray:
-        """The positions of rows likely to hold the `limit` nearest; of `among` only if given, of `skip` never.
+        """Return positions that likely include the `limit` nearest rows, without `excluded_rows`.
 
-        `among` holds none of `skip` already.
+        If `allowed_rows` is given, only those are returned; it contains no excluded row.
         """
 
 
 class CandidateEngine(Protocol):
-    """Derives what its finder needs from the vectors, section by section, and makes the finder of the sections."""
+    """Derives file sections from the vectors and opens a finder from the sections."""
 
     @property
     def kind(self) -> str:
-        """The name of the kind of cache, which is also how its files end."""
+        """The kind of cache, which is also the suffix of its files."""
 
     @property
     def scan_max_rows(self) -> int:
-        """Up to how many rows every row is scored and no finder is made."""
+        """Up to this many rows, every row is scored and there is no finder."""
 
     @property
     def verified_sections(self) -> tuple[str, ...]:
-        """Sections that must be compared with their checksums before they are used."""
+        """Sections whose checksums are verified when a file is opened."""
 
     def build_sections(self, vectors: FloatArray) -> Iterator[tuple[str, Array]]:
-        """The sections of the finder, each in one or more consecutive parts."""
+        """Yield the finder's sections, each in one or more consecutive parts."""
 
     def open_finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> CandidateFinder: ...
 
 
 def to_float_array(section: memoryview, *shape: int) -> FloatArray:
-    """A section read as an array of floats."""
+    """View a section as an array of floats."""
     return np.frombuffer(section, np.float32).reshape(shape)
-
-
-# One consistent state of a cache: rows as they were built, less those dropped since, plus those added since. A state
-# never changes; a refresh makes another and puts it in its place, so a search sees one version from end to end.
-
-
-_MAX_GATHERED_ROWS = 4_000
-_REBUILD_BLOCK_ROWS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltRows:
-    """Rows as they were built at a version, from a file or in memory."""
+    """Rows built at one version, in a file or in memory."""
 
     version: int
     rows: VectorTable
@@ -75,14 +74,14 @@ class BuiltRows:
     file: MappedFile | None
 
     def ensure_unchanged(self) -> None:
-        """Raise if the file under the rows is no longer what was opened."""
+        """Raise CacheBroken if the file changed since it was opened."""
         if self.file is not None:
             self.file.ensure_unchanged()
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCacheState:
-    """Built rows, dropped rows and added rows: together the index at `version`."""
+    """Built, dropped and added rows: together the index at `version`."""
 
     version: int
     built: BuiltRows
@@ -91,62 +90,68 @@ class VectorCacheState:
 
     @classmethod
     def from_built(cls, built: BuiltRows) -> "VectorCacheState":
-        """The state that is just what was built."""
+        """Return the state without any changes since the build."""
         return cls(built.version, built, AppendedRows.create_empty(built.rows.vectors.shape[1]), NO_ROWS)
 
     def __len__(self) -> int:
         return len(self.built.rows) - len(self.dropped) + len(self.added)
 
     @property
+    def file(self) -> MappedFile | None:
+        return self.built.file
+
+    @property
     def changed_count(self) -> int:
-        """How many rows differ from what was built."""
+        """The number of rows added or dropped since the build."""
         return self.added.count + len(self.dropped)
 
     def apply(self, delta: VectorDelta) -> "VectorCacheState":
-        """The state after a change; a chunk that is both dropped and added is replaced."""
+        """Return the state after a delta. A chunk that is both dropped and added is replaced."""
         check_unit_length(delta.added.vectors, delta.added.chunk_ids)
-        gone = np.union1d(delta.dropped, delta.added.chunk_ids)
-        dropped = np.union1d(self.dropped, self.built.rows.find_positions(gone))
-        return replace(self, version=delta.version, added=self.added.with_changes(delta.added, gone), dropped=dropped)
+        removed = np.union1d(delta.dropped, delta.added.chunk_ids)
+        dropped = np.union1d(self.dropped, self.built.rows.find_positions(removed))
+        added = self.added.with_changes(delta.added, removed)
+        return replace(self, version=delta.version, added=added, dropped=dropped)
 
     def search(self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None) -> VectorHits:
-        """The nearest rows, of these pages only if given, by distance and then chunk id."""
+        """Return the nearest rows, only of these pages if given, by distance and then chunk id."""
         self.built.ensure_unchanged()
         built, scores = self._search_built(vector, limit, allowed_page_ids)
         self.built.ensure_unchanged()
         added_scores = self.added.score(vector, allowed_page_ids)
         added = select_best(added_scores, limit)
-        rows = self.built.rows
-        chunk_ids = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
-        page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
-        cosines = np.concatenate((scores, added_scores[added]))
-        distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
-        order = np.lexsort((chunk_ids, distances))[:limit]
-        return VectorHits(chunk_ids[order], page_ids[order], distances[order])
+        return self._rank(built, scores, added, added_scores[added], limit)
 
     def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
-        """The nearest of these chunks, by distance and then chunk id; chunks that are not here are left out."""
+        """Return the nearest of these chunks, by distance and then chunk id. Unknown ids are ignored."""
         self.built.ensure_unchanged()
         rows = self.built.rows
         built = np.setdiff1d(rows.find_positions(chunk_ids), self.dropped, assume_unique=True)
         scores = rows.score_positions(vector, built)
         added = np.setdiff1d(np.flatnonzero(np.isin(self.added.chunk_ids, chunk_ids)), self.added.dropped_positions)
-        found = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
+        return self._rank(built, scores, added, np.vecdot(self.added.vectors[added], vector), limit)
+
+    def _rank(
+        self, built: IntArray, built_scores: FloatArray, added: IntArray, added_scores: FloatArray, limit: int
+    ) -> VectorHits:
+        """Combine positions among the built and the added rows into the `limit` nearest."""
+        rows = self.built.rows
+        chunk_ids = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
         page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
-        cosines = np.concatenate((scores, np.vecdot(self.added.vectors[added], vector)))
+        cosines = np.concatenate((built_scores, added_scores))
         distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
-        order = np.lexsort((found, distances))[:limit]
-        return VectorHits(found[order], page_ids[order], distances[order])
+        order = np.lexsort((chunk_ids, distances))[:limit]
+        return VectorHits(chunk_ids[order], page_ids[order], distances[order])
 
     def sample(self, count: int, seed: int) -> VectorRows:
-        """Some rows, drawn at random of those that were built and not dropped."""
+        """Return random rows of those that were built and not dropped."""
         rows = self.built.rows
         drawn = np.random.default_rng(seed).permutation(len(rows))[: count + len(self.dropped)]
         chosen = np.sort(drawn[~np.isin(drawn, self.dropped)][:count])
         return VectorRows(rows.chunk_ids[chosen], rows.page_ids[chosen], rows.vectors[chosen])
 
     def iter_blocks(self) -> Iterator[VectorRows]:
-        """Every row of the state, for building anew."""
+        """Yield every row of the state, for a rebuild."""
         rows = self.built.rows
         keep = np.ones(len(rows), np.bool_)
         keep[self.dropped] = False
@@ -161,17 +166,17 @@ class VectorCacheState:
     def _search_built(
         self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None
     ) -> tuple[IntArray, FloatArray]:
-        """Positions among the built rows that may be among the nearest, with their exact scores."""
+        """Return candidate positions among the built rows, with their exact scores."""
         rows, finder = self.built.rows, self.built.finder
-        among = None if allowed_page_ids is None else rows.find_page_positions(allowed_page_ids)
-        if among is not None and len(self.dropped):
-            among = among[~is_in_sorted(self.dropped, among)]
-        if among is not None and len(among) <= _MAX_GATHERED_ROWS:
-            positions = among
+        allowed = None if allowed_page_ids is None else rows.find_page_positions(allowed_page_ids)
+        if allowed is not None and len(self.dropped):
+            allowed = allowed[~is_in_sorted(self.dropped, allowed)]
+        if allowed is not None and len(allowed) <= _MAX_GATHERED_ROWS:
+            positions = allowed
         elif finder is not None:
-            positions = finder.find(vector, limit, among, self.dropped)
+            positions = finder.find(vector, limit, allowed, self.dropped)
         else:
             scores = rows.score_all(vector)
             scores[self.dropped] = -np.inf
-            positions = select_best(scores, limit) if among is None else among[select_best(scores[among], limit)]
+            positions = select_best(scores, limit) if allowed is None else allowed[select_best(scores[allowed], limit)]
         return positions, rows.score_positions(vector, positions)

@@ -1,7 +1,8 @@
-"""One-bit codes of vectors: for every dimension whether a row lies above the mean, 64 dimensions to a word.
+"""The default vector cache: it scores every row of a small index, and quantized candidates of a large one.
 
-A row's score is guessed by the signs on which it differs from the query. Only the dimensions that weigh most in the
-query are compared: the others add more noise than knowledge (see the bench).
+One-bit codes of every row select thousands of candidates, one-byte codes select hundreds of those, and the hundreds are
+scored exactly. The one-bit codes can be scanned in a millisecond. Alone they lose neighbours, because the vectors of
+real text are close together, so many rows pass. One byte per dimension is nearly exact.
 """
 
 import math
@@ -23,97 +24,99 @@ BitDifferences = NDArray[np.uint8]
 
 CODE_BLOCK_ROWS = 32_768
 EXCLUDED_DIFFERENCE = 255
-"""More differences than any row can have: marks rows that must not be found."""
+"""Marks excluded rows; no row can differ in this many dimensions."""
+
+MIN_PASS_FACTOR = 1.25
+"""Sufficient for queries unlike any row; the rows of a sample need less (see the bench)."""
+MAX_PASS_FACTOR = 4.0
+"""Above this factor the one-bit codes are not used."""
+
+_MIN_PASSED_ROWS = 300
+_SAMPLE_ROWS, _SAMPLE_QUERIES = 8_000, 40
+_TARGET_RECALL = 0.995
+_QUANTIZE_BLOCK_ROWS = 16_384
+_SCORE_BLOCK_ROWS = 256
+
+
+# One-bit codes: one bit per dimension, set if the value is above the mean, 64 per word. The score of a row is
+# estimated by the number of bits that differ from the query. Only the dimensions with the largest magnitudes in the
+# query are compared: the others add more noise than information (see the bench).
 
 
 def count_code_words(dimensions: int) -> int:
-    """How many words hold the code of one row."""
+    """Return the number of words in the code of one row."""
     return -(-dimensions // 64)
 
 
 def pack_bits(bits: NDArray[np.bool_]) -> CodeWords:
-    """The codes of rows of bits, one row of words each; missing bits are zero."""
-    missing = 64 * count_code_words(bits.shape[1]) - bits.shape[1]
-    return np.packbits(np.pad(bits, ((0, 0), (0, missing))), axis=1).view(np.uint64)
+    """Pack rows of bits into rows of words, padded with zeros."""
+    padding = 64 * count_code_words(bits.shape[1]) - bits.shape[1]
+    return np.packbits(np.pad(bits, ((0, 0), (0, padding))), axis=1).view(np.uint64)
 
 
 def encode_signs(vectors: FloatArray, mean: FloatArray) -> Iterator[CodeWords]:
-    """The codes block by block, each block word by word, so that a scan reads every word in one run."""
+    """Yield the codes in blocks, each transposed so that a scan reads every word position sequentially."""
     for start in range(0, len(vectors), CODE_BLOCK_ROWS):
         yield np.ascontiguousarray(pack_bits(vectors[start : start + CODE_BLOCK_ROWS] > mean).T)
 
 
 def count_differences(codes: CodeWords, count: int, vector: FloatArray) -> BitDifferences:
-    """For each row on how many of the query's weightiest dimensions its sign differs."""
+    """Return for each row the number of differing signs in the query's largest dimensions."""
     weights = np.abs(vector)
-    weighty = min(max(1, len(vector) // 2), EXCLUDED_DIFFERENCE - 1)
-    chosen = np.zeros(len(vector), np.bool_)
-    chosen[np.argpartition(weights, -weighty)[-weighty:]] = True
-    signs, mask = pack_bits((vector > 0)[None])[0], pack_bits(chosen[None])[0]
-    found: BitDifferences = np.empty(count, np.uint8)
-    differing, counted = (
-        np.empty(min(CODE_BLOCK_ROWS, count), np.uint64),
-        np.empty(min(CODE_BLOCK_ROWS, count), np.uint8),
-    )
+    compared_count = min(max(1, len(vector) // 2), EXCLUDED_DIFFERENCE - 1)
+    compared = np.zeros(len(vector), np.bool_)
+    compared[np.argpartition(weights, -compared_count)[-compared_count:]] = True
+    signs, mask = pack_bits((vector > 0)[None])[0], pack_bits(compared[None])[0]
+    differences: BitDifferences = np.empty(count, np.uint8)
+    block_rows = min(CODE_BLOCK_ROWS, count)
+    bit_buffer, count_buffer = np.empty(block_rows, np.uint64), np.empty(block_rows, np.uint8)
     for start in range(0, count, CODE_BLOCK_ROWS):
         length = min(CODE_BLOCK_ROWS, count - start)
         block = codes[start * len(signs) : (start + length) * len(signs)].reshape(len(signs), length)
-        total, here, number = found[start : start + length], differing[:length], counted[:length]
-        for at, word in enumerate(block):
-            np.bitwise_xor(word, signs[at], out=here)
-            np.bitwise_and(here, mask[at], out=here)
-            np.bitwise_count(here, out=number if at else total)
-            if at:
-                np.add(total, number, out=total)
-    return found
+        total, bits, word_total = differences[start : start + length], bit_buffer[:length], count_buffer[:length]
+        for position, word in enumerate(block):
+            np.bitwise_xor(word, signs[position], out=bits)
+            np.bitwise_and(bits, mask[position], out=bits)
+            np.bitwise_count(bits, out=word_total if position else total)
+            if position:
+                np.add(total, word_total, out=total)
+    return differences
 
 
 def select_closest(differences: BitDifferences, count: int) -> NDArray[np.bool_]:
-    """Which rows differ least: so many, and all that differ as little as the last of them; never one marked."""
+    """Return a mask of the `count` rows that differ least and all ties with the last, without excluded rows."""
     if count >= len(differences):
         return differences < EXCLUDED_DIFFERENCE
-    # Words of sixteen bits are partitioned ten times faster than bytes.
+    # numpy partitions 16-bit words ten times faster than bytes.
     most = int(np.partition(differences.astype(np.uint16), count - 1)[count - 1]) if count > 0 else -1
     return differences <= min(most, EXCLUDED_DIFFERENCE - 1)
 
 
-# How many rows must pass the one-bit codes so that hardly a neighbour is lost. Measured on real text, the number
-# grows with the root of the limit and with the root of the rows. The factor depends on the vectors, so it is learnt
-# from a sample when a cache is built. Where a few dimensions outweigh all others the codes say too little at any
-# price: then every row passes, and searching takes as long as scoring a byte a dimension.
-
-
-MIN_PASS_FACTOR = 1.25
-"""Enough for queries that are unlike any row: the rows of a sample ask for less (see the bench)."""
-MAX_PASS_FACTOR = 4.0
-"""Beyond this the codes are not believed."""
-
-_MIN_PASSED_ROWS = 300
-_SAMPLE_ROWS, _SAMPLE_QUERIES = 8_000, 40
-_TARGET_RECALL = 0.995
+# The number of rows that must pass the one-bit codes for the target recall. Measured on real text, it grows with the
+# square root of the limit and of the row count. The factor depends on the vectors, so it is estimated from a sample
+# when a cache is built. If a few dimensions dominate, the codes carry too little information: every row passes, and
+# a search costs as much as scoring one byte per dimension.
 
 
 def count_candidates(factor: float, limit: int, count: int) -> int:
-    """How many of so many rows must pass to hold the `limit` nearest."""
-    return (
-        count
-        if factor > MAX_PASS_FACTOR
-        else max(count // 50, _MIN_PASSED_ROWS + int(factor * math.sqrt(limit * count)))
-    )
+    """Return how many of `count` rows must pass to include the `limit` nearest."""
+    if factor > MAX_PASS_FACTOR:
+        return count
+    return max(count // 50, _MIN_PASSED_ROWS + int(factor * math.sqrt(limit * count)))
 
 
 def estimate_pass_factor(vectors: FloatArray, mean: FloatArray) -> float:
-    """The factor by which the rows of a sample find their nearest ten and hundred in it."""
+    """Estimate the factor at which the rows of a sample find their nearest 10 and 100 rows."""
     sample = np.ascontiguousarray(vectors[:: -(-len(vectors) // _SAMPLE_ROWS)])
     codes = np.concatenate([block.reshape(-1) for block in encode_signs(sample, mean)])
     depths = [min(depth, len(sample)) for depth in (10, 100)]
     needed: list[list[int]] = [[] for _ in depths]
     for vector in sample[:: -(-len(sample) // _SAMPLE_QUERIES)]:
         nearest = np.argsort(-np.vecdot(sample, vector), kind="stable")
-        found = count_differences(codes, len(sample), vector)
-        up_to = np.cumsum(np.bincount(found))
+        differences = count_differences(codes, len(sample), vector)
+        passed_counts = np.cumsum(np.bincount(differences))
         for depth, rows in zip(depths, needed, strict=True):
-            rows.extend(up_to[found[nearest[:depth]]].tolist())
+            rows.extend(passed_counts[differences[nearest[:depth]]].tolist())
     factors = [
         (float(np.quantile(rows, _TARGET_RECALL)) - _MIN_PASSED_ROWS) / math.sqrt(depth * len(sample))
         for depth, rows in zip(depths, needed, strict=True)
@@ -121,18 +124,9 @@ def estimate_pass_factor(vectors: FloatArray, mean: FloatArray) -> float:
     return max(MIN_PASS_FACTOR, *factors)
 
 
-# A cascade of sketches: one-bit codes of every row choose thousands, their bytes choose hundreds to score exactly.
-# The codes are small enough to be scanned in a millisecond; alone they lose neighbours on real text, whose vectors
-# crowd together, so many rows pass. One byte a dimension is nearly exact, and few rows more than asked for pass it.
-
-
-_QUANTIZE_BLOCK_ROWS = 16_384
-_SCORE_BLOCK_ROWS = 256
-
-
 @dataclass(frozen=True, slots=True)
 class QuantizedEngine:
-    """As many rows pass the codes as was learnt; `fetch` + `times` · limit pass the bytes and are scored exactly."""
+    """Builds the codes. `base_candidates` + `candidate_factor` · limit rows pass the bytes and are scored exactly."""
 
     kind: str = "exact"
     scan_max_rows: int = 20_000
@@ -154,14 +148,14 @@ class QuantizedEngine:
         codes = np.frombuffer(sections["codes"], np.uint64)
         rows = np.frombuffer(sections["bytes"], np.int8).reshape(count, dimensions)
         if len(codes) != count * count_code_words(dimensions):
-            raise ValueError("rows and codes differ in number")
+            raise ValueError("the number of rows and codes differs")
         factor = float(to_float_array(sections["factor"], 1)[0])
         return QuantizedFinder(self, factor, to_float_array(sections["scales"], dimensions), codes, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedFinder:
-    """Scans the codes, then scores bytes. The mean adds the same to every row's score, so the query keeps it."""
+    """Scans the codes, then scores bytes. The mean adds a constant to every score, so it is not subtracted."""
 
     engine: QuantizedEngine
     pass_factor: float
@@ -170,32 +164,29 @@ class QuantizedFinder:
     quantized_rows: NDArray[np.int8]
 
     def find(self, vector: FloatArray, limit: int, allowed_rows: IntArray | None, excluded_rows: IntArray) -> IntArray:
-        found = count_differences(self.codes, len(self.quantized_rows), vector)
-        found[excluded_rows] = EXCLUDED_DIFFERENCE
+        differences = count_differences(self.codes, len(self.quantized_rows), vector)
+        differences[excluded_rows] = EXCLUDED_DIFFERENCE
         if allowed_rows is not None:
-            found = found[allowed_rows]
-        passed = np.flatnonzero(select_closest(found, count_candidates(self.pass_factor, limit, len(found))))
+            differences = differences[allowed_rows]
+        pass_count = count_candidates(self.pass_factor, limit, len(differences))
+        passed = np.flatnonzero(select_closest(differences, pass_count))
         if allowed_rows is not None:
             passed = allowed_rows[passed]
-        return passed[
-            select_best(
-                self._score_approximately(vector, passed),
-                self.engine.base_candidates + int(self.engine.candidate_factor * limit),
-            )
-        ]
+        candidate_count = self.engine.base_candidates + int(self.engine.candidate_factor * limit)
+        return passed[select_best(self._score_approximately(vector, passed), candidate_count)]
 
     def _score_approximately(self, vector: FloatArray, positions: IntArray) -> FloatArray:
-        """Nearly the cosines of these rows, computed in pieces that stay in the processor's cache."""
+        """Return approximate cosines of these rows, computed in blocks that fit the processor cache."""
         weights = vector * self.scales
         scores: FloatArray = np.empty(len(positions), np.float32)
         for start in range(0, len(positions), _SCORE_BLOCK_ROWS):
-            piece = self.quantized_rows[positions[start : start + _SCORE_BLOCK_ROWS]].astype(np.float32)
-            np.vecdot(piece, weights, out=scores[start : start + _SCORE_BLOCK_ROWS])
+            block = self.quantized_rows[positions[start : start + _SCORE_BLOCK_ROWS]].astype(np.float32)
+            np.vecdot(block, weights, out=scores[start : start + _SCORE_BLOCK_ROWS])
         return scores
 
 
 def _compute_mean_and_max(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """For each dimension the mean and the largest magnitude, which is never zero."""
+    """Return the mean and the largest magnitude (never zero) of each dimension."""
     mean, largest = np.zeros(vectors.shape[1]), np.full(vectors.shape[1], np.finfo(np.float32).tiny * 127, np.float32)
     for start in range(0, len(vectors), _QUANTIZE_BLOCK_ROWS):
         block = vectors[start : start + _QUANTIZE_BLOCK_ROWS]
@@ -204,11 +195,8 @@ def _compute_mean_and_max(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean.astype(np.float32), largest
 
 
-# The default vector cache: every row scanned while there are few, sketches of every row when there are many.
-
-
 class ExactVectorCache(FileVectorCache):
-    """Nearest chunks by exact scores, of which sketches may miss one in a hundred; needs nothing but numpy."""
+    """Nearest chunks by exact scores; in a large index the codes may miss one in a hundred. Needs only numpy."""
 
     def __init__(
         self,

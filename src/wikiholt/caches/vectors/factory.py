@@ -1,4 +1,4 @@
-"""No cache at all: a store that finds the nearest chunks by itself, fast, is asked each time."""
+"""Chooses the vector cache of a wiki, and the pass-through for stores that search vectors themselves."""
 
 import importlib.util
 from pathlib import Path
@@ -11,45 +11,41 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidSetting
 
+VectorCacheKind = Literal["auto", "exact", "faiss"]
+VECTOR_CACHE_KINDS: tuple[VectorCacheKind, ...] = ("auto", "exact", "faiss")
+
+FAISS_MIN_CHUNKS = 600_000
+"""Above this size an exact search takes more than ten milliseconds; below, FAISS saves little (see the bench).
+
+A wiki that grows past it changes its kind of cache when it is opened the next time.
+"""
+
 
 class DatabaseVectorCache:
-    """A `VectorCache` that holds nothing and so is never behind."""
+    """A `VectorCache` that stores nothing: every search queries the index."""
 
     def __init__(self, index: WikiIndex) -> None:
         self._index = index
 
     @property
     def version(self) -> int | None:
-        """Ready, always: to ask which version that is would take as long as the search."""
+        """Always 0 (ready): reading the index's version would take as long as the search."""
         return 0
 
     def refresh(self) -> None:
-        """Nothing to bring up to date."""
+        """Do nothing."""
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         return self._index.search_vectors(vector, limit, page_ids)
 
     def verify(self) -> None:
-        """Nothing to read."""
+        """Do nothing: there is no file."""
 
     def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ARG002
         return False
 
     def close(self) -> None:
-        """Nothing to let go of."""
-
-
-# Which kind of cache a wiki gets.
-
-
-VectorCacheKind = Literal["auto", "exact", "faiss"]
-VECTOR_CACHE_KINDS: tuple[VectorCacheKind, ...] = ("auto", "exact", "faiss")
-
-FAISS_MIN_CHUNKS = 600_000
-"""From here on the exact cache takes more than ten milliseconds; below, FAISS saves few of them. See the bench.
-
-A wiki that grows past it changes its kind of cache when it is opened again.
-"""
+        """Do nothing."""
 
 
 def is_faiss_installed() -> bool:
@@ -57,11 +53,12 @@ def is_faiss_installed() -> bool:
 
 
 def resolve_kind(kind: str, chunk_count: int, faiss_min_chunks: int = FAISS_MIN_CHUNKS) -> tuple[VectorCacheKind, str]:
-    """The kind of cache for so many rows, and a note for the operator where the choice was not free."""
+    """Return the kind of cache for this many chunks, and a note for the operator if a better kind is unavailable.
+
+    Raises InvalidSetting.
+    """
     if kind not in VECTOR_CACHE_KINDS:
-        raise InvalidSetting(
-            f"There is no vector cache {kind!r}.", hint=f"choose one of {', '.join(VECTOR_CACHE_KINDS)}"
-        )
+        raise InvalidSetting(f"Unknown vector cache {kind!r}.", hint=f"choose one of {', '.join(VECTOR_CACHE_KINDS)}")
     if kind != "auto":
         return ("exact" if kind == "exact" else "faiss"), ""
     if chunk_count <= faiss_min_chunks:
@@ -74,7 +71,7 @@ def resolve_kind(kind: str, chunk_count: int, faiss_min_chunks: int = FAISS_MIN_
 def create_vector_cache(
     kind: str, index: WikiIndex, directory: Path, *, faiss_min_chunks: int = FAISS_MIN_CHUNKS, background: bool = True
 ) -> tuple[FileVectorCache, str]:
-    """A cache for this index as large as it is now, and the note that belongs to the choice (often empty)."""
+    """Create a cache for the current size of the index, with the note of `resolve_kind` (often empty)."""
     chosen, note = resolve_kind(kind, index.get_state().chunks, faiss_min_chunks)
-    make = FaissVectorCache if chosen == "faiss" else ExactVectorCache
-    return make(index, directory, background=background), note
+    cache_type = FaissVectorCache if chosen == "faiss" else ExactVectorCache
+    return cache_type(index, directory, background=background), note

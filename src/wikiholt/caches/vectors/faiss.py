@@ -1,6 +1,6 @@
-"""A vector cache for large wikis: FAISS guesses the nearest rows by four-bit product codes, exact scores decide.
+"""A vector cache for large wikis: FAISS finds candidates by four-bit product codes, which are then scored exactly.
 
-Clustered and graph indexes lose neighbours on real text; flat codes that are scanned fast do not (see the bench).
+Clustered and graph indexes lose neighbours on real text; a fast scan of flat codes does not (see the bench).
 """
 
 import importlib
@@ -24,7 +24,7 @@ _ADD_BLOCK_ROWS = 65_536
 
 
 def import_faiss() -> Any:
-    """The faiss module; raises MissingExtra when it is not installed."""
+    """Return the faiss module. Raises MissingDependency if it is not installed."""
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
@@ -32,18 +32,18 @@ def import_faiss() -> Any:
 
 
 def count_subspaces(dimensions: int) -> int:
-    """How many four-bit codes a vector gets: one for every two dimensions."""
+    """Return the number of four-bit codes per vector: one for every two dimensions."""
     return dimensions // 2 if dimensions % 2 == 0 else dimensions
 
 
 def _use_one_thread(faiss: Any) -> None:
-    # OpenMP keeps this per thread. A forked child hangs if its parent ever used more than one.
+    # OpenMP stores this per thread. A forked child hangs if its parent ever used more than one thread.
     faiss.omp_set_num_threads(1)
 
 
 @dataclass(frozen=True, slots=True)
 class FaissEngine:
-    """Flat product codes, scanned whole; `fetch` and `times` say how many rows are then scored exactly."""
+    """Flat product codes. `base_candidates` + `candidate_factor` · limit rows are scored exactly."""
 
     kind: str = "faiss"
     scan_max_rows: int = 20_000
@@ -74,7 +74,7 @@ class FaissEngine:
 
 @dataclass(frozen=True, slots=True)
 class FaissFinder:
-    """Asks FAISS for more and more rows until enough of them may compete."""
+    """Queries FAISS for more and more rows until enough of them are allowed."""
 
     faiss: Any
     index: Any
@@ -84,18 +84,17 @@ class FaissFinder:
     def find(self, vector: FloatArray, limit: int, allowed_rows: IntArray | None, excluded_rows: IntArray) -> IntArray:
         _use_one_thread(self.faiss)
         total = int(self.index.ntotal)
-        room = total - len(excluded_rows) if allowed_rows is None else len(allowed_rows)
-        wanted = min(self.base_candidates + self.candidate_factor * limit, room)
+        available = total - len(excluded_rows) if allowed_rows is None else len(allowed_rows)
+        needed = min(self.base_candidates + self.candidate_factor * limit, available)
         allowed = None if allowed_rows is None else np.sort(allowed_rows)
-        asked = min(total, wanted + len(excluded_rows) if allowed is None else 2 * wanted * total // max(1, room))
+        count = needed + len(excluded_rows) if allowed is None else 2 * needed * total // max(1, available)
+        count = min(total, count)
         while True:
-            found = self._search_index(vector, asked)
-            found = (
-                found[~is_in_sorted(excluded_rows, found)] if allowed is None else found[is_in_sorted(allowed, found)]
-            )
-            if len(found) >= wanted or asked >= total:
-                return found
-            asked = min(total, 4 * asked)
+            rows = self._search_index(vector, count)
+            rows = rows[~is_in_sorted(excluded_rows, rows)] if allowed is None else rows[is_in_sorted(allowed, rows)]
+            if len(rows) >= needed or count >= total:
+                return rows
+            count = min(total, 4 * count)
 
     def _search_index(self, vector: FloatArray, count: int) -> IntArray:
         _, rows = self.index.search(np.ascontiguousarray(vector)[None], count)
@@ -104,7 +103,7 @@ class FaissFinder:
 
 
 class FaissVectorCache(FileVectorCache):
-    """The same contract as the exact cache, for wikis whose scan would take too long."""
+    """The same contract as the exact cache, for wikis whose scan would be too slow."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Makes the rows of a cache: into a file where the folder allows it, in memory where it does not; and opens files."""
+"""Builds and opens the rows of a vector cache: in a file, or in memory if no file can be written."""
 
 import contextlib
 import logging
@@ -14,6 +14,12 @@ from wikiholt.caches.vectors.vector_rows import VectorTable, check_unit_length
 from wikiholt.domain.index import IntArray, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 
+_LOG = logging.getLogger(__name__)
+
+StepIterator = Callable[[Iterable[VectorRows]], Iterator[VectorRows]]
+_Build = Callable[[int, int, Iterable[VectorRows]], BuiltRows]
+"""Builds rows from a version, the number of rows, and the blocks."""
+
 CACHE_FAMILY = "vectors"
 _ID_SECTIONS = ("chunks", "pages")
 
@@ -26,7 +32,7 @@ def build_file(
     dimensions: int,
     blocks: Iterable[VectorRows],
 ) -> BuiltRows:
-    """Write the rows and what the engine derives from them to a file, and open it; raises OSError if it cannot."""
+    """Write the rows and the engine's sections to a file and open it. Raises OSError."""
     name = CacheFileName(CACHE_FAMILY, generation, version, engine.kind)
     with directory.open_for_writing(name) as file:
         writer = SectionWriter(file)
@@ -44,17 +50,18 @@ def build_file(
             for section, part in engine.build_sections(writer.read_floats("vectors", dimensions)):
                 writer.write(section, part)
         writer.finish(engine.kind, directory.owner, generation, version, {"dimensions": dimensions, "count": count})
-        # Opened before it has its name: from then on another process may replace or remove it.
+        # Open it before the rename: afterwards another process may replace or remove it.
         built = open_file(Path(file.name), directory.owner, name, engine, dimensions, trusted=True)
     directory.remove_older(name)
     return built
 
 
 def build_in_memory(engine: CandidateEngine, version: int, dimensions: int, blocks: Iterable[VectorRows]) -> BuiltRows:
-    """The same without a file."""
-    kept = list(blocks)
-    vectors = np.concatenate([np.empty((0, dimensions), np.float32), *(block.vectors for block in kept)])
-    chunk_ids, page_ids = _concatenate_ids([b.chunk_ids for b in kept]), _concatenate_ids([b.page_ids for b in kept])
+    """Build the rows and the engine's finder in memory."""
+    all_blocks = list(blocks)
+    vectors = np.concatenate([np.empty((0, dimensions), np.float32), *(block.vectors for block in all_blocks)])
+    chunk_ids = _concatenate_ids([block.chunk_ids for block in all_blocks])
+    page_ids = _concatenate_ids([block.page_ids for block in all_blocks])
     check_unit_length(vectors, chunk_ids)
     finder = None
     if len(vectors) > engine.scan_max_rows:
@@ -70,7 +77,7 @@ def build_in_memory(engine: CandidateEngine, version: int, dimensions: int, bloc
 def open_file(
     path: Path, owner: str, name: CacheFileName, engine: CandidateEngine, dimensions: int, *, trusted: bool = False
 ) -> BuiltRows:
-    """Map a file of this owner and check what is cheap to check; raises CacheBroken or OSError."""
+    """Map a file and run the cheap checks, or none of the checksums if `trusted`. Raises CacheBroken or OSError."""
     file = MappedFile(path)
     header = file.header
     if header.owner != owner:
@@ -78,20 +85,20 @@ def open_file(
     count = header.about.get("count")
     expected = (name.kind, name.generation, name.version, {"dimensions": dimensions, "count": count})
     if (header.kind, header.generation, header.version, header.about) != expected or not isinstance(count, int):
-        raise CacheBroken(f"The vector cache {name} does not hold what its name says.")
+        raise CacheBroken(f"The header of the vector cache {name} does not match its name.")
     scanned = count <= engine.scan_max_rows
     if not trusted:
-        # Rows that are scanned whole are few, and a row that was lost from the scan would not be missed.
+        # If every row is scored there are few rows, and a damaged row would go unnoticed: verify them all.
         file.verify_checksums((*_ID_SECTIONS, "vectors") if scanned else (*_ID_SECTIONS, *engine.verified_sections))
     try:
         chunk_ids, page_ids = (np.frombuffer(file.get_section(section), np.int64) for section in _ID_SECTIONS)
         rows = VectorTable(chunk_ids, page_ids, to_float_array(file.get_section("vectors"), count, dimensions))
         if len(chunk_ids) != count or len(page_ids) != count:
-            raise ValueError("rows and ids differ in number")
+            raise ValueError("the number of rows and ids differs")
         sections = {section.name: file.get_section(section.name) for section in header.sections}
         finder = None if scanned else engine.open_finder(sections, count, dimensions)
     except (ValueError, KeyError) as error:
-        raise CacheBroken(f"The vector cache {name} makes no sense: {error}.") from error
+        raise CacheBroken(f"The vector cache {name} is invalid: {error}.") from error
     return BuiltRows(header.version, rows, finder, file)
 
 
@@ -103,16 +110,8 @@ def _concatenate_bytes(parts: list[Any]) -> memoryview:
     return np.concatenate(parts).reshape(-1).view(np.uint8).data
 
 
-# Makes the built rows of a cache and judges them: from the index, from layers, from the newest file that is sound.
-
-
-_LOG = logging.getLogger(__name__)
-
-StepIterator = Callable[[Iterable[VectorRows]], Iterator[VectorRows]]
-
-
 class VectorCacheFiles:
-    """The files of one kind of cache of one index. `steps` is passed every block, so that work can be stopped."""
+    """The files of one kind of cache of one index. A `StepIterator` wraps the blocks so that work can be cancelled."""
 
     def __init__(self, index: WikiIndex, directory: CacheDirectory, engine: CandidateEngine) -> None:
         self._index = index
@@ -120,11 +119,11 @@ class VectorCacheFiles:
         self._engine = engine
 
     def open_newest(self, after: int, before: int | None = None) -> BuiltRows | None:
-        """The newest file between these versions that can be opened; those that cannot are removed."""
+        """Open the newest usable file with `after` < version < `before`. Removes unusable files."""
         names = self._directory.list_files(self._index.generation, self._engine.kind)
         state = self._index.get_state()
         for name in names:
-            # A version the index has not reached comes from another history (a restored backup): never believe it.
+            # A version above the index's comes from another history (a restored backup): never use it.
             if name.version > state.version:
                 self._directory.remove(name)
                 continue
@@ -139,54 +138,31 @@ class VectorCacheFiles:
             except FileNotFoundError:
                 continue
             except (CacheBroken, OSError) as error:
-                _LOG.warning("dropping the vector cache %s: %s", name, error)
+                _LOG.warning("removing the cache file %s: %s", name, error)
                 self._directory.remove(name)
         return None
 
     def build(self, steps: StepIterator) -> BuiltRows:
-        """The index's rows at its version now, in a file or, where none can be written, in memory."""
+        """Build from the index's current rows: in a file, or in memory if no file can be written."""
         try:
-            with contextlib.ExitStack() as held:
-                snapshot = held.enter_context(self._index.open_vector_snapshot())
-                return self._build_file(
-                    snapshot.version, snapshot.count, steps(_release_after_read(snapshot.iter_blocks(), held))
-                )
+            return self._build_from_snapshot(self._build_file, steps)
         except OSError as error:
             _LOG.warning("the vector cache stays in memory: %s", error)
-        with contextlib.ExitStack() as held:
-            snapshot = held.enter_context(self._index.open_vector_snapshot())
-            return self._build_in_memory(
-                snapshot.version, snapshot.count, steps(_release_after_read(snapshot.iter_blocks(), held))
-            )
+        return self._build_from_snapshot(self._build_in_memory, steps)
 
-    def rewrite(self, state: VectorCacheState, steps: StepIterator) -> BuiltRows | None:
-        """The rows of these layers, built anew without the index; None when the file under them proved damaged."""
+    def rewrite(self, state: VectorCacheState, steps: StepIterator) -> BuiltRows:
+        """Build from the rows of a state, without the index. Raises CacheBroken if the state's file is damaged."""
         try:
             return self._build_file(state.version, len(state), steps(state.iter_blocks()))
-        except CacheBroken as error:
-            self.invalidate(state.built, error)
-            return None
         except OSError as error:
             _LOG.warning("the vector cache stays in memory: %s", error)
         return self._build_in_memory(state.version, len(state), steps(state.iter_blocks()))
 
-    def verify(self, built: BuiltRows) -> None:
-        """Compare every byte of the file with its checksums; a damaged file is condemned and CacheBroken raised."""
-        if built.file is None:
-            return
-        try:
-            built.file.verify_checksums()
-        except CacheBroken as error:
-            self.invalidate(built, error)
-            raise
-
-    def invalidate(self, built: BuiltRows, error: Exception) -> None:
-        """Never believe this file again, and remove it if it still lies there."""
-        _LOG.warning("dropping the vector cache of version %d: %s", built.version, error)
-        if built.file is not None:
-            built.file.invalid = True
-            header = built.file.header
-            self._directory.remove(CacheFileName(CACHE_FAMILY, header.generation, header.version, header.kind))
+    def _build_from_snapshot(self, build: _Build, steps: StepIterator) -> BuiltRows:
+        with contextlib.ExitStack() as resources:
+            snapshot = resources.enter_context(self._index.open_vector_snapshot())
+            blocks = _release_after_read(snapshot.iter_blocks(), resources)
+            return build(snapshot.version, snapshot.count, steps(blocks))
 
     def _build_file(self, version: int, count: int, blocks: Iterable[VectorRows]) -> BuiltRows:
         state = self._index.get_state()
@@ -202,11 +178,11 @@ class VectorCacheFiles:
 
 def _check_count(built: BuiltRows, count: int) -> BuiltRows:
     if len(built.rows) != count:
-        raise CacheBroken(f"The index announced {count} vectors and gave {len(built.rows)}.")
+        raise CacheBroken(f"The index announced {count} vectors but returned {len(built.rows)}.")
     return built
 
 
 def _release_after_read(blocks: Iterable[VectorRows], resources: contextlib.ExitStack) -> Iterator[VectorRows]:
-    """The blocks; once the last was read the snapshot is let go, since deriving from them may take long."""
+    """Yield the blocks and close the snapshot after the last one: what follows may take long."""
     yield from blocks
     resources.close()

@@ -1,7 +1,7 @@
-"""The rows a cache was built from: ids and unit vectors, looked up by chunk, by page, and by nearness.
+"""Rows of a vector cache (ids and unit vectors): those that were built, and those added since in memory.
 
-Scores come from `numpy.vecdot`: it adds up every row in the same order wherever the row lies, so equal vectors get
-equal scores and ties are settled by chunk id; and it starts no threads, which would fight with other searches.
+Scores come from `numpy.vecdot`. It sums every row in the same order at any position, so equal vectors get equal scores
+and ties are resolved by chunk id; and it starts no threads, which would compete with other searches.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ NO_ROWS: IntArray = np.empty(0, np.int64)
 
 
 def select_best(scores: FloatArray, count: int) -> IntArray:
-    """The positions of the highest scores, with every score equal to the last of them; never one of -inf."""
+    """Return the positions of the `count` highest scores and of all ties with the last. Scores of -inf are excluded."""
     if count >= len(scores):
         return np.flatnonzero(scores > -np.inf)
     if count <= 0:
@@ -28,20 +28,20 @@ def select_best(scores: FloatArray, count: int) -> IntArray:
 
 
 def check_unit_length(vectors: FloatArray, chunk_ids: IntArray) -> None:
-    """Raise unless every row is finite and of length one: a damaged row must not give a wrong answer."""
+    """Raise CacheBroken unless every row is finite and has length one: a damaged row must not give a wrong result."""
     squares = np.vecdot(vectors, vectors)
     wrong = ~(np.abs(squares - 1.0) <= 2 * UNIT_LENGTH_TOLERANCE)
     if wrong.any():
         first = int(chunk_ids[np.flatnonzero(wrong)[0]])
         raise CacheBroken(
             f"The vector of chunk {first} is not of length one ({int(wrong.sum())} such rows).",
-            hint="the cache is rebuilt from the index; if this stays, check the index",
+            hint="the cache is rebuilt from the index; if this happens again, check the index",
         )
 
 
 @dataclass(frozen=True)
 class VectorTable:
-    """Rows that never change."""
+    """Immutable rows."""
 
     chunk_ids: IntArray
     page_ids: IntArray
@@ -51,34 +51,34 @@ class VectorTable:
         return len(self.chunk_ids)
 
     def find_positions(self, chunk_ids: IntArray) -> IntArray:
-        """Where these chunks lie, sorted; chunks that are not here are left out."""
+        """Return the sorted positions of these chunks. Unknown ids are ignored."""
         order = self._chunk_order
         ordered = self.chunk_ids if order is None else self.chunk_ids[order]
-        places = np.searchsorted(ordered, chunk_ids)
-        inside = places < len(self)
-        places = places[inside]
-        places = places[ordered[places] == chunk_ids[inside]]
-        return np.unique(places if order is None else order[places])
+        positions = np.searchsorted(ordered, chunk_ids)
+        inside = positions < len(self)
+        positions = positions[inside]
+        positions = positions[ordered[positions] == chunk_ids[inside]]
+        return np.unique(positions if order is None else order[positions])
 
     def find_page_positions(self, page_ids: IntArray) -> IntArray:
-        """Where the chunks of these pages (sorted ids) lie, in no particular order."""
+        """Return the positions of the chunks of these pages (sorted ids), in no particular order."""
         order = self._page_order
         ordered = self.page_ids if order is None else self._sorted_page_ids
         starts, ends = np.searchsorted(ordered, page_ids), np.searchsorted(ordered, page_ids, side="right")
         lengths = ends - starts
         before = np.cumsum(lengths) - lengths
-        places = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
-        return places if order is None else order[places]
+        positions = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+        return positions if order is None else order[positions]
 
     def score_positions(self, vector: FloatArray, positions: IntArray) -> FloatArray:
-        """The cosines of these rows, each row checked before it is believed."""
+        """Return the cosines of these rows. Raises CacheBroken if a row is damaged."""
         vectors = self.vectors[positions]
         check_unit_length(vectors, self.chunk_ids[positions])
         scores: FloatArray = np.vecdot(vectors, vector)
         return scores
 
     def score_all(self, vector: FloatArray) -> FloatArray:
-        """The cosine of every row."""
+        """Return the cosine of every row. Raises CacheBroken if one is not finite."""
         scores: FloatArray = np.vecdot(self.vectors, vector)
         if not np.isfinite(scores).all():
             raise CacheBroken("A vector of the cache is not finite.", hint="the cache is rebuilt from the index")
@@ -99,11 +99,8 @@ class VectorTable:
         return self.page_ids if self._page_order is None else self.page_ids[self._page_order]
 
 
-# Rows that came after a cache was built: kept in memory, appended in place, searched whole.
-
-
 class _RowBuffer:
-    """Arrays that grow by doubling. What was written stays, so an older view of it stays right."""
+    """Arrays that grow by doubling. Written rows never change, so older views stay valid."""
 
     def __init__(self, dimensions: int, capacity: int = 64) -> None:
         self.row_count = 0
@@ -112,7 +109,7 @@ class _RowBuffer:
         self.vectors: FloatArray = np.empty((capacity, dimensions), np.float32)
 
     def ensure_capacity(self, count: int, extra: int) -> "_RowBuffer":
-        """A buffer that holds the first `count` rows and has room for more: this one, if nobody wrote past them."""
+        """Return a buffer with the first `count` rows and space for more: this one if no rows follow them yet."""
         if self.row_count == count and count + extra <= len(self.chunk_ids):
             return self
         grown = _RowBuffer(self.vectors.shape[1], max(64, 2 * (count + extra)))
@@ -129,7 +126,7 @@ class _RowBuffer:
 
 @dataclass(frozen=True, slots=True)
 class AppendedRows:
-    """Rows added since; `gone` are the positions of those dropped again. Never changes; `with_change` makes another."""
+    """Rows added since the build, some of them dropped again. Immutable; `with_changes` returns another."""
 
     buffer: _RowBuffer
     count: int = 0
@@ -155,14 +152,14 @@ class AppendedRows:
         return self.buffer.vectors[: self.count]
 
     def with_changes(self, rows: VectorRows, dropped: IntArray) -> "AppendedRows":
-        """Without the dropped chunks, and with these rows after them."""
-        gone = np.union1d(self.dropped_positions, np.flatnonzero(np.isin(self.chunk_ids, dropped)))
+        """Return a copy without the dropped chunks and with these rows appended."""
+        dropped_positions = np.union1d(self.dropped_positions, np.flatnonzero(np.isin(self.chunk_ids, dropped)))
         buffer = self.buffer.ensure_capacity(self.count, len(rows.chunk_ids))
         buffer.append(rows)
-        return AppendedRows(buffer, self.count + len(rows.chunk_ids), gone)
+        return AppendedRows(buffer, self.count + len(rows.chunk_ids), dropped_positions)
 
     def score(self, vector: FloatArray, page_ids: IntArray | None) -> FloatArray:
-        """The cosine of every row; -inf for rows dropped again and rows of other pages."""
+        """Return the cosine of every row; -inf for dropped rows and rows of other pages."""
         scores: FloatArray = np.vecdot(self.vectors, vector)
         scores[self.dropped_positions] = -np.inf
         if page_ids is not None:
@@ -170,16 +167,16 @@ class AppendedRows:
         return scores
 
     def get_live_rows(self) -> VectorRows:
-        """The rows that were not dropped again."""
+        """Return the rows that were not dropped."""
         keep = np.ones(self.count, np.bool_)
         keep[self.dropped_positions] = False
         return VectorRows(self.chunk_ids[keep], self.page_ids[keep], self.vectors[keep])
 
 
 def is_in_sorted(sorted_values: IntArray, values: IntArray) -> NDArray[np.bool_]:
-    """For each value whether it is among the ordered ones."""
+    """Return for each value whether it is among `sorted_values`."""
     if not len(sorted_values):
         return np.zeros(len(values), np.bool_)
-    places = np.minimum(np.searchsorted(sorted_values, values), len(sorted_values) - 1)
-    found: NDArray[np.bool_] = sorted_values[places] == values
-    return found
+    positions = np.minimum(np.searchsorted(sorted_values, values), len(sorted_values) - 1)
+    matches: NDArray[np.bool_] = sorted_values[positions] == values
+    return matches

@@ -1,1 +1,1 @@
-"""TODO interfaces/cli"""
+"""The command line: `wikiholt COMMAND`."""

@@ -1,16 +1,14 @@
 """`wikiholt backup` and `wikiholt restore`."""
 
 import logging
-import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from wikiholt.domain.wiki import Backup, RegistryBackup
 from wikiholt.errors import InvalidSetting, RepositoryReplaced, WikiholtError
-from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.wiki_commands import print_error, print_result
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, print_error
+from wikiholt.interfaces.cli.output import TerminalStyle, format_count, format_size, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import build_backup_document, build_registry_backup_document
 from wikiholt.interfaces.schemas.common import parse_until
 from wikiholt.wikis.service import WikiService
@@ -20,151 +18,176 @@ _log = logging.getLogger(__name__)
 _REGISTRY_LABEL = "the registry"
 
 
-def run_backup(service: WikiService, arguments: Namespace) -> int:
-    """Back up one wiki, the registry, or with neither named everything; one that fails keeps no other from it."""
-    _check_target(arguments)
-    wikis = _get_slugs(service, arguments)
-    done: list[Mapping[str, Any]] = []
+def add_arguments(commands: Subparsers) -> None:
+    text = "create a verified copy of a wiki's index, or of everything"
+    backup = add_command(commands, "backup", text, run_backup)
+    backup.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: all wikis, and the registry)")
+    backup.add_argument("--registry", action="store_true", help="only the registry: wikis, their settings, keys")
+
+    text = "restore a backup, or list the backups"
+    restore = add_command(commands, "restore", text, run_restore, changes_registry=True)
+    restore.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki")
+    restore.add_argument("--registry", action="store_true", help="the registry: wikis, their settings, keys")
+    restore.add_argument("--list", action="store_true", help="list the backups, newest first")
+    restore.add_argument(
+        "--empty",
+        action="store_true",
+        help="with --registry: if there is no usable backup, start a registry without wikis and keys, closed to all",
+    )
+    restore.add_argument(
+        "--at",
+        metavar="TIME",
+        help="the newest not created after: 2026-11-15 (end of the day), 2026-11-15T12:30, or 12h, 7d ago",
+    )
+
+
+def run_backup(context: CommandContext) -> int:
+    """Back up one wiki, the registry, or everything. If one of all wikis fails, the others are backed up anyway."""
+    arguments, service = context.arguments, context.service
+    _check_target(context)
+    documents: list[Mapping[str, Any]] = []
     lines: list[str] = []
-    code = 0
-    for slug in wikis:
+    exit_code = 0
+    for slug in _get_slugs(context):
         try:
-            taken = service.get_handle(slug).backups.create()
+            backup = service.get_handle(slug).backups.create()
         except WikiholtError as error:
             if arguments.slug:
                 raise
             print_error(error, slug)
-            done.append({"wiki": slug, "error": {"code": error.code, "message": error.message}})
-            code = code or error.exit_code
+            documents.append({"wiki": slug, "error": {"code": error.code, "message": error.message}})
+            exit_code = exit_code or error.exit_code
             continue
-        done.append({"wiki": slug, **build_backup_document(taken)})
-        lines.append(f"{_format_check_mark()} {slug}: {_format_backup(taken)}")
-    document: dict[str, Any] = {"wikis": done}
+        documents.append({"wiki": slug, **build_backup_document(backup)})
+        lines.append(_format_done(context, slug, _format_backup(backup, context.style)))
+    document: dict[str, Any] = {"wikis": documents}
     if not arguments.slug:
-        kept = service.registry.backups.create()
-        document["registry"] = build_registry_backup_document(kept)
-        lines.append(f"{_format_check_mark()} {_REGISTRY_LABEL}: {_format_backup(kept)}")
-    print_result(arguments, done[0] if arguments.slug else document, lines)
-    return code
+        registry_backup = service.registry.backups.create()
+        document["registry"] = build_registry_backup_document(registry_backup)
+        lines.append(_format_done(context, _REGISTRY_LABEL, _format_backup(registry_backup, context.style)))
+    context.print_result(documents[0] if arguments.slug else document, lines)
+    return exit_code
 
 
-def run_restore(service: WikiService, arguments: Namespace) -> int:
-    """Have a backup answer again, or list what there is."""
-    _check_target(arguments)
+def run_restore(context: CommandContext) -> int:
+    """Restore a wiki or the registry, or list the backups."""
+    arguments = context.arguments
+    _check_target(context)
     if arguments.list:
-        return _run_list(service, arguments)
+        return _list_backups(context)
     if arguments.empty:
-        return _start_empty_registry(service, arguments)
+        return _start_empty_registry(context)
     at = parse_until(arguments.at) if arguments.at is not None else None
     if arguments.registry:
-        return _restore_registry(service, arguments, at)
+        return _restore_registry(context, at)
     if not arguments.slug:
         raise InvalidSetting(
-            "Which wiki is to be restored?",
-            hint="Write `wikiholt restore SLUG`, or --registry, or --list to see what there is.",
+            "Name the wiki to restore.",
+            hint="Write `wikiholt restore SLUG`, or --registry, or --list to see the backups.",
         )
-    restored = service.get_handle(arguments.slug).restore(at)
+    restored = context.service.get_handle(arguments.slug).restore(at)
     lines = [
-        f"{_format_check_mark()} {arguments.slug}: restored {_format_backup(restored)}",
-        f"Next: wikiholt sync {arguments.slug}  (a service that runs does that by itself)",
+        _format_done(context, arguments.slug, f"restored {_format_backup(restored, context.style)}"),
+        f"Next: wikiholt sync {arguments.slug}  (a running service does it automatically)",
     ]
-    return print_result(arguments, {"wiki": arguments.slug, **build_backup_document(restored)}, lines)
+    return context.print_result({"wiki": arguments.slug, **build_backup_document(restored)}, lines)
 
 
-def _restore_registry(service: WikiService, arguments: Namespace, at: datetime | None) -> int:
-    restored = service.registry.backups.restore(at)
-    lines = [f"{_format_check_mark()} {_REGISTRY_LABEL}: restored {_format_backup(restored.backup)}"]
+def _restore_registry(context: CommandContext, at: datetime | None) -> int:
+    restored = context.service.registry.backups.restore(at)
+    omitted = [key.id for key in restored.omitted_keys]
+    lines = [_format_done(context, _REGISTRY_LABEL, f"restored {_format_backup(restored.backup, context.style)}")]
     if restored.quarantined_as:
-        lines.append(f"What was there lies beside it now, as {restored.quarantined_as}.")
-    if restored.omitted_keys:
-        lines.append(f"Left out, for they were revoked since: {', '.join(key.id for key in restored.omitted_keys)}")
+        lines.append(f"The previous registry was renamed to {restored.quarantined_as}.")
+    if omitted:
+        lines.append(f"Not restored, because they were revoked since: {', '.join(omitted)}")
     if not restored.revocations_known:
-        lines.append("Keys revoked after that time open wikis again: look through `wikiholt key list`.")
+        lines.append("Keys that were revoked after the backup are valid again: check `wikiholt key list`.")
     document = {
         "registry": build_registry_backup_document(restored.backup),
-        "left_out": [key.id for key in restored.omitted_keys],
+        "left_out": omitted,
         "aside": restored.quarantined_as,
         "sure": restored.revocations_known,
     }
-    return print_result(arguments, document, lines)
+    return context.print_result(document, lines)
 
 
-def _start_empty_registry(service: WikiService, arguments: Namespace) -> int:
-    if not arguments.registry or arguments.at is not None:
+def _start_empty_registry(context: CommandContext) -> int:
+    if not context.arguments.registry or context.arguments.at is not None:
         raise InvalidSetting("Only a registry can be empty.", hint="Write `wikiholt restore --registry --empty`.")
-    aside = service.registry.backups.start_empty()
+    quarantined_as = context.service.registry.backups.start_empty()
     lines = [
-        f"{_format_check_mark()} {_REGISTRY_LABEL}: started without wikis and keys. Nothing is open without a key."
+        _format_done(context, _REGISTRY_LABEL, "started without wikis and keys. Nothing can be read without a key.")
     ]
-    if aside:
-        lines.append(f"What was there lies beside it now, as {aside}.")
+    if quarantined_as:
+        lines.append(f"The previous registry was renamed to {quarantined_as}.")
     lines.append("Next: wikiholt key create --operator, then add each wiki again: wikiholt add SLUG PATH")
-    return print_result(arguments, {"registry": None, "aside": aside}, lines)
+    return context.print_result({"registry": None, "aside": quarantined_as}, lines)
 
 
 def backup_registry_if_due(service: WikiService, min_interval_s: float) -> None:
-    """Back up the registry after a command that may have changed it; that it cannot be is no failure of the command."""
+    """Back up the registry after a command that may have changed it. A failure is only logged."""
     try:
         service.registry.backups.create_if_changed(min_interval_s)
     except WikiholtError as error:
-        _log.warning("no backup of the registry could be made: %s", error.message)
+        _log.warning("the registry could not be backed up: %s", error.message)
 
 
-def _run_list(service: WikiService, arguments: Namespace) -> int:
+def _list_backups(context: CommandContext) -> int:
+    arguments, service = context.arguments, context.service
     lines: list[str] = []
     document: dict[str, Any] = {}
     if not arguments.registry:
         document["wikis"] = []
-        for slug in _get_slugs(service, arguments):
+        for slug in _get_slugs(context):
             try:
-                backups = service.get_handle(slug).backups
+                directory = service.get_handle(slug).backups
             except RepositoryReplaced as error:
                 if arguments.slug:
                     raise
                 print_error(error, slug)
                 continue
-            # Every byte is read where somebody asks for one wiki; for all of them that could take hours.
-            found = backups.list_verified() if arguments.slug else backups.list()
-            document["wikis"].append({"wiki": slug, "backups": [build_backup_document(each) for each in found]})
-            lines += _format_backups(slug, found)
+            # Verifying reads every byte: fine for one wiki, but it could take hours for all.
+            backups = directory.list_verified() if arguments.slug else directory.list()
+            document["wikis"].append({"wiki": slug, "backups": [build_backup_document(backup) for backup in backups]})
+            lines += _format_backups(slug, backups, context.style)
     if not arguments.slug:
-        kept = service.registry.backups.list()
-        document["registry"] = [build_registry_backup_document(each) for each in kept]
-        lines += _format_backups(_REGISTRY_LABEL, kept)
-    return print_result(arguments, document["wikis"][0] if arguments.slug else document, lines)
+        registry_backups = service.registry.backups.list()
+        document["registry"] = [build_registry_backup_document(backup) for backup in registry_backups]
+        lines += _format_backups(_REGISTRY_LABEL, registry_backups, context.style)
+    return context.print_result(document["wikis"][0] if arguments.slug else document, lines)
 
 
-def _format_backups(name: str, backups: Sequence[Backup] | Sequence[RegistryBackup]) -> list[str]:
-    style = output.TerminalStyle.from_stream(sys.stdout)
-    if not backups:
-        return [style.format_bold(name), "  no backup yet"]
-    return [style.format_bold(name), *(f"  {_format_backup(each)}" for each in backups)]
+def _format_backups(name: str, backups: Sequence[Backup] | Sequence[RegistryBackup], style: TerminalStyle) -> list[str]:
+    lines = [f"  {_format_backup(backup, style)}" for backup in backups]
+    return [style.format_bold(name), *(lines or ["  no backup yet"])]
 
 
-def _format_backup(backup: Backup | RegistryBackup) -> str:
-    """One line on a backup: when, how large, what is in it."""
+def _format_backup(backup: Backup | RegistryBackup, style: TerminalStyle) -> str:
+    """One line: time, size, content and reason."""
     when = f"{backup.taken_at:%Y-%m-%d %H:%M:%S} UTC"
     if backup.fault:
-        return f"{when}  {output.TerminalStyle.from_stream(sys.stdout).format_error('cannot be used')}: {output.to_safe_line(backup.fault)}"
+        return f"{when}  {style.format_error('unusable')}: {to_safe_line(backup.fault)}"
     if isinstance(backup, RegistryBackup):
-        held = f"{output.format_count(backup.wikis, 'wiki')}, {output.format_count(backup.keys, 'key')}"
+        content = f"{format_count(backup.wikis, 'wiki')}, {format_count(backup.keys, 'key')}"
     else:
         assert backup.state is not None
         at = f", at {backup.state.revision[:10]}" if backup.state.revision else ""
-        held = f"{output.format_count(backup.state.pages, 'page')}{at}"
-    return f"{when}  {output.format_size(backup.bytes):>9}  {held}  ({backup.reason})"
+        content = f"{format_count(backup.state.pages, 'page')}{at}"
+    return f"{when}  {format_size(backup.bytes):>9}  {content}  ({backup.reason})"
 
 
-def _get_slugs(service: WikiService, arguments: Namespace) -> list[str]:
-    if arguments.registry:
+def _format_done(context: CommandContext, name: str, text: str) -> str:
+    return f"{context.style.format_success('✓')} {name}: {text}"
+
+
+def _get_slugs(context: CommandContext) -> list[str]:
+    if context.arguments.registry:
         return []
-    return [arguments.slug] if arguments.slug else [wiki.slug for wiki in service.list_wikis()]
+    slug = context.arguments.slug
+    return [slug] if slug else [wiki.slug for wiki in context.service.list_wikis()]
 
 
-def _check_target(arguments: Namespace) -> None:
-    if arguments.slug and arguments.registry:
-        raise InvalidSetting("A wiki and the registry at once cannot be meant.", hint="Give SLUG or --registry.")
-
-
-def _format_check_mark() -> str:
-    return output.TerminalStyle.from_stream(sys.stdout).format_success("✓")
+def _check_target(context: CommandContext) -> None:
+    if context.arguments.slug and context.arguments.registry:
+        raise InvalidSetting("A wiki and --registry cannot be combined.", hint="Give SLUG or --registry.")

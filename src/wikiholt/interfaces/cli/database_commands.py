@@ -1,4 +1,4 @@
-"""`wikiholt database` and `wikiholt upgrade`: the databases that hold indexes."""
+"""`wikiholt database`, `wikiholt move` and `wikiholt upgrade`: the databases of the wikis."""
 
 import sys
 from argparse import Namespace
@@ -8,65 +8,104 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from wikiholt.app.backends import is_same_backend
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.setting_definition import check_store_address
-from wikiholt.app.settings.settings_loader import Settings
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.app.settings.setting import check_store_address
 from wikiholt.app.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki
 from wikiholt.errors import IndexUnavailable, InvalidInput, InvalidSetting, WikiholtError
-from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.output import show_count_progress
-from wikiholt.interfaces.cli.wiki_commands import print_error, print_result
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_group, print_error
+from wikiholt.interfaces.cli.output import (
+    TerminalStyle,
+    format_count,
+    print_lines,
+    show_count_progress,
+    to_safe_line,
+)
 from wikiholt.interfaces.schemas.admin_schemas import build_error_document
 from wikiholt.wikis.service import WikiService
 
 
-def run_database(service: WikiService, arguments: Namespace) -> int:
-    """Add, list, open, close or remove databases, or sweep what belongs to no wiki."""
-    held = get_database_admin(service)
-    if arguments.action == "list":
-        found = held.get_statuses()
-        return print_result(arguments, {"databases": [asdict(each) for each in found]}, _format_databases(found))
-    if arguments.action == "sweep":
-        return _run_sweep(service, arguments)
-    if arguments.action == "add":
-        # An address on the command line can be seen by others on this machine, and it holds a password.
-        address = sys.stdin.readline().strip() if arguments.address == "-" else arguments.address
-        if not address or check_store_address(address):
-            raise InvalidSetting(
-                "that is not the address of a PostgreSQL database",
-                hint="write postgresql://user:secret@host/database, or - and give it on standard input",
-            )
-        added = held.add(arguments.name, address, arguments.weight)
-        return print_result(
-            arguments, asdict(added), [f"Added {added.name}: new wikis go there too.", *_format_databases([added])]
+def add_arguments(commands: Subparsers) -> None:
+    actions = add_group(commands, "database", "add, list and remove the databases of the wikis", "action", "ACTION")
+    add = add_command(actions, "add", "set up a database for wikis, and place new wikis there", run_add)
+    add.add_argument("name", metavar="NAME", help="its name: lower-case letters and digits")
+    add.add_argument("address", metavar="ADDRESS", help="postgresql://…; - reads it from standard input")
+    add.add_argument("--weight", type=float, default=1.0, metavar="N", help="its share of new wikis (default: 1)")
+    add_command(actions, "list", "list the databases and their state", run_list)
+    for action, text, run in (
+        ("open", "place new wikis in a database", run_open),
+        ("close", "place no new wikis in a database", run_open),
+        ("remove", "unregister a database; refused while it contains wikis", run_remove),
+    ):
+        add_command(actions, action, text, run).add_argument("name", metavar="NAME", help="as `database list` shows it")
+    text = "delete indexes that belong to no wiki, such as those of an abandoned move"
+    add_command(actions, "sweep", text, run_sweep)
+
+    move = add_command(commands, "move", "move wikis to another database, or all wikis to another store", run_move)
+    move.add_argument("slugs", nargs="*", metavar="SLUG", help="the wikis to move to another database")
+    move.add_argument("--all", action="store_true", help="all wikis")
+    move.add_argument("--from", dest="origin", metavar="DATABASE", help="with --all: only those in this database")
+    move.add_argument(
+        "--to",
+        required=True,
+        metavar="TARGET",
+        help="a database; with --all also a directory, or postgresql://…, which - reads from standard input",
+    )
+    move.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    add_command(commands, "upgrade", "migrate all wikis in PostgreSQL to the schema of this version", run_upgrade)
+
+
+def run_list(context: CommandContext) -> int:
+    statuses = get_database_admin(context.service).get_statuses()
+    document = {"databases": [asdict(status) for status in statuses]}
+    return context.print_result(document, _format_databases(statuses, context.style))
+
+
+def run_add(context: CommandContext) -> int:
+    admin, arguments = get_database_admin(context.service), context.arguments
+    # Other users of this machine can see the password in an address on the command line.
+    address = sys.stdin.readline().strip() if arguments.address == "-" else arguments.address
+    if not address or check_store_address(address):
+        raise InvalidSetting(
+            "that is not the address of a PostgreSQL database",
+            hint="write postgresql://user:secret@host/database, or - to read it from standard input",
         )
-    if arguments.action == "remove":
-        held.remove(arguments.name)
-        lines = [f"Removed {arguments.name} from the databases that hold wikis; nothing in it was touched."]
-        return print_result(arguments, {"removed": arguments.name}, lines)
-    held.set_open(arguments.name, accept_new=arguments.action == "open")
-    told = "New wikis go there." if arguments.action == "open" else "No new wikis go there; those that are there stay."
-    return print_result(arguments, {"name": arguments.name, "open": arguments.action == "open"}, [told])
+    added = admin.add(arguments.name, address, arguments.weight)
+    lines = [f"Added {added.name}. New wikis can be placed there.", *_format_databases([added], context.style)]
+    return context.print_result(asdict(added), lines)
 
 
-def _run_sweep(service: WikiService, arguments: Namespace) -> int:
-    """Remove indexes of which no wiki is registered; never where the registry lists none at all."""
-    held, known = get_database_admin(service), {wiki.id for wiki in service.list_wikis()}
-    finished = list(held.find_unfinished_moves())
+def run_open(context: CommandContext) -> int:
+    name, is_open = context.arguments.name, context.arguments.action == "open"
+    get_database_admin(context.service).set_open(name, accept_new=is_open)
+    text = "New wikis can be placed there." if is_open else "No new wikis are placed there; existing ones stay."
+    return context.print_result({"name": name, "open": is_open}, [text])
+
+
+def run_remove(context: CommandContext) -> int:
+    name = context.arguments.name
+    get_database_admin(context.service).remove(name)
+    return context.print_result({"removed": name}, [f"Unregistered {name}. Nothing in it was changed."])
+
+
+def run_sweep(context: CommandContext) -> int:
+    """Finish interrupted moves and delete the indexes of unregistered wikis."""
+    service = context.service
+    admin, known = get_database_admin(service), {wiki.id for wiki in service.list_wikis()}
+    finished = list(admin.find_unfinished_moves())
     for wiki_id in finished:
-        held.finish_move(wiki_id)
+        admin.finish_move(wiki_id)
     removed = [
         name
-        for each in service.components.store.list_wiki_ids()
-        if each not in known
-        for name in _delete_index(service, each)
+        for wiki_id in service.components.store.list_wiki_ids()
+        if wiki_id not in known
+        for name in _delete_index(service, wiki_id)
     ]
-    lines = [*(f"  {name}" for name in removed), f"Removed {output.format_count(len(removed), 'thing')} of no wiki."]
+    lines = [*(f"  {name}" for name in removed), f"Deleted {format_count(len(removed), 'object')} without a wiki."]
     if finished:
-        lines.append(f"Removed what {output.format_count(len(finished), 'move')} had left at another place.")
-    return print_result(arguments, {"removed": removed, "moves_finished": finished}, lines)
+        lines.append(f"Deleted the leftovers of {format_count(len(finished), 'move')}.")
+    return context.print_result({"removed": removed, "moves_finished": finished}, lines)
 
 
 def _delete_index(service: WikiService, wiki_id: str) -> Sequence[str]:
@@ -77,199 +116,195 @@ def _delete_index(service: WikiService, wiki_id: str) -> Sequence[str]:
         return []
 
 
-def run_upgrade(service: WikiService, arguments: Namespace) -> int:
-    """Bring every wiki's tables to the layout of this program; whoever was cut off begins again."""
-    shown = sys.stderr.isatty() and not arguments.json
-    done = 0
-    with show_count_progress("upgrade", "wiki", visible=shown) as tell:
+def run_upgrade(context: CommandContext) -> int:
+    """Migrate the tables of every wiki to the schema of this version. Can be repeated after an interruption."""
+    upgraded = 0
+    with show_count_progress("upgrade", "wiki", visible=context.show_progress) as update_bar:
 
-        def progress(now: int, total: int) -> None:
-            nonlocal done
-            done = now
-            tell(now, total)
+        def on_progress(done: int, total: int) -> None:
+            nonlocal upgraded
+            upgraded = done
+            update_bar(done, total)
 
-        failed = get_database_admin(service).upgrade(progress)
+        failed = get_database_admin(context.service).upgrade(on_progress)
     for wiki_id, reason in failed:
-        sys.stderr.write(f"error: {wiki_id}: {output.to_safe_line(reason)}\n")
-    lines = [f"{output.format_count(done, 'wiki')} brought to the layout of this version."]
+        sys.stderr.write(f"error: {wiki_id}: {to_safe_line(reason)}\n")
+    lines = [f"{format_count(upgraded, 'wiki')} migrated to the schema of this version."]
     if failed:
-        lines.append("Run it again once the reason is gone; what is done is done.")
-    left = [{"wiki_id": wiki_id, "reason": reason} for wiki_id, reason in failed]
-    print_result(arguments, {"upgraded": done, "failed": left}, lines)
+        lines.append("Run it again after fixing the errors. Migrated wikis stay migrated.")
+    document = {
+        "upgraded": upgraded,
+        "failed": [{"wiki_id": wiki_id, "reason": reason} for wiki_id, reason in failed],
+    }
+    context.print_result(document, lines)
     return IndexUnavailable.exit_code if failed else 0
 
 
-def _format_databases(databases: Sequence[DatabaseStatus]) -> list[str]:
-    style = output.TerminalStyle.from_stream(sys.stdout)
+def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) -> list[str]:
     lines = []
-    for each in databases:
-        state = style.format_error("away") if each.away else f"PostgreSQL {each.server}, pgvector {each.vector}"
-        closed = "" if each.open else ", closed to new wikis"
-        lines.append(f"{style.format_bold(each.name)}  {output.format_count(each.wikis, 'wiki')}{closed}; {state}")
-        lines.append(style.format_dim(f"  {output.to_safe_line(each.address)}"))
-        if each.away:
-            lines.append(f"  {output.to_safe_line(each.away)}")
-        if each.behind:
-            lines.append(
-                style.format_warning(
-                    f"  {output.format_count(each.behind, 'wiki')} of an older layout: `wikiholt upgrade`"
-                )
-            )
+    for status in statuses:
+        state = (
+            style.format_error("unavailable")
+            if status.away
+            else f"PostgreSQL {status.server}, pgvector {status.vector}"
+        )
+        closed = "" if status.open else ", closed to new wikis"
+        lines.append(f"{style.format_bold(status.name)}  {format_count(status.wikis, 'wiki')}{closed}; {state}")
+        lines.append(style.format_dim(f"  {to_safe_line(status.address)}"))
+        if status.away:
+            lines.append(f"  {to_safe_line(status.away)}")
+        if status.behind:
+            count = format_count(status.behind, "wiki")
+            lines.append(style.format_warning(f"  {count} with an older schema: run `wikiholt upgrade`"))
     return lines
 
 
 def get_database_admin(service: WikiService) -> DatabaseAdmin:
-    """The databases of a service that has some; raises InvalidSetting."""
-    held = service.components.databases
-    if held is None:
+    """The databases of the service. Raises InvalidSetting if the wikis are stored in files."""
+    if service.components.databases is None:
         raise InvalidSetting(
-            "The wikis are kept in files here; there are no databases.",
+            "The wikis are stored in files; there are no databases.",
             hint='Set store = "postgresql://…", or move there: `wikiholt move --all --to postgresql://…`.',
         )
-    return held
+    return service.components.databases
 
 
-# `wikiholt move`: wikis to another database, or all of them to another store.
+# `wikiholt move`.
 
 
 _FAILED_TEXT = "could not be moved"
 _OUTCOME_TEXTS = {
     MigrationOutcome.MOVED: "moved",
-    MigrationOutcome.ALREADY_THERE: "there already",
+    MigrationOutcome.ALREADY_THERE: "already there",
     MigrationOutcome.NO_INDEX: "registered; it has no index yet",
 }
 _DRY_RUN_TEXTS = {
     MigrationOutcome.MOVED: "would be moved",
-    MigrationOutcome.ALREADY_THERE: "is there already",
+    MigrationOutcome.ALREADY_THERE: "is already there",
     MigrationOutcome.NO_INDEX: "has no index yet",
 }
 
 
-def run_move(service: WikiService, arguments: Namespace, settings: Settings) -> int:
-    """Move wikis to another database, or all of them to another store."""
+def run_move(context: CommandContext) -> int:
+    """Move wikis to another database, or all wikis to another store."""
+    arguments = context.arguments
     if bool(arguments.slugs) == arguments.all:
-        raise InvalidInput("Which wikis are to be moved?", hint="Name them, or write --all; not both.")
+        raise InvalidInput("Name the wikis to move.", hint="Name them, or write --all; not both.")
     if arguments.slugs or arguments.origin:
-        return _move_between_databases(service, arguments)
-    return _move_store(service, arguments, settings)
+        return _move_between_databases(context)
+    return _move_store(context)
 
 
-def _move_between_databases(service: WikiService, arguments: Namespace) -> int:
-    """From one database of the home to another, each while it answers."""
-    held = get_database_admin(service)
-    names = {each.name for each in held.get_statuses()}
+def _move_between_databases(context: CommandContext) -> int:
+    """Move wikis between databases of one store. Each stays searchable meanwhile."""
+    arguments, service = context.arguments, context.service
+    admin = get_database_admin(service)
+    names = {status.name for status in admin.get_statuses()}
     for name in filter(None, (arguments.to, arguments.origin)):
         if name not in names:
-            raise InvalidSetting(f"no database is called {name}", hint="see `wikiholt database list`")
+            raise InvalidSetting(f"there is no database {name}", hint="see `wikiholt database list`")
     wikis = [service.registry.get(slug) for slug in arguments.slugs] or service.list_wikis()
-    places = {wiki.id: held.get_database_name(wiki.id) for wiki in wikis}
-    wikis = [wiki for wiki in wikis if not arguments.origin or places[wiki.id] == arguments.origin]
-    code, done = 0, []
+    databases = {wiki.id: admin.get_database_name(wiki.id) for wiki in wikis}
+    migrations = []
     for wiki in wikis:
-        moved = _move_to_database(held, wiki, places[wiki.id], arguments)
-        code = code or (moved.error.exit_code if moved.error else 0)
-        done.append(moved)
-        _print_migration(moved, arguments)
-    return print_result(arguments, {"wikis": [_build_migration_document(each) for each in done]}, []) or code
+        if not arguments.origin or databases[wiki.id] == arguments.origin:
+            migrations.append(_move_to_database(admin, wiki, databases[wiki.id], arguments))
+            _print_migration(migrations[-1], arguments)
+    context.print_result({"wikis": [_build_migration_document(migration) for migration in migrations]}, [])
+    return _get_exit_code(migrations)
 
 
 def _move_to_database(
-    database_admin: DatabaseAdmin, wiki: Wiki, current_database: str | None, arguments: Namespace
+    admin: DatabaseAdmin, wiki: Wiki, current_database: str | None, arguments: Namespace
 ) -> WikiMigration:
     if current_database is None:
         return WikiMigration(wiki.slug, MigrationOutcome.NO_INDEX)
-    if arguments.dry_run:
-        return WikiMigration(
-            wiki.slug, MigrationOutcome.ALREADY_THERE if current_database == arguments.to else MigrationOutcome.MOVED
-        )
     try:
-        return WikiMigration(
-            wiki.slug,
-            MigrationOutcome.MOVED if database_admin.move(wiki.id, arguments.to) else MigrationOutcome.ALREADY_THERE,
-        )
+        moved = current_database != arguments.to if arguments.dry_run else admin.move(wiki.id, arguments.to)
     except WikiholtError as error:
         return WikiMigration(wiki.slug, MigrationOutcome.FAILED, error=error)
+    return WikiMigration(wiki.slug, MigrationOutcome.MOVED if moved else MigrationOutcome.ALREADY_THERE)
 
 
-def _move_store(service: WikiService, arguments: Namespace, settings: Settings) -> int:
-    """From one store to another: embedded to PostgreSQL, or back."""
+def _move_store(context: CommandContext) -> int:
+    """Move all wikis from files to PostgreSQL, or back."""
+    arguments = context.arguments
     to = sys.stdin.readline().strip() if arguments.to == "-" else arguments.to
-    there = _get_target_settings(service, settings, to)
-    with closing(build_service(there)) as target:
-        mover = StoreMigration(
-            service, target, settings.data / "moving", lambda moved: _print_migration(moved, arguments)
+    target_settings = _get_target_settings(context, to)
+    with closing(context.build_service(target_settings)) as target:
+        migration = StoreMigration(
+            context.service,
+            target,
+            context.settings.data / "moving",
+            lambda result: _print_migration(result, arguments),
         )
-        done = mover.plan() if arguments.dry_run else mover.run()
-        if arguments.dry_run:
-            for moved in done.wikis:
-                _print_migration(moved, arguments)
-    failed = [each.error for each in done.wikis if each.error]
-    print_result(arguments, _build_report_document(done), [] if failed else _format_next_steps(done, there, arguments))
-    return failed[0].exit_code if failed else 0
+        report = migration.plan() if arguments.dry_run else migration.run()
+    if arguments.dry_run:
+        for result in report.wikis:
+            _print_migration(result, arguments)
+    exit_code = _get_exit_code(report.wikis)
+    document = {
+        "wikis": [_build_migration_document(result) for result in report.wikis],
+        "registry_rows": report.registry_rows,
+        "left": list(report.added_meanwhile),
+    }
+    context.print_result(document, [] if exit_code else _format_next_steps(report, target_settings, arguments))
+    return exit_code
 
 
-def _get_target_settings(service: WikiService, settings: Settings, to: str) -> Settings:
-    """The settings of where everything is to go; raises InvalidSetting."""
+def _get_target_settings(context: CommandContext, to: str) -> Settings:
+    """The settings of the target store. Raises InvalidSetting."""
+    settings, databases = context.settings, context.service.components.databases
     if "://" in to:
         if check_store_address(to):
-            raise InvalidSetting("--to is no address of a PostgreSQL database", hint="write postgresql://…")
-        there = replace(settings, store=to)
+            raise InvalidSetting("--to is not the address of a PostgreSQL database", hint="write postgresql://…")
+        target = replace(settings, store=to)
     else:
-        held = service.components.databases
-        if held is not None and not Path(to).is_dir() and to in {each.name for each in held.get_statuses()}:
+        if databases and not Path(to).is_dir() and to in {status.name for status in databases.get_statuses()}:
             raise InvalidSetting(
-                f"{to} is a database here, not another store",
-                hint="write --from DATABASE beside it to move the wikis of one database to another",
+                f"{to} is a database of this store, not another store",
+                hint="add --from DATABASE to move the wikis of one database to another",
             )
-        there = replace(settings, store="", data=Path(to).expanduser())
-        if not to.strip() or there.data.is_file():
-            raise InvalidSetting("--to names no directory", hint="give a directory, or postgresql://…")
-    if is_same_backend(settings, there):
-        raise InvalidSetting("the wikis are there already", hint="give another place than the one that is set")
-    return there
+        target = replace(settings, store="", data=Path(to).expanduser())
+        if not to.strip() or target.data.is_file():
+            raise InvalidSetting("--to is not a directory", hint="give a directory, or postgresql://…")
+    if is_same_backend(settings, target):
+        raise InvalidSetting("the wikis are already there", hint="give another target than the current store")
+    return target
 
 
 def _format_next_steps(report: MigrationReport, target_settings: Settings, arguments: Namespace) -> list[str]:
+    rows = format_count(report.registry_rows, "row")
     if arguments.dry_run:
-        return [
-            f"{output.format_count(report.registry_rows, 'row')} of the registry would be copied. Nothing was changed."
-        ]
+        return [f"{rows} of the registry would be copied. Nothing was changed."]
     lines = [
-        f"{output.format_count(len(report.wikis), 'wiki')} there, checked; {output.format_count(report.registry_rows, 'row')} registered.",
-        "What was here is left as it is.",
+        f"{format_count(len(report.wikis), 'wiki')} moved and verified; {rows} of the registry copied.",
+        "The source was not changed.",
     ]
     if report.added_meanwhile:
-        lines.append(
-            f"Added meanwhile, and not moved yet: {', '.join(report.added_meanwhile)}. Run the same command again."
-        )
+        lines.append(f"Added meanwhile and not moved: {', '.join(report.added_meanwhile)}. Run the same command again.")
     if target_settings.store:
-        lines.append('Next: set store = "postgresql://…" (or WIKIHOLT_STORE) for every node, and start them again.')
+        lines.append('Next: set store = "postgresql://…" (or WIKIHOLT_STORE) on every node, and restart them.')
     else:
-        lines.append(
-            f"Next: leave store unset and set data = {str(target_settings.data)!r}, and start the service again."
-        )
+        lines.append(f"Next: leave store unset and set data = {str(target_settings.data)!r}, and restart the service.")
     return lines
+
+
+def _get_exit_code(migrations: Sequence[WikiMigration]) -> int:
+    return next((migration.error.exit_code for migration in migrations if migration.error), 0)
 
 
 def _print_migration(migration: WikiMigration, arguments: Namespace) -> None:
     if migration.error is not None:
         print_error(migration.error, f"{migration.slug}: {_FAILED_TEXT}")
     elif not arguments.json:
-        counts = f" ({output.format_count(migration.pages, 'page')})" if migration.pages else ""
-        told = (_DRY_RUN_TEXTS if arguments.dry_run else _OUTCOME_TEXTS)[migration.outcome]
-        output.print_lines([f"{migration.slug}: {told}{counts}"])
+        counts = f" ({format_count(migration.pages, 'page')})" if migration.pages else ""
+        text = (_DRY_RUN_TEXTS if arguments.dry_run else _OUTCOME_TEXTS)[migration.outcome]
+        print_lines([f"{migration.slug}: {text}{counts}"])
 
 
 def _build_migration_document(migration: WikiMigration) -> dict[str, object]:
-    found: dict[str, object] = {"wiki": migration.slug, "outcome": migration.outcome.value}
+    document: dict[str, object] = {"wiki": migration.slug, "outcome": migration.outcome.value}
     if migration.pages:
-        found |= {"pages": migration.pages, "chunks": migration.chunks}
-    return found | ({"error": build_error_document(migration.error)} if migration.error else {})
-
-
-def _build_report_document(report: MigrationReport) -> dict[str, object]:
-    return {
-        "wikis": [_build_migration_document(each) for each in report.wikis],
-        "registry_rows": report.registry_rows,
-        "left": list(report.added_meanwhile),
-    }
+        document |= {"pages": migration.pages, "chunks": migration.chunks}
+    return document | ({"error": build_error_document(migration.error)} if migration.error else {})

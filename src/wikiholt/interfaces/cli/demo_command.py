@@ -1,15 +1,16 @@
-"""`wikiholt demo`: the product's main job on two example wikis, from nothing to answers."""
+"""`wikiholt demo`: creates two example wikis, indexes them and runs example searches."""
 
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
 from wikiholt.errors import WikiExists
 from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES, DemoQuery, write_demo_wikis
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.interfaces.schemas.admin_schemas import build_sync_document
@@ -18,38 +19,42 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 
 
-def run_demo(directory: Path, build_service: Callable[[Path], WikiService], *, as_json: bool) -> int:
-    """Write the example wikis, index them, search them, say what to do next."""
-    style = output.TerminalStyle.from_stream(sys.stdout)
-    say = output.print_lines if not as_json else _ignore_progress
+def add_arguments(commands: Subparsers) -> None:
+    parser = add_command(commands, "demo", "create two example wikis, index them and search them", run_demo)
+    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where (default: ./demo-data)")
+
+
+def run_demo(context: CommandContext) -> int:
+    """Create the example wikis, index them, run the searches, and show the next steps."""
+    directory, as_json, style = context.arguments.directory or Path("demo-data"), context.arguments.json, context.style
+    print_text = output.print_lines if not as_json else _print_nothing
     repositories = write_demo_wikis(directory / "repositories")
     data = directory / "data"
-    service = build_service(data)
+    service = context.build_service(replace(context.settings, data=data, store=""))
     try:
-        say([f"Two example wikis, as git repositories in {directory / 'repositories'}:"])
+        print_text([f"Two example wikis, as git repositories in {directory / 'repositories'}:"])
         reports = []
         for slug, repository in repositories.items():
             _add_wiki(service, slug, repository)
             with show_sync_progress(slug, visible=not as_json) as progress:
                 report = service.get_handle(slug).sync(progress)
-            say(output.format_sync(slug, report, style))
+            print_text(output.format_sync(slug, report, style))
             reports.append(build_sync_document(service.get_handle(slug).wiki, report))
-        answers = [_run_query(service, query) for query in DEMO_QUERIES]
+        results = [_run_query(service, query) for query in DEMO_QUERIES]
     finally:
         service.close()
-    for query, answer in zip(DEMO_QUERIES, answers, strict=True):
-        say(
-            ["", style.format_bold(f"$ {_format_command(query, data)}"), style.format_dim(f"# {query.description}"), ""]
-        )
-        say(output.format_result(answer, style))
-    say(_format_next_steps(data, style))
+    for query, result in zip(DEMO_QUERIES, results, strict=True):
+        command, comment = f"$ {_format_command(query, data)}", f"# {query.description}"
+        print_text(["", style.format_bold(command), style.format_dim(comment), ""])
+        print_text(output.format_result(result, style))
+    print_text(_format_next_steps(data, style))
     if as_json:
-        shown = [build_result_document(answer) for answer in answers]
-        sys.stdout.write(json.dumps({"wikis": reports, "searches": shown}, ensure_ascii=False, indent=2) + "\n")
+        searches = [build_result_document(result) for result in results]
+        sys.stdout.write(json.dumps({"wikis": reports, "searches": searches}, ensure_ascii=False, indent=2) + "\n")
     return 0
 
 
-def _ignore_progress(_: object) -> None:
+def _print_nothing(_: object) -> None:
     pass
 
 
@@ -57,7 +62,7 @@ def _add_wiki(service: WikiService, slug: str, repository: Path) -> None:
     try:
         service.add(slug, str(repository.resolve()), {})
     except WikiExists:
-        # The demo was run before: the sync finds what has changed since.
+        # The demo was run before.
         return
 
 
@@ -75,26 +80,26 @@ def _format_command(query: DemoQuery, data: Path) -> str:
 
 
 def _format_next_steps(data: Path, style: output.TerminalStyle) -> list[str]:
-    me = _get_program()
+    program = _get_program()
     return [
         "",
         style.format_bold("What to do next"),
-        "  Search these again, by your own words, and see how they stand:",
-        f'    {me} --data {data} search allotment "when may I light a fire"',
-        f"    {me} --data {data} status",
-        "  Index a wiki of yours, any git repository with Markdown in it, and search it:",
-        f"    {me} add mywiki path/to/repository",
-        f"    {me} sync mywiki",
-        f'    {me} search mywiki "what you are looking for"',
+        "  Search these wikis with your own words, and show their state:",
+        f'    {program} --data {data} search allotment "when may I light a fire"',
+        f"    {program} --data {data} status",
+        "  Index your own wiki, any git repository with Markdown files, and search it:",
+        f"    {program} add mywiki path/to/repository",
+        f"    {program} sync mywiki",
+        f'    {program} search mywiki "what you are looking for"',
         "  If anything looks wrong:",
-        f"    {me} doctor",
+        f"    {program} doctor",
     ]
 
 
 def _get_program() -> str:
-    """How to call this program again: by name where that finds it, else by the path it was called by."""
+    """The command to run this program: `wikiholt` if it is on PATH, else its relative path."""
     called = Path(sys.argv[0])
-    found = shutil.which("wikiholt")
-    if called.name != "wikiholt" or (found and Path(found).resolve() == called.resolve()):
+    on_path = shutil.which("wikiholt")
+    if called.name != "wikiholt" or (on_path and Path(on_path).resolve() == called.resolve()):
         return "wikiholt"
     return os.path.relpath(called)

@@ -1,4 +1,4 @@
-"""One HTML file that needs no other: nothing is fetched by it, and nothing in it runs."""
+"""Self-contained HTML reports: no external resources and no scripts."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -24,7 +24,7 @@ _CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def render_html_page(title: str, body: Iterable[str]) -> str:
-    """The file; `title` is text, what is in `body` is HTML whose maker has escaped what is not ours."""
+    """A complete HTML page. `title` is plain text; `body` is HTML that the caller has escaped."""
     return (
         "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_SECURITY_POLICY}">'
@@ -36,23 +36,23 @@ def render_html_page(title: str, body: Iterable[str]) -> str:
 
 
 def render_html_table(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts, the first of each row beside figures; escaped here."""
-    head = "".join(f"<th scope='col'>{escape(each)}</th>" for each in headers)
-    cells = (
+    """A table of plain text, which is escaped here. The first column is text, the others are figures."""
+    head = "".join(f"<th scope='col'>{escape(header)}</th>" for header in headers)
+    table_rows = (
         f"<tr><td class=text>{escape(first)}</td>"
-        + "".join(f"<td class=figure>{escape(each)}</td>" for each in rest)
+        + "".join(f"<td class=figure>{escape(cell)}</td>" for cell in rest)
         + "</tr>"
         for first, *rest in rows
     )
-    filled = f"<caption>{escape(caption)}</caption><tr>{head}</tr>{''.join(cells)}"
-    return f"<div class='wide'><table>{filled}</table></div>"
+    content = f"<caption>{escape(caption)}</caption><tr>{head}</tr>{''.join(table_rows)}"
+    return f"<div class='wide'><table>{content}</table></div>"
 
 
 def write_html_file(file: Path, html: str) -> None:
-    """Write it where somebody wants it; raises StorageRefused."""
+    """Write the file. Raises StorageError."""
     try:
         file.write_text(html, encoding="utf-8")
     except OSError as error:
         raise StorageError(
-            f"the report cannot be written ({error.strerror})", hint="name a file in a directory that is there"
+            f"the report cannot be written ({error.strerror})", hint="name a file in an existing directory"
         ) from None

@@ -1,6 +1,5 @@
-"""`wikiholt import`."""
+"""`wikiholt import`: builds one index per wiki from an index that several wikis shared."""
 
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,34 +10,78 @@ from wikiholt.app.importer.import_report import ImportReport, ModelAgreement, Wi
 from wikiholt.app.importer.importer import Importer, ImportOptions
 from wikiholt.app.importer.postgres_source import PostgresTable
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
-from wikiholt.app.settings.settings_loader import Settings
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import InvalidImport, InvalidSetting, SyncFailed
-from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.output import show_sync_progress
-from wikiholt.interfaces.cli.wiki_commands import print_error, print_result, should_show_progress
+from wikiholt.interfaces.cli.command import (
+    CommandContext,
+    Subparsers,
+    add_command,
+    add_group,
+    add_quiet,
+    print_error,
+)
+from wikiholt.interfaces.cli.output import (
+    TerminalStyle,
+    format_count,
+    format_duration,
+    show_sync_progress,
+    to_safe_line,
+)
 from wikiholt.interfaces.schemas.admin_schemas import build_import_document
-from wikiholt.wikis.service import WikiService
 
 _MAX_SHOWN = 20
 _REASON_TEXTS = {
-    "no-page": "of no page that is there",
-    "left-out": "left out, as was asked for",
-    "wrong-dimensions": "with vectors of another length than the model's",
-    "unusable-vector": "with a vector that is none",
+    "no-page": "of pages that do not exist",
+    "left-out": "excluded by --owner or --tenant",
+    "wrong-dimensions": "with vectors of another size than the model's",
+    "unusable-vector": "with an invalid vector",
 }
 
 
-def run_import(service: WikiService, arguments: Namespace, settings: Settings) -> int:
-    """Import, or say what that would do; refused, with nothing changed, while it is unclear whose something is."""
+def add_arguments(commands: Subparsers) -> None:
+    text = "build one index per wiki from an index that several wikis shared"
+    kinds = add_group(commands, "import", text, "kind", "KIND")
+    chroma = add_command(kinds, "chroma", "import a Chroma collection", run_import)
+    chroma.add_argument("location", metavar="DIR_OR_URL", help="its directory, or the URL of the server")
+    chroma.add_argument("--collection", default="otterwiki_pages", metavar="NAME", help="default: otterwiki_pages")
+    chroma.add_argument("--chroma-tenant", default="default_tenant", metavar="NAME", help="default: default_tenant")
+    chroma.add_argument(
+        "--chroma-database", default="default_database", metavar="NAME", help="default: default_database"
+    )
+    faiss = add_command(kinds, "faiss", "import a FAISS directory of otterwiki-semantic-search", run_import)
+    faiss.add_argument("location", metavar="DIR", help="one index, or a directory of indexes named by wiki")
+    postgres = add_command(kinds, "postgres", "import a PostgreSQL table", run_import)
+    postgres.add_argument("location", metavar="ADDRESS", help="a connection string: postgresql://…")
+    postgres.add_argument("--table", default="chunks", metavar="NAME", help="default: chunks")
+    postgres.add_argument(
+        "--column", action="append", default=[], metavar="NAME=COLUMN", help="name of a column; repeatable"
+    )
+    for parser in (chroma, faiss, postgres):
+        parser.add_argument("--dry-run", action="store_true", help="only show what would be done and its duration")
+        parser.add_argument("--wiki", action="append", default=[], metavar="SLUG", help="only this wiki; repeatable")
+        parser.add_argument(
+            "--owner", action="append", default=[], metavar="PATTERN=SLUG", help="the wiki of these pages; repeatable"
+        )
+        parser.add_argument(
+            "--tenant", action="append", default=[], metavar="NAME=SLUG", help="the wiki of a tenant; repeatable"
+        )
+        parser.add_argument("--sample", type=int, default=64, metavar="N", help="vectors to verify (default: 64)")
+        parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="read timeout (default: 120)")
+        add_quiet(parser)
+
+
+def run_import(context: CommandContext) -> int:
+    """Import, or show what an import would do. Refused, with nothing changed, while the owner of a row is unclear."""
+    arguments, settings = context.arguments, context.settings
     options = ImportOptions(_parse_rules(arguments), tuple(arguments.wiki), max(1, arguments.sample), arguments.dry_run)
-    shown = should_show_progress(arguments)
-    importer = Importer(service, settings.data, options, lambda slug: show_sync_progress(slug, visible=shown))
+    visible = context.show_progress
+    importer = Importer(context.service, settings.data, options, lambda slug: show_sync_progress(slug, visible=visible))
     report = importer.run(_make_opener(arguments, settings))
-    print_result(arguments, build_import_document(report), _format_report(report))
+    context.print_result(build_import_document(report), _format_report(report, context.style))
     if report.unclear:
         refusal = InvalidImport(
-            "whose these are is not known, and nothing was imported",
-            hint="say --owner 'PATTERN=SLUG' for pages, --tenant NAME=SLUG for tenants; - for SLUG leaves them out",
+            "the owner of these rows is unknown; nothing was imported",
+            hint="use --owner 'PATTERN=SLUG' for pages, --tenant NAME=SLUG for tenants; - as SLUG excludes them",
         )
         print_error(refusal)
         return refusal.exit_code
@@ -46,17 +89,17 @@ def run_import(service: WikiService, arguments: Namespace, settings: Settings) -
 
 
 def _make_opener(arguments: Namespace, settings: Settings) -> Callable[[Path], SharedIndex]:
-    location, patience = str(arguments.location), min(max(1.0, arguments.timeout), 86_400.0)
+    location, timeout_s = str(arguments.location), min(max(1.0, arguments.timeout), 86_400.0)
     if arguments.kind == "faiss":
         return lambda _: FaissDirectory(Path(location))
     if arguments.kind == "postgres":
         return lambda _: PostgresTable(
-            location, arguments.table, dict(_parse_pairs(arguments.column, "--column")), patience
+            location, arguments.table, dict(_parse_pairs(arguments.column, "--column")), timeout_s
         )
-    which = ImportedCollection(arguments.collection, arguments.chroma_tenant, arguments.chroma_database)
+    target = ImportedCollection(arguments.collection, arguments.chroma_tenant, arguments.chroma_database)
     if location.startswith(("http://", "https://")):
-        return lambda _: ChromaServer(location, which, settings.chroma_token, patience)
-    return lambda place: ChromaDirectory(Path(location), place, which, patience)
+        return lambda _: ChromaServer(location, target, settings.chroma_token, timeout_s)
+    return lambda work_directory: ChromaDirectory(Path(location), work_directory, target, timeout_s)
 
 
 def _parse_rules(arguments: Namespace) -> OwnershipRules:
@@ -75,50 +118,46 @@ def _parse_pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _format_report(report: ImportReport) -> list[str]:
-    style = output.TerminalStyle.from_stream(sys.stdout)
-    lines = [style.format_bold(output.to_safe_line(report.source)), f"  {output.format_count(report.rows, 'row')} read"]
-    for why, count in report.dropped.counts.items():
-        some = ", ".join(output.to_safe_line(each) for each in report.dropped.examples[why])
-        lines.append(f"  {count:,} dropped, {_REASON_TEXTS.get(why, why)}: {some}{' …' if count > 10 else ''}")
-    lines += [_format_agreement(each) for each in report.agreements]
-    for page, wikis in list(report.unclear.pages.items())[:_MAX_SHOWN]:
-        lines.append(f"  {style.format_error('?')} {output.to_safe_line(page)}: a page of {', '.join(wikis)}")
-    for tenant, count in list(report.unclear.tenants.items())[:_MAX_SHOWN]:
+def _format_report(report: ImportReport, style: TerminalStyle) -> list[str]:
+    lines = [style.format_bold(to_safe_line(report.source)), f"  {format_count(report.rows, 'row')} read"]
+    for reason, count in report.dropped.counts.items():
+        examples = ", ".join(map(to_safe_line, report.dropped.examples[reason]))
         lines.append(
-            f"  {style.format_error('?')} tenant {output.to_safe_line(tenant)!r}: no wiki; {output.format_count(count, 'row')}"
+            f"  {count:,} dropped, {_REASON_TEXTS.get(reason, reason)}: {examples}{' …' if count > 10 else ''}"
         )
+    lines += map(_format_agreement, report.agreements)
+    for page, wikis in list(report.unclear.pages.items())[:_MAX_SHOWN]:
+        lines.append(f"  {style.format_error('?')} {to_safe_line(page)}: a page of {', '.join(wikis)}")
+    for tenant, count in list(report.unclear.tenants.items())[:_MAX_SHOWN]:
+        rows = format_count(count, "row")
+        lines.append(f"  {style.format_error('?')} tenant {to_safe_line(tenant)!r}: no wiki; {rows}")
     more = len(report.unclear.pages) + len(report.unclear.tenants) - 2 * _MAX_SHOWN
-    lines += [f"  … and {more} more; --json has all"] if more > 0 else []
-    lines += [_format_wiki(each, report.dry_run) for each in report.wikis]
+    lines += [f"  … and {more} more; see --json"] if more > 0 else []
+    lines += [_format_wiki(result, style, dry_run=report.dry_run) for result in report.wikis]
     lines += [
-        f"{style.format_error('✗')} {slug}: {output.to_safe_line(why)}" for slug, (_, why) in report.failed.items()
+        f"{style.format_error('✗')} {slug}: {to_safe_line(reason)}" for slug, (_, reason) in report.failed.items()
     ]
     return lines
 
 
 def _format_agreement(agreement: ModelAgreement) -> str:
-    named = f" of {output.to_safe_line(agreement.model)}" if agreement.model else ""
-    if agreement.agrees:
-        return (
-            f"  {output.format_count(agreement.sampled, 'vector')}{named} embedded anew: all the same; they are reused"
-        )
+    model = f" of {to_safe_line(agreement.model)}" if agreement.model else ""
     if agreement.least is None:
-        return f"  no vector{named} is reused: {agreement.reason}"
-    return (
-        f"  {output.format_count(agreement.sampled, 'vector')}{named} embedded anew: down to {agreement.least:.4f} alike;"
-        f" none is reused: {agreement.reason}"
-    )
+        return f"  no vector{model} is reused: {agreement.reason}"
+    sampled = f"{format_count(agreement.sampled, 'vector')}{model} verified"
+    if agreement.agrees:
+        return f"  {sampled}: all equal; they are reused"
+    return f"  {sampled}: lowest cosine {agreement.least:.4f}; none is reused: {agreement.reason}"
 
 
-def _format_wiki(result: WikiImport, dry_run: bool) -> str:
-    held = f"{output.format_count(result.pages, 'page')}, {output.format_count(result.chunks, 'chunk')}"
+def _format_wiki(result: WikiImport, style: TerminalStyle, *, dry_run: bool) -> str:
     if dry_run:
-        plan = f"{result.rows:,} rows, {result.matched:,} texts matched, {result.indexed:,} indexed already"
-        return f"{result.slug}: {held}; {plan}; {result.to_embed:,} to embed, about {output.format_duration(result.seconds)}"
+        size = f"{format_count(result.pages, 'page')}, {format_count(result.chunks, 'chunk')}"
+        plan = f"{result.rows:,} rows, {result.matched:,} texts matched, {result.indexed:,} already indexed"
+        return f"{result.slug}: {size}; {plan}; {result.to_embed:,} to embed, about {format_duration(result.seconds)}"
     assert result.proof is not None
-    mark = output.TerminalStyle.from_stream(sys.stdout).format_success("✓")
-    work = f"{result.reused:,} vectors reused, {result.embedded:,} embedded in {output.format_duration(result.seconds)}"
-    proved = f"{result.proof.pages:,} pages and {result.proof.chunks:,} chunks, those of {result.proof.revision[:10]} and no other"
-    odd = f", {output.format_count(result.proof.problems, 'problem')}" if result.proof.problems else ""
-    return f"{mark} {result.slug}: {work}; proved: {proved}{odd}"
+    proof = result.proof
+    work = f"{result.reused:,} vectors reused, {result.embedded:,} embedded in {format_duration(result.seconds)}"
+    verified = f"exactly the {proof.pages:,} pages and {proof.chunks:,} chunks of {proof.revision[:10]}"
+    problems = f", {format_count(proof.problems, 'problem')}" if proof.problems else ""
+    return f"{style.format_success('✓')} {result.slug}: {work}; verified: {verified}{problems}"

@@ -1,121 +1,107 @@
-"""The commands `key` and `set`: who may open a wiki, and how it is set."""
+"""`wikiholt key`: creates, lists and revokes keys."""
 
 import re
 import sys
-from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
-from wikiholt.app.settings.setting_definition import build_unknown_error
-from wikiholt.app.settings.table import WIKI_SETTINGS
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import InvalidSetting
-from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.wiki_commands import print_result
-from wikiholt.interfaces.schemas.admin_schemas import (
-    build_key_document,
-    build_new_key_document,
-    build_wiki_document,
-    get_public_settings,
-)
-from wikiholt.wikis.service import WikiService
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_group, add_slug
+from wikiholt.interfaces.cli.output import to_safe_line
+from wikiholt.interfaces.schemas.admin_schemas import build_key_document, build_new_key_document
 
-_SETTING_NAMES = [setting.name for setting in WIKI_SETTINGS]
 _DURATION_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
-def run_key(service: WikiService, arguments: Namespace) -> int:
-    return {"create": _run_create, "list": _run_list, "revoke": _run_revoke}[arguments.action](service, arguments)
+def add_arguments(commands: Subparsers) -> None:
+    actions = add_group(commands, "key", "create, list and revoke keys", "action", "ACTION")
+    text = "create a key for one wiki, or for the operator, and show it once"
+    create = add_command(actions, "create", text, run_create, changes_registry=True)
+    create.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki it gives access to")
+    create.add_argument("--operator", action="store_true", help="a key with full access to all wikis")
+    scopes = [str(scope) for scope in Scope]
+    create.add_argument("--scope", choices=scopes, help="what it allows (default: read; for the operator: admin)")
+    create.add_argument("--label", default="", metavar="TEXT", help="who or what it is for")
+    create.add_argument("--expires", metavar="WHEN", help="a date (2027-01-31), or a duration: 12h, 30d, 8w")
+    add_slug(
+        add_command(actions, "list", "list keys, without their secrets", run_list, changes_registry=True),
+        optional=True,
+    )
+    text = "revoke a key immediately and permanently"
+    revoke = add_command(actions, "revoke", text, run_revoke, changes_registry=True)
+    revoke.add_argument("id", metavar="ID", help="the id that `key list` shows, or the full key")
 
 
-def run_set(service: WikiService, arguments: Namespace) -> int:
-    """Show a wiki's settings, after changing those that are named."""
-    changes = dict(_parse_pair(pair) for pair in arguments.pairs)
-    for name in changes:
-        if name not in _SETTING_NAMES:
-            raise build_unknown_error(name, "setting of a wiki", _SETTING_NAMES)
-    if len(changes) < len(arguments.pairs):
-        raise InvalidSetting("A setting is given twice.", hint="Give each one once.")
-    wiki = service.configure(arguments.slug, changes) if changes else service.registry.get(arguments.slug)
-    shown = get_public_settings(wiki)
-    width = max(map(len, shown), default=0)
-    lines = [f"{name:{width}}  {output.to_safe_line(text)}" for name, text in sorted(shown.items())]
-    return print_result(arguments, build_wiki_document(wiki), lines or [f"{wiki.slug} has no settings of its own."])
-
-
-def _run_create(service: WikiService, arguments: Namespace) -> int:
+def run_create(context: CommandContext) -> int:
+    arguments, service = context.arguments, context.service
     if bool(arguments.slug) == arguments.operator:
         raise InvalidSetting(
-            "A key is of one wiki or of the operator.", hint="Write key create SLUG, or key create --operator."
+            "A key is for one wiki or for the operator.", hint="Write key create SLUG, or key create --operator."
         )
     wiki = service.registry.get(arguments.slug) if arguments.slug else None
     if wiki is not None:
         service.check_repository(wiki)
     scope = Scope(arguments.scope or ("read" if wiki else "admin"))
-    made, token = service.registry.keys.create(
+    key, token = service.registry.keys.create(
         wiki.id if wiki else None, scope, arguments.label, _parse_expiry(arguments.expires)
     )
-    print_result(arguments, build_new_key_document(made, wiki, token), [token])
+    context.print_result(build_new_key_document(key, wiki, token), [token])
     if not arguments.json:
-        # Not to stdout, so that KEY=$(wikiholt key create SLUG) holds the key and nothing else.
-        about = wiki.slug if wiki else "every wiki"
+        # On stderr, so that KEY=$(wikiholt key create SLUG) contains only the key.
         sys.stderr.write(
-            f"Key {made.id} opens {about}, scope {scope}, {_format_expiry(made)}. It is not shown again.\n"
+            f"Key {key.id} for {_format_target(wiki)}, scope {scope}, {_format_expiry(key)}. It is not shown again.\n"
         )
         sys.stderr.write("Send it as: Authorization: Bearer KEY\n")
     return 0
 
 
-def _run_list(service: WikiService, arguments: Namespace) -> int:
-    only = service.registry.get(arguments.slug) if arguments.slug else None
-    wikis = {wiki.id: wiki for wiki in ([only] if only else service.registry.list_wikis())}
-    found = service.registry.keys.list(only.id if only else None)
-    rows = [(each, wikis.get(each.wiki_id or "")) for each in found]
+def run_list(context: CommandContext) -> int:
+    registry, slug = context.service.registry, context.arguments.slug
+    only = registry.get(slug) if slug else None
+    wikis = {wiki.id: wiki for wiki in ([only] if only else registry.list_wikis())}
+    rows = [(key, wikis.get(key.wiki_id or "")) for key in registry.keys.list(only.id if only else None)]
     lines = _format_key_table(rows) if rows else ["No keys yet. Next: wikiholt key create SLUG"]
-    return print_result(arguments, {"keys": [build_key_document(*row) for row in rows]}, lines)
+    return context.print_result({"keys": [build_key_document(*row) for row in rows]}, lines)
 
 
-def _run_revoke(service: WikiService, arguments: Namespace) -> int:
-    # Whoever has the key at hand need not look up its id; the secret is neither checked nor shown.
-    given = re.fullmatch(r"wh_([a-z2-7]+)_[a-z2-7]+", arguments.id)
-    revoked = service.registry.keys.revoke(given[1] if given else arguments.id)
-    wiki = service.registry.get_by_id(revoked.wiki_id) if revoked.wiki_id else None
-    about = wiki.slug if wiki else "every wiki"
-    lines = [f"Revoked key {revoked.id}, which opened {about}, scope {revoked.scope}."]
-    return print_result(arguments, build_key_document(revoked, wiki), lines)
+def run_revoke(context: CommandContext) -> int:
+    registry, key_id = context.service.registry, context.arguments.id
+    # The full key is accepted too. Its secret is neither checked nor shown.
+    full_key = re.fullmatch(r"wh_([a-z2-7]+)_[a-z2-7]+", key_id)
+    revoked = registry.keys.revoke(full_key[1] if full_key else key_id)
+    wiki = registry.get_by_id(revoked.wiki_id) if revoked.wiki_id else None
+    lines = [f"Revoked key {revoked.id} for {_format_target(wiki)}, scope {revoked.scope}."]
+    return context.print_result(build_key_document(revoked, wiki), lines)
+
+
+def _format_target(wiki: Wiki | None) -> str:
+    return wiki.slug if wiki else "all wikis"
 
 
 def _format_key_table(rows: list[tuple[Key, Wiki | None]]) -> list[str]:
     names = [wiki.slug if wiki else "(operator)" for _, wiki in rows]
     width = max(map(len, names))
     return [
-        f"{each.id}  {name:{width}}  {each.scope:5}  {_format_expiry(each)}  {output.to_safe_line(each.label)}".rstrip()
-        for (each, _), name in zip(rows, names, strict=True)
+        f"{key.id}  {name:{width}}  {key.scope:5}  {_format_expiry(key)}  {to_safe_line(key.label)}".rstrip()
+        for (key, _), name in zip(rows, names, strict=True)
     ]
 
 
 def _format_expiry(key: Key) -> str:
     if key.expires_at is None:
         return "never expires"
-    told = "expired" if key.expires_at <= datetime.now(UTC) else "until"
-    return f"{told} {key.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    word = "expired" if key.expires_at <= datetime.now(UTC) else "until"
+    return f"{word} {key.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _parse_expiry(text: str | None) -> datetime | None:
-    """A date, a date with time, or how long from now: 12h, 30d, 8w."""
+    """Parse a date, a date with time, or a duration from now: 12h, 30d, 8w."""
     if text is None:
         return None
-    if ahead := re.fullmatch(r"([0-9]{1,5})([hdw])", text):
-        return datetime.now(UTC) + timedelta(**{_DURATION_UNITS[ahead[2]]: int(ahead[1])})
+    if duration := re.fullmatch(r"([0-9]{1,5})([hdw])", text):
+        return datetime.now(UTC) + timedelta(**{_DURATION_UNITS[duration[2]]: int(duration[1])})
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidSetting(f"--expires {text!r} is no date.", hint="Write 2027-01-31, or 12h, 30d, 8w.") from None
+        raise InvalidSetting(f"--expires {text!r} is not a date.", hint="Write 2027-01-31, or 12h, 30d, 8w.") from None
     return when if when.tzinfo else when.replace(tzinfo=UTC)
-
-
-def _parse_pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InvalidSetting(f"{name!r} has no value.", hint="Write NAME=VALUE, or NAME= to unset it.")
-    # A secret on the command line can be seen by others on this machine.
-    return name.strip(), sys.stdin.readline().strip() if value == "-" else value.strip()

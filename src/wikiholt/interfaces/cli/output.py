@@ -1,4 +1,4 @@
-"""What a person reads on the terminal. Data goes to stdout, everything else to stderr."""
+"""Terminal output: text that is safe to print, colors, formats of results, progress bars on stderr."""
 
 import codecs
 import io
@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NoReturn, TextIO
+from typing import NoReturn, Self, TextIO
 
 from tqdm import tqdm
 
 from wikiholt.domain.index import ReindexEstimate, SyncReport
+from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import Hit, SearchResult, Snippet
 from wikiholt.git.remote_url import redact_url
 from wikiholt.indexing.reconciler import SyncProgress
@@ -27,18 +28,19 @@ from wikiholt.wikis.status import WikiStatus
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
 _ALLOWED_CHARACTERS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
-"""Not printable by Unicode's book, yet part of honest text: joiners, break hints, marks of direction."""
+"""Not printable by the Unicode category, but needed in text: joiners, break hints, direction marks."""
 
-# Stand-ins for colours while lines are wrapped; no text holds them once it is safe.
+# Placeholders for colors while lines are wrapped. Safe text never contains them.
 _ON_MARK, _OFF_MARK, _ON_DIM, _OFF_DIM = _PLACEHOLDERS = ("\x01", "\x02", "\x03", "\x04")
 _PLACEHOLDER_PATTERN = re.compile("([\x01-\x04])")
 _ESCAPE_ERROR_HANDLER = "wikiholt.escapes"
+_MAX_PROBLEMS = 20
 _UNSAFE_JSON_PATTERN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalStyle:
-    """Colours, or none where the output is no terminal or NO_COLOR is set."""
+    """Colors, unless the output is not a terminal or NO_COLOR is set."""
 
     use_color: bool
 
@@ -66,10 +68,10 @@ class TerminalStyle:
 
 
 def to_safe_text(text: str) -> str:
-    """Foreign text as a terminal may show it, character for character.
+    """Replace characters that a terminal must not receive, one for one.
 
-    Control characters could move the cursor or change the title, and overrides of direction make text look like other
-    text; joiners, spaces of any width and direction marks are kept, for scripts and emoji need them.
+    Control characters can move the cursor or change the title, and direction overrides can make text look like other
+    text. Joiners, spaces of any width and direction marks are kept, because scripts and emoji need them.
     """
     if text.isprintable():
         return text
@@ -81,18 +83,18 @@ def _is_allowed(char: str) -> bool:
 
 
 def format_json(document: object) -> str:
-    """A document as JSON for a terminal: what it could obey or be fooled by is escaped, and means the same."""
+    """Format a document as JSON that is safe on a terminal: control and direction characters are escaped."""
     text = json.dumps(document, ensure_ascii=False, indent=2)
-    return _UNSAFE_JSON_PATTERN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE_JSON_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def to_safe_line(text: str) -> str:
-    """Foreign text as it may stand in one line: safe, its line breaks and tabs as spaces."""
+    """Safe text in one line, with line breaks and tabs as spaces."""
     return to_safe_text(" ".join(text.splitlines()).replace("\t", " "))
 
 
 def configure_streams(*streams: TextIO) -> None:
-    """Let these streams write characters their encoding lacks, as escapes that JSON also understands."""
+    """Write characters that the encoding of a stream lacks as JSON escapes."""
     codecs.register_error(_ESCAPE_ERROR_HANDLER, _escape_unencodable)
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
@@ -111,11 +113,11 @@ def format_result(result: SearchResult, style: TerminalStyle) -> list[str]:
     if result.did_you_mean:
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
     if not result.total:
-        lines.append("Nothing found: no page passes the filters, phrases and exclusions.")
+        lines.append("Nothing found: no page matches the filters, phrases and exclusions.")
     elif not result.hits:
         lines.append("Nothing found.")
     elif result.nothing_relevant:
-        lines.append(style.format_warning("Nothing here is clearly relevant; the nearest pages are:"))
+        lines.append(style.format_warning("Nothing clearly relevant was found; the closest pages are:"))
     for number, hit in enumerate(result.hits, 1):
         lines += _format_hit(number, hit, style)
     lines.append(style.format_dim(_format_footer(result)))
@@ -135,75 +137,79 @@ def _format_hit(number: int, hit: Hit, style: TerminalStyle) -> list[str]:
 
 
 def _mark_snippet(snippet: Snippet, style: TerminalStyle) -> str:
-    """A snippet, safe to show, with marks around its matches and around what is not the closest sentence.
+    """The safe text of a snippet, with placeholders around its matches and around all but the closest sentence.
 
-    The marks come last, so that no text can bring its own.
+    They are added last, so that no text can contain its own.
     """
-    shown = to_safe_text(snippet.text)
+    safe_text = to_safe_text(snippet.text)
     if not style.use_color:
-        return shown
-    signs = [(at, sign) for span in snippet.matches for at, sign in ((span.start, _ON_MARK), (span.end, _OFF_MARK))]
+        return safe_text
+    marks = [(at, mark) for span in snippet.matches for at, mark in ((span.start, _ON_MARK), (span.end, _OFF_MARK))]
     if snippet.sentence is not None:
         around = ((0, _ON_DIM), (snippet.sentence.start, _OFF_DIM), (snippet.sentence.end, _ON_DIM))
-        signs = sorted([*signs, *around], key=itemgetter(0))
-    text, at = "", 0
-    for place, sign in signs:
-        text += shown[at:place] + sign
-        at = place
-    return text + shown[at:]
+        marks = sorted([*marks, *around], key=itemgetter(0))
+    text, end = "", 0
+    for at, mark in marks:
+        text += safe_text[end:at] + mark
+        end = at
+    return text + safe_text[end:]
 
 
 def _apply_colors(rows: Iterable[str], style: TerminalStyle) -> Iterator[str]:
-    """Rows with colours for marks; what a row leaves dim, the next begins with."""
+    """Replace placeholders by colors. A row starts in the color in which the row before it ended."""
     dim = marked = False
     for row in rows:
         if not style.use_color:
             yield row
             continue
-        worn = _DIM if dim else ""
-        text = worn
+        color = _DIM if dim else ""
+        text = color
         for part in _PLACEHOLDER_PATTERN.split(row):
             if part not in _PLACEHOLDERS:
                 text += part
                 continue
             dim = part == _ON_DIM if part in (_ON_DIM, _OFF_DIM) else dim
             marked = part == _ON_MARK if part in (_ON_MARK, _OFF_MARK) else marked
-            wanted = _BOLD + _GREEN if marked else _DIM if dim else ""
-            if wanted != worn:
-                text += (_OFF if worn else "") + wanted
-                worn = wanted
+            new_color = _BOLD + _GREEN if marked else _DIM if dim else ""
+            if new_color != color:
+                text += (_OFF if color else "") + new_color
+                color = new_color
         yield text + _OFF
 
 
 def _format_footer(result: SearchResult) -> str:
-    fresh = "not synced to the end yet" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
+    freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
     if result.indexed_revision and result.head_revision is None:
-        fresh += ", HEAD unknown"
+        freshness += ", HEAD unknown"
     elif result.indexed_revision and result.head_revision:
-        fresh += f", HEAD is {result.head_revision[:10]}" if result.stale else " = HEAD"
-    how = " · reranked" if result.reranked else ""
+        freshness += f", HEAD is {result.head_revision[:10]}" if result.stale else " = HEAD"
+    reranked = " · reranked" if result.reranked else ""
     degraded = " · degraded" if result.degraded else ""
     pages = f"{len(result.hits)} of {format_count(result.total, 'page')}"
-    return f"{pages} · {result.mode}{how} · {result.took_ms:.0f} ms · {fresh}{degraded}"
+    return f"{pages} · {result.mode}{reranked} · {result.took_ms:.0f} ms · {freshness}{degraded}"
 
 
 def format_sync(slug: str, report: SyncReport, style: TerminalStyle) -> list[str]:
     names = ("added", "changed", "moved", "deleted", "unchanged")
     pages = ", ".join(f"{getattr(report, name)} {name}" for name in names if getattr(report, name)) or "no pages"
     chunks = f"{format_count(report.chunks_embedded, 'chunk')} embedded, {report.chunks_reused} reused"
-    rebuilt = " (built anew)" if report.rebuilt else ""
+    rebuilt = " (rebuilt)" if report.rebuilt else ""
+    mark, at = style.format_success("✓"), report.revision[:10]
     lines = [
-        f"{style.format_success('✓')} {slug}: {pages}; {chunks}; {report.seconds:.1f} s, at {report.revision[:10]}{rebuilt}"
+        f"{mark} {slug}: {pages}; {chunks}; {report.seconds:.1f} s, at {at}{rebuilt}",
+        *_format_problems(report.problems, style),
     ]
-    lines += [
-        style.format_warning(f"  problem: {to_safe_line(p.file)}: {p.reason}: {to_safe_line(p.detail)}")
-        for p in report.problems[:20]
-    ]
-    if len(report.problems) > 20:
-        lines.append(
-            style.format_warning(f"  … and {len(report.problems) - 20} more; see `wikiholt status {slug} --json`")
-        )
+    more = len(report.problems) - _MAX_PROBLEMS
+    if more > 0:
+        lines.append(style.format_warning(f"  … and {more} more; see `wikiholt status {slug} --json`"))
     return lines
+
+
+def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> list[str]:
+    return [
+        style.format_warning(f"  problem: {to_safe_line(p.file)}: {p.reason}: {to_safe_line(p.detail)}")
+        for p in problems[:_MAX_PROBLEMS]
+    ]
 
 
 def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
@@ -214,20 +220,17 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
     if state is None:
         lines.append(f"  {style.format_warning('not indexed')}")
     else:
-        standing = style.format_warning("behind HEAD") if status.stale else style.format_success("at HEAD")
+        freshness = style.format_warning("behind HEAD") if status.stale else style.format_success("at HEAD")
         revision = state.revision[:10] if state.revision else "no revision yet"
         lines.append(
             f"  {format_count(state.pages, 'page')}, {format_count(state.chunks, 'chunk')}, "
-            f"{format_count(state.problems, 'problem')} · {revision}, {standing}"
+            f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         lines.append(
             style.format_dim(f"  synced {when} · {state.recipe.fingerprint} · {format_size(status.disk_bytes)}")
         )
-    lines += [
-        style.format_warning(f"  problem: {to_safe_line(p.file)}: {p.reason}: {to_safe_line(p.detail)}")
-        for p in status.problems[:20]
-    ]
+    lines += _format_problems(status.problems, style)
     lines += _format_health(status, style)
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))
@@ -240,28 +243,27 @@ def _format_health(status: WikiStatus, style: TerminalStyle) -> list[str]:
     if not health.is_ok:
         since = f" since {health.since:%Y-%m-%d %H:%M} UTC" if health.since else ""
         lines.append(style.format_error(f"  {health.condition}{since}: {to_safe_line(health.reason)}"))
-        lines.append(f"  hint: the service mends it by itself; without one run `wikiholt sync {status.wiki.slug}`")
+        lines.append(f"  hint: a running service repairs it; otherwise run `wikiholt sync {status.wiki.slug}`")
     elif health.checked_at:
-        lines.append(style.format_dim(f"  whole when checked {health.checked_at:%Y-%m-%d %H:%M} UTC"))
+        lines.append(style.format_dim(f"  intact when checked {health.checked_at:%Y-%m-%d %H:%M} UTC"))
     if status.quarantined:
-        kept = (
-            format_count(len(status.quarantined), "broken index")
-            if len(status.quarantined) == 1
-            else f"{len(status.quarantined)} broken indexes"
-        )
-        lines.append(style.format_dim(f"  {kept} set aside: {', '.join(status.quarantined[-3:])}"))
+        names = ", ".join(status.quarantined[-3:])
+        lines.append(style.format_dim(f"  damaged indexes in quarantine: {len(status.quarantined)} ({names})"))
     return lines
 
 
 def format_estimate(slug: str, estimate: ReindexEstimate, style: TerminalStyle) -> list[str]:
-    about = "" if estimate.exact else " (estimated from some of the pages)"
-    room = "" if estimate.disk_free > 2 * estimate.disk_bytes else style.format_warning("  there is hardly room for it")
+    note = "" if estimate.exact else " (estimated from a sample of the pages)"
+    warning = "" if estimate.disk_free > 2 * estimate.disk_bytes else style.format_warning("  little space is left")
+    size = f"{format_count(estimate.pages, 'page')}, {format_count(estimate.chunks, 'chunk')}"
+    new_chunks = estimate.chunks_to_embed - estimate.reusable_vectors
+    disk, free = format_size(estimate.disk_bytes), format_size(estimate.disk_free)
     return [
-        f"{style.format_bold(slug)}: {format_count(estimate.pages, 'page')}, {format_count(estimate.chunks, 'chunk')}{about}",
+        f"{style.format_bold(slug)}: {size}{note}",
         f"  reindex: {estimate.chunks_to_embed} to embed, about {format_duration(estimate.seconds)}",
-        f"  sync after a change of settings: {estimate.reusable_vectors} vectors taken over,"
-        f" {estimate.chunks_to_embed - estimate.reusable_vectors} to embed, about {format_duration(estimate.seconds_reusing)}",
-        f"  disk: about {format_size(estimate.disk_bytes)} beside the present index, {format_size(estimate.disk_free)} free{room}",
+        f"  sync after a change of settings: {estimate.reusable_vectors} vectors reused, {new_chunks} to embed, "
+        f"about {format_duration(estimate.seconds_reusing)}",
+        f"  disk: about {disk} in addition to the current index, {free} free{warning}",
         style.format_dim("  nothing was changed"),
     ]
 
@@ -289,45 +291,45 @@ def print_lines(lines: Sequence[str]) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-# A progress bar on stderr.
+# Progress bars.
 
 
 @contextmanager
 def show_sync_progress(name: str, *, visible: bool) -> Iterator[Callable[[SyncProgress], None]]:
-    """A function that a sync tells how far it is; it draws a bar where one is shown and there is work to do."""
-    bar: tqdm[NoReturn] | None = None
-
-    def update_bar(progress: SyncProgress) -> None:
-        nonlocal bar
-        if not visible or not progress.pages_total:
-            return
-        if bar is None:
-            bar = tqdm(total=progress.pages_total, desc=name, unit="page", ascii=" ▏▎▍▌▋▊▉█", leave=True)
-        bar.set_postfix_str(f"{progress.chunks_embedded} chunks", refresh=False)
-        bar.update(progress.pages_done - bar.n)
-
-    try:
-        yield update_bar
-    finally:
-        if bar is not None:
-            bar.close()
+    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work."""
+    with _ProgressBar(name, "page", visible=visible) as bar:
+        yield lambda progress: bar.update(
+            progress.pages_done, progress.pages_total, f"{progress.chunks_embedded} chunks"
+        )
 
 
 @contextmanager
 def show_count_progress(name: str, unit: str, *, visible: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function that is told how many of how many are done; it draws a bar where one is shown."""
-    bar: tqdm[NoReturn] | None = None
+    """A callback for (done, total). It draws a bar if `visible` and if there is work."""
+    with _ProgressBar(name, unit, visible=visible) as bar:
+        yield bar.update
 
-    def update_bar(done: int, total: int) -> None:
-        nonlocal bar
-        if not visible or not total:
+
+class _ProgressBar:
+    """A bar that appears with the first update."""
+
+    def __init__(self, name: str, unit: str, *, visible: bool) -> None:
+        self._name = name
+        self._unit = unit
+        self._visible = visible
+        self._bar: tqdm[NoReturn] | None = None
+
+    def update(self, done: int, total: int, postfix: str = "") -> None:
+        if not self._visible or not total:
             return
-        if bar is None:
-            bar = tqdm(total=total, desc=name, unit=unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
-        bar.update(done - bar.n)
+        if self._bar is None:
+            self._bar = tqdm(total=total, desc=self._name, unit=self._unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
+        self._bar.set_postfix_str(postfix, refresh=False)
+        self._bar.update(done - self._bar.n)
 
-    try:
-        yield update_bar
-    finally:
-        if bar is not None:
-            bar.close()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()

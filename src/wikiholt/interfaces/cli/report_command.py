@@ -1,25 +1,55 @@
-"""A report of queries as sentences and tables, for terminal and HTML alike."""
+"""`wikiholt report`: what was searched for in a wiki, as text or HTML."""
 
-import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
+from pathlib import Path
 
 from wikiholt.errors import InvalidInput
-from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
 from wikiholt.interfaces.cli.html_report import render_html_page, render_html_table, write_html_file
-from wikiholt.interfaces.cli.output import format_count
-from wikiholt.interfaces.cli.wiki_commands import print_result
+from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
 from wikiholt.interfaces.schemas.search_schemas import build_query_report_document
 from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats, SlowQuery
-from wikiholt.wikis.service import WikiService
+
+_MAX_COLUMN_CHARS = 60
+"""Width of a column on the terminal."""
+
+
+def add_arguments(commands: Subparsers) -> None:
+    text = "show what was searched for in a wiki, if searches are logged"
+    parser = add_command(commands, "report", text, run_report)
+    add_slug(parser)
+    parser.add_argument("--days", type=int, metavar="N", help="the last N days (default: all logged searches)")
+    parser.add_argument("--limit", type=int, default=10, metavar="N", help="rows of each table (default: 10)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as HTML")
+    parser.add_argument("--clear", action="store_true", help="delete all logged searches")
+
+
+def run_report(context: CommandContext) -> int:
+    """Show the report of a wiki's query log, or clear the log."""
+    arguments, slug = context.arguments, context.arguments.slug
+    query_log = context.service.get_handle(slug).query_log
+    if arguments.clear:
+        count = query_log.clear()
+        text = f"Deleted {count} logged searches of {slug}." if count else "There was nothing to delete."
+        return context.print_result({"wiki": slug, "cleared": count}, [text])
+    for name, maximum in (("days", 3660), ("limit", 1000)):
+        value = getattr(arguments, name)
+        if value is not None and not 1 <= value <= maximum:
+            raise InvalidInput(f"--{name} is {value}", hint=f"use 1 to {maximum}")
+    report = query_log.build_report(arguments.days, arguments.limit)
+    lines = list(_format_report(slug, report, context.style))
+    if arguments.html:
+        write_html_file(arguments.html, render_report(slug, report))
+        lines.append(f"Report: {to_safe_line(str(arguments.html))}")
+    return context.print_result(build_query_report_document(slug, report), lines)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """Rows of texts; `empty` is said where there is none."""
+    """A table of text. `empty` is shown instead if there are no rows."""
 
     caption: str
     headers: tuple[str, ...]
@@ -28,55 +58,54 @@ class ReportTable:
 
 
 def format_summary(report: QueryReport) -> list[str]:
-    """What there is to say beside tables."""
+    """The sentences before the tables."""
     period = f"{_format_day(report.since)} to {_format_day(report.until)}"
     if not report.searches:
-        return [f"No searches were written down from {period}.", *_format_notes(report)]
-    typed = f" (and {format_count(report.beginnings, 'beginning')} while they were typed)" if report.beginnings else ""
-    ways = ", ".join(f"{count} by {surface}" for surface, count in report.surfaces.items())
+        return [f"No searches were logged from {period}.", *_format_notes(report)]
+    typed = f" (and {format_count(report.beginnings, 'unfinished one')} while typing)" if report.beginnings else ""
+    interfaces = ", ".join(f"{count} by {interface}" for interface, count in report.surfaces.items())
     searches = "1 search" if report.searches == 1 else f"{report.searches} searches"
     queries = "1 query" if report.queries == 1 else f"{report.queries} queries"
     return [
-        f"{period}: {searches}{typed} for {queries}; {ways}.",
-        f"Without a result: {report.without_result}. Answered while something was missing (degraded): "
-        f"{report.degraded}. Milliseconds: {report.p50_ms:.1f} at the median, {report.p95_ms:.1f} at p95.",
+        f"{period}: {searches}{typed} for {queries}; {interfaces}.",
+        f"Without a result: {report.without_result}. Degraded: "
+        f"{report.degraded}. Latency: {report.p50_ms:.1f} ms median, {report.p95_ms:.1f} ms p95.",
         *_format_notes(report),
     ]
 
 
 def _format_notes(report: QueryReport) -> Iterator[str]:
     if not report.logging:
-        yield "Searches are not written down any more: what is here is from before."
+        yield "Logging is off now; these searches were logged before."
     if report.lost:
-        yield f"{report.lost} more could not be written down: they came faster than the log could be written."
+        yield f"{report.lost} more were not logged, because the log could not keep up."
     if report.damaged_at:
-        yield f"The log was found damaged on {_format_day(report.damaged_at)} and begun anew; what it held before is lost."
+        yield f"The log was damaged and restarted on {_format_day(report.damaged_at)}; earlier entries are lost."
     if report.pages is None:
-        yield "There is no index that could be asked for its pages."
+        yield "There is no index to list the pages of."
 
 
 def build_tables(report: QueryReport) -> list[ReportTable]:
-    """The tables of a report with searches."""
-    found = [
+    """The tables of a report that has searches."""
+    tables = [
         ReportTable(
-            "Asked most often",
+            "Most frequent",
             ("query", "times", "hits", "best score"),
             tuple(
-                (each.query, str(each.count), f"{each.mean_hits:.1f}", _format_score(each)) for each in report.frequent
+                (stats.query, str(stats.count), f"{stats.mean_hits:.1f}", _format_score(stats))
+                for stats in report.frequent
             ),
             "None.",
         ),
         ReportTable(
-            "Asked without a result",
+            "Without a result",
             ("query", "times", "best score", "with a filter", "did you mean"),
-            tuple(_format_unanswered(each) for each in report.unanswered),
+            tuple(map(_format_unanswered, report.unanswered)),
             "None: every query had a relevant hit.",
         ),
-        ReportTable(
-            "Slowest", ("query", "ms", "when", "mode"), tuple(_format_slow(each) for each in report.slow), "None."
-        ),
+        ReportTable("Slowest", ("query", "ms", "when", "mode"), tuple(map(_format_slow, report.slow)), "None."),
     ]
-    return found + (_build_page_tables(report.pages) if report.pages else [])
+    return tables + (_build_page_tables(report.pages) if report.pages else [])
 
 
 def _build_page_tables(pages: PageReach) -> list[ReportTable]:
@@ -85,7 +114,7 @@ def _build_page_tables(pages: PageReach) -> list[ReportTable]:
     often = tuple((path, str(count)) for path, count in pages.often)
     return [
         ReportTable(
-            caption, ("page",), tuple((path,) for path in pages.never), "None: every page was found by some search."
+            caption, ("page",), tuple((path,) for path in pages.never), "None: every page was found by a search."
         ),
         ReportTable("Pages found most often", ("page", "times"), often, "None."),
     ]
@@ -109,37 +138,11 @@ def _format_day(date: datetime) -> str:
     return f"{date.astimezone():%Y-%m-%d %H:%M}"
 
 
-# `wikiholt report`: what was searched for in a wiki.
-
-
-_MAX_COLUMN_CHARS = 60
-"""Characters of a query on a line of the terminal."""
-
-
-def run_report(service: WikiService, arguments: Namespace) -> int:
-    """Say what was asked of a wiki, or forget it."""
-    slug, queries = arguments.slug, service.get_handle(arguments.slug).query_log
-    if arguments.clear:
-        count = queries.clear()
-        said = "There was nothing to forget." if not count else f"Forgot {count} searches of {slug}."
-        return print_result(arguments, {"wiki": slug, "cleared": count}, [said])
-    for name, most in (("days", 3660), ("limit", 1000)):
-        given = getattr(arguments, name)
-        if given is not None and not 1 <= given <= most:
-            raise InvalidInput(f"--{name} is {given}", hint=f"use 1 to {most}")
-    found = queries.build_report(arguments.days, arguments.limit)
-    lines = list(_format_report(slug, found, output.TerminalStyle.from_stream(sys.stdout)))
-    if arguments.html:
-        write_html_file(arguments.html, render_report(slug, found))
-        lines.append(f"Report: {output.to_safe_line(str(arguments.html))}")
-    return print_result(arguments, build_query_report_document(slug, found), lines)
-
-
 def render_report(slug: str, report: QueryReport) -> str:
-    """The report as one HTML file; whatever somebody typed is shown as text."""
-    said = [f"<p>{escape(each)}</p>" for each in format_summary(report)]
-    shown = [_render_report_table(each) for each in build_tables(report)] if report.searches else []
-    return render_html_page(f"What was searched for in {slug}", [*said, *shown])
+    """The report as a self-contained HTML page. All queries are escaped."""
+    summary = [f"<p>{escape(sentence)}</p>" for sentence in format_summary(report)]
+    tables = [_render_report_table(table) for table in build_tables(report)] if report.searches else []
+    return render_html_page(f"Searches in {slug}", [*summary, *tables])
 
 
 def _render_report_table(table: ReportTable) -> str:
@@ -148,18 +151,18 @@ def _render_report_table(table: ReportTable) -> str:
     return f"<p><b>{escape(table.caption)}</b><br>{escape(table.empty)}</p>"
 
 
-def _format_report(slug: str, report: QueryReport, style: output.TerminalStyle) -> Iterator[str]:
+def _format_report(slug: str, report: QueryReport, style: TerminalStyle) -> Iterator[str]:
     first, *others = format_summary(report)
     yield f"{style.format_bold(slug)}, {first}" if report.searches else f"{style.format_bold(slug)}: {first}"
     yield from others
-    for each in build_tables(report) if report.searches else []:
+    for table in build_tables(report) if report.searches else []:
         yield ""
-        yield style.format_bold(each.caption)
-        yield from _format_table(each, style) if each.rows else [f"  {each.empty}"]
+        yield style.format_bold(table.caption)
+        yield from _format_table(table, style) if table.rows else [f"  {table.empty}"]
 
 
-def _format_table(table: ReportTable, style: output.TerminalStyle) -> Iterator[str]:
-    rows = [tuple(_truncate(output.to_safe_line(text)) for text in row) for row in (table.headers, *table.rows)]
+def _format_table(table: ReportTable, style: TerminalStyle) -> Iterator[str]:
+    rows = [tuple(_truncate(to_safe_line(text)) for text in row) for row in (table.headers, *table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.headers))]
     for number, row in enumerate(rows):
         text = "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,1 +1,1 @@
-"""TODO interfaces/http"""
+"""The HTTP API: routes, request context, errors, metrics."""

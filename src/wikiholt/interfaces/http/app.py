@@ -1,4 +1,4 @@
-"""The service as an ASGI application."""
+"""The HTTP service as an ASGI application."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from wikiholt.interfaces.http.request_context import HostContext, RequestContext
 from wikiholt.interfaces.web.web_routes import add_pages
 
 _DESCRIPTION = (
-    "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same addresses are one wiki's."
+    "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same paths address one wiki."
 )
 _EXPOSED_HEADERS = ("ETag", "Location", "RateLimit", "RateLimit-Policy", "Retry-After")
 
@@ -50,12 +50,12 @@ _WIKI_ROUTERS = (
     index_routes.backups_router,
     admin_routes.router,
 )
-"""Routes of one page's attachments, history and rename come before the page itself, whose path may hold anything."""
+"""Routes for attachments, history and rename come before the page route, whose path parameter matches anything."""
 _SERVICE_ROUTERS = (index_routes.webhook_router, admin_routes.wikis_router, service_routes.metrics_router)
 
 
 def create_app(application: Application) -> FastAPI:
-    """The application of a farm; who makes the farm starts and stops its keeper."""
+    """Create the HTTP service. The caller starts and stops the scheduler of the application."""
     app = _create_base_app(application, RequestContext, "/openapi.json")
     _add_routes(app, (*_WIKI_ROUTERS, *_SERVICE_ROUTERS, service_routes.router))
     app.add_route("/docs", openapi.handle_docs, include_in_schema=False)
@@ -75,7 +75,7 @@ def create_app(application: Application) -> FastAPI:
 
 
 def create_host_app(application: Application) -> FastAPI:
-    """The API of single wikis for a host that calls it in process; a request must come with its Admission."""
+    """Create the API of single wikis for a host application; each request must carry a HostGrant."""
     app = _create_base_app(application, HostContext, "/api/v1/openapi.json")
     _add_routes(app, _WIKI_ROUTERS)
     app.router.routes.extend(
@@ -88,7 +88,7 @@ def create_host_app(application: Application) -> FastAPI:
 
 def _add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
     if importlib.util.find_spec("mcp") is not None:
-        from wikiholt.interfaces.mcp.mcp_routes import add_mcp  # noqa: PLC0415 - it is an extra
+        from wikiholt.interfaces.mcp.mcp_routes import add_mcp  # noqa: PLC0415 - an optional dependency
 
         add_mcp(app, application, prefix)
 
@@ -109,12 +109,13 @@ def _create_base_app(application: Application, context_class: type[RequestContex
     app.add_route(openapi_path, openapi.handle_openapi, include_in_schema=False)
     app.state.metrics = ServiceMetrics()
     app.state.metrics.registry.register(SchedulerCollector(application.scheduler.get_counters))
-    if application.service.components.query_log_writer is not None:
-        app.state.metrics.registry.register(QueryLogCollector(application.service.components.query_log_writer))
-    if application.service.components.vector_engine is not None:
-        app.state.metrics.registry.register(VectorEngineCollector(application.service.components.vector_engine))
-    if application.service.components.databases is not None:
-        app.state.metrics.registry.register(DatabaseCollector(application.service.components.databases))
+    service = application.service
+    if service.query_log_writer is not None:
+        app.state.metrics.registry.register(QueryLogCollector(service.query_log_writer))
+    if service.vector_engine is not None:
+        app.state.metrics.registry.register(VectorEngineCollector(service.vector_engine))
+    if service.databases is not None:
+        app.state.metrics.registry.register(DatabaseCollector(service.databases))
     app.add_exception_handler(WikiholtError, exception_handlers.on_error)
     app.add_exception_handler(RequestValidationError, exception_handlers.on_invalid)
     app.add_exception_handler(HTTPException, exception_handlers.on_http_exception)
@@ -130,6 +131,6 @@ def _add_middleware(app: FastAPI, application: Application, *, allow_cross_origi
 
 
 def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Add the routes in one flat list: an answer of 405 and the figures go by it."""
+    """Add the routes to one flat list, which 405 responses and metrics use."""
     for router in routers:
         app.router.routes.extend(router.routes)

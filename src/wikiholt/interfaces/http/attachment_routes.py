@@ -1,4 +1,4 @@
-"""Files attached to pages: the list, one of them, attaching and deleting. Fields are those that otterwiki-mcp reads."""
+"""Routes for files attached to pages. The field names are those that otterwiki-mcp reads."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -15,18 +15,16 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.page import AttachmentResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AttachmentNotFound, InvalidPage, NotFound, PageExists, PageNotFound
-from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
 from wikiholt.interfaces.http.page_routes import (
     IfNoneMatchAny,
-    NoQuery,
     PagePath,
     RawWriteBody,
     delete_and_respond,
     make_page_response,
 )
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
-from wikiholt.interfaces.http.query_params import Flag, NoParams, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, parse_query
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, make_json_response
 from wikiholt.interfaces.http.write_request import (
     AuthorHeader,
@@ -47,27 +45,28 @@ from wikiholt.interfaces.schemas.attachment_schemas import (
     build_attachments_document,
 )
 from wikiholt.interfaces.schemas.page_schemas import PageDeleteDocument, PageDocument
+from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["attachments"])
 
 _INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
-"""What a browser may be told that a file is: nothing in which a script could run."""
+"""Media types that may be sent to a browser: none in which a script can run."""
 _ATTACHMENT_PATH = "/pages/{path:path}/attachments/{filename}"
-_ATTACHED_RESPONSE: Responses = {201: {"model": AttachmentAddDocument, "description": "The file is new."}}
-FileName = Annotated[str, Path(max_length=300, description="The file's name.")]
+_ATTACHED_RESPONSE: Responses = {201: {"model": AttachmentAddDocument, "description": "The file was created."}}
+FileName = Annotated[str, Path(max_length=300, description="The name of the file.")]
 
 
 class AttachFile(WriteBody):
-    """A file, its bytes in base64."""
+    """A file with its content in base64."""
 
     filename: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
     content: str
 
 
 class AttachmentParams(NoParams):
-    """In which form a file is wanted."""
+    """The form in which to return a file."""
 
-    raw: Flag = Field(False, description="The bytes themselves, to be saved, instead of a document.")
+    raw: Flag = Field(False, description="Return the bytes as a download instead of a JSON document.")
 
 
 RawAttachFile = Annotated[LazyBody[AttachFile], read_body(AttachFile)]
@@ -82,11 +81,11 @@ def list_attachments(context: RequestContextDep, path: PagePath, _: NoQuery) -> 
     """List the files attached to a page."""
     wiki = context.open_wiki(Scope.READ)
 
-    def answer() -> Response:
-        found = wiki.handle.pages.list_attachments(wiki.path_style.to_git_path(path))
-        return make_json_response(build_attachments_document(found, wiki.path_style))
+    def respond() -> Response:
+        attachments = wiki.handle.pages.list_attachments(wiki.path_style.to_git_path(path))
+        return make_json_response(build_attachments_document(attachments, wiki.path_style))
 
-    return _respond_or_page(answer, lambda: make_page_response(wiki, f"{path}/attachments"))
+    return _respond_or_page(respond, lambda: make_page_response(wiki, f"{path}/attachments"))
 
 
 @router.get(
@@ -100,26 +99,25 @@ def read_attachment(
     filename: FileName,
     params: Annotated[AttachmentParams, parse_query(AttachmentParams)],
 ) -> Response:
-    """Read a file that is attached to a page: with its bytes in base64, or (raw) the bytes to be saved."""
+    """Read an attached file: as a document with base64 content, or (raw) as a download."""
     wiki = context.open_wiki(Scope.READ)
 
-    def answer() -> Response:
-        read = wiki.handle.pages.read_attachment(wiki.path_style.to_git_path(path), filename)
-        return (
-            _make_raw_response(read)
-            if params.raw
-            else make_json_response(build_attachment_content_document(read, wiki.path_style))
-        )
+    def respond() -> Response:
+        attachment = wiki.handle.pages.read_attachment(wiki.path_style.to_git_path(path), filename)
+        if params.raw:
+            return _make_raw_response(attachment)
+        return make_json_response(build_attachment_content_document(attachment, wiki.path_style))
 
-    return _respond_or_page(answer, lambda: make_page_response(wiki, f"{path}/attachments/{filename}"))
+    return _respond_or_page(respond, lambda: make_page_response(wiki, f"{path}/attachments/{filename}"))
 
 
 @router.post(
     "/pages/{path:path}/attachments",
+    operation_id="attach_api_v1_pages__path__attachments_post",
     response_model=AttachmentAddDocument,
     responses=describe_error_responses(404, 409, 412, 413) | _ATTACHED_RESPONSE,
 )
-def attach(
+def add_attachment(
     context: RequestContextDep,
     path: PagePath,
     raw_body: RawAttachFile,
@@ -127,7 +125,7 @@ def attach(
     if_none_match: IfNoneMatchAny = None,
     author_header: AuthorHeader = None,
 ) -> Response:
-    """Attach a file to a page, in the place of one of that name."""
+    """Attach a file to a page, replacing a file of the same name."""
     wiki, body = context.open_wiki_for_attachments(), raw_body.read()
     author, message = get_author(wiki, body, author_header), body.commit_message or ""
     try:
@@ -149,10 +147,11 @@ def attach(
 
 @router.delete(
     _ATTACHMENT_PATH,
+    operation_id="detach_api_v1_pages__path__attachments__filename__delete",
     response_model=AttachmentRemoveDocument | PageDeleteDocument,
     responses=describe_error_responses(404, 409, 412),
 )
-def detach(
+def delete_attachment(
     context: RequestContextDep,
     path: PagePath,
     filename: FileName,
@@ -160,22 +159,22 @@ def detach(
     raw_body: RawWriteBody,
     author_header: AuthorHeader = None,
 ) -> Response:
-    """Delete a file that is attached to a page; what it held stays in the history."""
-    wiki, edit = context.open_wiki(Scope.WRITE), raw_body.read()
-    author, message = get_author(wiki, edit, author_header), edit.commit_message or ""
+    """Delete an attached file; its content stays in the git history."""
+    wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
+    author, message = get_author(wiki, body, author_header), body.commit_message or ""
 
-    def answer() -> Response:
-        gone = wiki.handle.pages.remove_attachment(wiki.path_style.to_git_path(path), filename, author, message)
-        _report_attached(wiki, gone, author, message)
-        return make_json_response(build_attachment_remove_document(gone, wiki.path_style))
+    def respond() -> Response:
+        removed = wiki.handle.pages.remove_attachment(wiki.path_style.to_git_path(path), filename, author, message)
+        _report_attached(wiki, removed, author, message)
+        return make_json_response(build_attachment_remove_document(removed, wiki.path_style))
 
     return _respond_or_page(
-        answer, lambda: delete_and_respond(wiki, f"{path}/attachments/{filename}", edit, None, author_header)
+        respond, lambda: delete_and_respond(wiki, f"{path}/attachments/{filename}", body, None, author_header)
     )
 
 
 def _respond_or_page(respond: Callable[[], Response], respond_page: Callable[[], Response]) -> Response:
-    """The answer, or where there is nothing that of a page, which may be called attachments or lie below one."""
+    """Call `respond`; if there is no such attachment, try the page whose path has the same URL."""
     try:
         return respond()
     except (PageNotFound, AttachmentNotFound, InvalidPage):
@@ -185,14 +184,17 @@ def _respond_or_page(respond: Callable[[], Response], respond_page: Callable[[],
 
 
 def _make_raw_response(attachment: AttachmentResult) -> Response:
-    kind = attachment.attachment.media_type
+    media_type = attachment.attachment.media_type
     headers = {
         "Cache-Control": PRIVATE_CACHE_CONTROL,
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(attachment.attachment.filename, safe='')}",
         "ETag": f'"{attachment.attachment.blob}"',
     }
     return Response(
-        attachment.data, 200, headers, media_type=kind if kind in _INERT_MEDIA_TYPES else "application/octet-stream"
+        attachment.data,
+        200,
+        headers,
+        media_type=media_type if media_type in _INERT_MEDIA_TYPES else "application/octet-stream",
     )
 
 
@@ -200,7 +202,7 @@ def _decode_base64(content: str) -> bytes:
     try:
         return b64decode("".join(content.split()), validate=True)
     except (NotBase64, ValueError):
-        raise InvalidPage("content is not base64", hint="Send the file's bytes in base64.") from None
+        raise InvalidPage("content is not base64", hint="Encode the content of the file in base64.") from None
 
 
 def _report_attached(wiki: WikiSession, result: AttachmentResult, author: Author, message: str) -> None:

@@ -1,4 +1,4 @@
-"""How a request that failed is answered: which error becomes which problem."""
+"""Exception handlers: which error becomes which problem response."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,18 +26,19 @@ async def on_error(_request: Request, error: Exception) -> Response:
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:
-    """Parameters or a body that are not what the route takes: every field that is wrong is named, to who may ask."""
+    """Respond to invalid parameters or an invalid body with a list of all wrong fields.
+
+    A client without access to the wiki gets the access error instead.
+    """
     assert isinstance(error, RequestValidationError)
-    refusal = await run_in_threadpool(_find_access_error, request)
-    return (
-        make_problem_response(refusal)
-        if refusal
-        else make_invalid_response([_build_field_error(each) for each in error.errors()], _get_openapi_path(request))
-    )
+    access_error = await run_in_threadpool(_find_access_error, request)
+    if access_error is not None:
+        return make_problem_response(access_error)
+    return make_invalid_response([_build_field_error(fault) for fault in error.errors()], _get_openapi_path(request))
 
 
 def _find_access_error(request: Request) -> AccessDenied | None:
-    """Why this visitor has no business here at all, if so: that goes before what is wrong with their request."""
+    """Return the access error of the request, if any; it takes precedence over validation errors."""
     if (getattr(request.scope.get("route"), "openapi_extra", None) or {}).get("security") == []:
         return None
     try:
@@ -51,31 +52,29 @@ def _find_access_error(request: Request) -> AccessDenied | None:
 
 def _build_field_error(error: Mapping[str, Any]) -> FieldError:
     where, *names = error["loc"]
-    message = "there is no such field" if error["type"] == "extra_forbidden" else str(error["msg"])
+    message = "unknown field" if error["type"] == "extra_forbidden" else str(error["msg"])
     return {"field": ".".join(map(str, names)), "where": str(where), "message": message}
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself: no such address, no such method, a body that is too large."""
+    """Respond to errors that the framework raises: unknown path, wrong method, body too large, invalid JSON."""
     assert isinstance(error, HTTPException)
     if error.status_code == InputTooLarge.status:
         return make_problem_response(
-            InputTooLarge(str(error.detail), hint="Send less; the setting limit.body_bytes is the limit.")
+            InputTooLarge(str(error.detail), hint="Send less, or raise the setting limit.body_bytes.")
         )
     if error.status_code == 404:
-        return make_error_response(
-            404, "not-found", "There is nothing at this address.", f"{_get_openapi_path(request)} lists what there is."
-        )
+        return make_error_response(404, "not-found", "Unknown path.", f"{_get_openapi_path(request)} lists all paths.")
     if error.status_code == 405:
         allowed = ", ".join(sorted(find_allowed_methods(request)))
-        return make_error_response(405, "method-not-allowed", f"This address takes {allowed}.", "", {"Allow": allowed})
+        return make_error_response(405, "method-not-allowed", f"This path allows {allowed}.", "", {"Allow": allowed})
     return make_invalid_response(
         [{"field": "", "where": "body", "message": "it is not JSON in UTF-8"}], _get_openapi_path(request)
     )
 
 
 def find_allowed_methods(request: Request) -> set[str]:
-    """The methods of every route that has this address."""
+    """Return the methods of all routes that match the path."""
     methods: set[str] = set()
     for route in request.app.routes:
         match, _ = route.matches(dict(request.scope))
@@ -85,5 +84,5 @@ def find_allowed_methods(request: Request) -> set[str]:
 
 
 def _get_openapi_path(request: Request) -> str:
-    where: str = request.app.state.openapi_path
-    return where
+    path: str = request.app.state.openapi_path
+    return path

@@ -1,4 +1,4 @@
-"""How a wiki's index stands, building it anew, and waking its sync."""
+"""Routes about a wiki's index: status, reindex, change notification, backups and push webhooks."""
 
 import hmac
 import secrets
@@ -15,19 +15,17 @@ from typing_extensions import TypedDict
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
-from wikiholt.interfaces.http.query_params import Flag, NoParams, Until, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until, parse_query
+from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.schemas.admin_schemas import (
     BackupDocument,
     ErrorDocument,
-    IndexHealthDocument,
-    ProblemDocument,
+    IndexStatusDocument,
     ReindexEstimateDocument,
     build_backup_document,
     build_estimate_document,
-    build_health_document,
-    build_problem_document,
+    build_index_status,
 )
 from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState
@@ -35,6 +33,7 @@ from wikiholt.scheduler.wiki_records import WikiActivity
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
 
+_NO_STORE = {"Cache-Control": "no-store"}
 _STATUS_BY_STATE: dict[ReindexState, Literal["idle", "in_progress", "complete", "error"]] = {
     ReindexState.NONE: "idle",
     ReindexState.QUEUED: "in_progress",
@@ -42,20 +41,19 @@ _STATUS_BY_STATE: dict[ReindexState, Literal["idle", "in_progress", "complete", 
     ReindexState.COMPLETE: "complete",
     ReindexState.FAILED: "error",
 }
-_FAILED_MESSAGE = "The reindexing failed; the operator finds the reason in the service's log."
+_FAILED_MESSAGE = "The reindex failed; the service log has the reason."
 _ESTIMATE_TIME_LIMIT_S = 15.0
-"""Seconds a dry run reads pages; of a wiki that takes longer it gives an estimate."""
-NoQuery = Annotated[NoParams, parse_query(NoParams)]
+"""How long a dry run reads pages; for a wiki that takes longer it extrapolates."""
 
 
 class ReindexParams(NoParams):
-    """What is to be done."""
+    """Parameters of a reindex."""
 
-    dry_run: Flag = Field(False, description="Only say what it would take; nothing is written.")
+    dry_run: Flag = Field(False, description="Only estimate the cost; nothing is written.")
 
 
 class ActivityDocument(TypedDict):
-    """What is being done for the wiki just now, and how far it is."""
+    """The current activity for the wiki, with its progress."""
 
     kind: str
     since: str
@@ -64,30 +62,17 @@ class ActivityDocument(TypedDict):
     chunks_embedded: int
 
 
-class IndexDocument(TypedDict):
-    """How a wiki stands: what is indexed, how fresh that is, what could not be, and what is being done."""
+class IndexDocument(IndexStatusDocument):
+    """Status of a wiki's index, with the sync state and the current activity."""
 
     slug: str
-    pages: int
-    chunks: int
-    problems: list[ProblemDocument]
-    indexed_revision: str | None
-    head_revision: str | None
-    stale: bool
-    synced_at: str | None
-    generation: int | None
-    version: int | None
-    model: str | None
-    disk_bytes: int
-    error: ErrorDocument | None
     activity: ActivityDocument | None
     waiting: bool
     missing: bool
-    health: IndexHealthDocument
 
 
 class ReindexJobDocument(TypedDict):
-    """The last reindexing; fields are those of otterwiki-semantic-search, and more."""
+    """The last reindex; a superset of the fields of otterwiki-semantic-search."""
 
     status: Literal["idle", "in_progress", "complete", "error"]
     started_at: str | None
@@ -103,84 +88,84 @@ class ReindexJobDocument(TypedDict):
 
 
 class ReindexStartedDocument(TypedDict):
-    """It has been started."""
+    """The reindex has started."""
 
     status: Literal["started"]
 
 
 class ChangeAcceptedDocument(TypedDict):
-    """The wiki will be looked at before those that are only due."""
+    """The notification is accepted; the wiki is synced before wikis that are only due."""
 
-    status: Literal["woken"]
+    status: Literal["accepted"]
 
 
-@router.get("/status", response_model=IndexDocument, responses=describe_error_responses())
-def status(context: RequestContextDep, _: NoQuery) -> Response:
-    """Say what is indexed, how fresh it is, which pages have problems, and what is being done."""
-    wiki = context.open_wiki(Scope.READ)
-    return make_json_response(_build_index_document(wiki))
+@router.get(
+    "/status",
+    operation_id="status_api_v1_status_get",
+    response_model=IndexDocument,
+    responses=describe_error_responses(),
+)
+def get_status(context: RequestContextDep, _: NoQuery) -> Response:
+    """Show what is indexed, how fresh it is, which pages have problems, and the current activity."""
+    return make_json_response(_build_index_document(context.open_index(Scope.READ)))
 
 
 @router.post(
     "/reindex",
+    operation_id="reindex_api_v1_reindex_post",
     status_code=202,
     response_model=ReindexStartedDocument,
     responses=describe_error_responses(409)
-    | {200: {"model": ReindexEstimateDocument, "description": "What it would take (dry_run)."}},
+    | {200: {"model": ReindexEstimateDocument, "description": "The estimated cost (dry_run)."}},
 )
-def reindex(
+def start_reindex(
     request: Request, context: RequestContextDep, params: Annotated[ReindexParams, parse_query(ReindexParams)]
 ) -> Response:
-    """Build the index anew beside the old one, which goes on answering; or say what that would take."""
-    wiki = context.open_wiki(Scope.ADMIN)
+    """Rebuild the index; the old one answers until the new one is ready. With dry_run, estimate the cost."""
+    index = context.open_index(Scope.ADMIN)
     if params.dry_run:
-        return make_json_response(
-            build_estimate_document(wiki.handle.estimate_reindex(_ESTIMATE_TIME_LIMIT_S)),
-            headers={"Cache-Control": "no-store"},
-        )
-    wiki.start_reindex()
+        estimate = index.session.handle.estimate_reindex(_ESTIMATE_TIME_LIMIT_S)
+        return make_json_response(build_estimate_document(estimate), headers=_NO_STORE)
+    index.start_reindex()
     location = f"{request.scope.get('root_path', '')}/api/v1/reindex/status"
     return make_json_response({"status": "started"}, 202, {"Location": location})
 
 
-@router.get("/reindex/status", response_model=ReindexJobDocument, responses=describe_error_responses())
-def reindex_status(context: RequestContextDep, _: NoQuery) -> Response:
-    """Say how the last reindexing stands; it outlives a restart of the service."""
-    return make_json_response(
-        _build_job_document(context.open_wiki(Scope.READ).get_reindex_job()), headers={"Cache-Control": "no-store"}
-    )
+@router.get(
+    "/reindex/status",
+    operation_id="reindex_status_api_v1_reindex_status_get",
+    response_model=ReindexJobDocument,
+    responses=describe_error_responses(),
+)
+def get_reindex_status(context: RequestContextDep, _: NoQuery) -> Response:
+    """Show the progress of the last reindex; it survives a restart of the service."""
+    job = context.open_index(Scope.READ).get_reindex_job()
+    return make_json_response(_build_job_document(job), headers=_NO_STORE)
 
 
-@router.post("/wake", status_code=202, response_model=ChangeAcceptedDocument, responses=describe_error_responses())
-def wake(context: RequestContextDep, _: NoQuery) -> Response:
-    """Have the repository looked at now."""
+@router.post(
+    "/wake",
+    operation_id="wake_api_v1_wake_post",
+    status_code=202,
+    response_model=ChangeAcceptedDocument,
+    responses=describe_error_responses(),
+)
+def notify_changed(context: RequestContextDep, _: NoQuery) -> Response:
+    """Check the repository for changes now."""
     context.open_wiki(Scope.WRITE).notify_changed()
-    return make_json_response({"status": "woken"}, 202)
+    return make_json_response({"status": "accepted"}, 202)
 
 
-def _build_index_document(wiki: WikiSession) -> IndexDocument:
-    found, standing = wiki.handle.get_status(), wiki.get_sync_state()
-    state = found.state
-    error = found.error or standing.error
-    activity = wiki.get_activity()
+def _build_index_document(index: IndexControl) -> IndexDocument:
+    status, sync_state = index.session.handle.get_status(), index.get_sync_state()
+    error = status.error or sync_state.error
+    activity = index.get_activity()
     return {
-        "slug": wiki.wiki.slug,
-        "pages": state.pages if state else 0,
-        "chunks": state.chunks if state else 0,
-        "problems": [build_problem_document(problem) for problem in found.problems],
-        "indexed_revision": state.revision if state else None,
-        "head_revision": found.head,
-        "stale": found.stale,
-        "synced_at": format_date(state.synced_at) if state else None,
-        "generation": state.generation if state else None,
-        "version": state.version if state else None,
-        "model": state.recipe.fingerprint if state else None,
-        "disk_bytes": found.disk_bytes,
-        "error": _build_public_error_document(error) if error else None,
+        "slug": index.session.wiki.slug,
+        **build_index_status(status, _build_public_error_document(error) if error else None),
         "activity": _build_activity_document(activity) if activity else None,
-        "waiting": standing.waiting,
-        "missing": standing.missing,
-        "health": build_health_document(found.health),
+        "waiting": sync_state.waiting,
+        "missing": sync_state.missing,
     }
 
 
@@ -216,24 +201,23 @@ def _build_job_document(job: ReindexJob) -> ReindexJobDocument:
     }
 
 
-# A wiki's backups: made, listed, restored. All of it takes an admin's key.
+# Backups; every route requires an admin key
 
 
 backups_router = APIRouter(prefix="/api/v1", tags=["backups"])
 
-_NO_STORE = {"Cache-Control": "no-store"}
-
 
 class RestoreParams(NoParams):
-    """Which backup."""
+    """Parameters of a restore."""
 
     at: Until | None = Field(
-        None, description="The newest not taken after this: a date (its end), a date with time, or 12h, 7d, 3w ago."
+        None,
+        description="The newest backup up to this time: a date (end of day), a date with time, or 12h, 7d, 3w ago.",
     )
 
 
 class BackupsDocument(TypedDict):
-    """A wiki's backups, newest first; `error` says why the last one by schedule could not be made."""
+    """A wiki's backups, newest first; `error` says why the last scheduled backup failed."""
 
     backups: list[BackupDocument]
     total: int
@@ -243,35 +227,49 @@ class BackupsDocument(TypedDict):
 @backups_router.get("/backups", response_model=BackupsDocument, responses=describe_error_responses())
 def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
     """List the wiki's backups."""
-    wiki = context.open_wiki(Scope.ADMIN)
-    shown = [build_backup_document(backup) for backup in wiki.handle.backups.list()]
-    error = wiki.get_sync_state().backup_error
-    document: BackupsDocument = {"backups": shown, "total": len(shown), "error": None}
-    if error is not None:
-        message, hint = get_public_message(error)
-        document["error"] = {"code": error.code, "message": message, "hint": hint}
+    index = context.open_index(Scope.ADMIN)
+    backups = [build_backup_document(backup) for backup in index.session.handle.backups.list()]
+    error = index.get_sync_state().backup_error
+    document: BackupsDocument = {
+        "backups": backups,
+        "total": len(backups),
+        "error": _build_public_error_document(error) if error else None,
+    }
     return make_json_response(document, headers=_NO_STORE)
 
 
-@backups_router.post("/backup", status_code=201, response_model=BackupDocument, responses=describe_error_responses(409))
-def back_up(context: RequestContextDep, _: NoQuery) -> Response:
-    """Back the index up as it is now; it goes on answering, and being written, meanwhile."""
+@backups_router.post(
+    "/backup",
+    operation_id="back_up_api_v1_backup_post",
+    status_code=201,
+    response_model=BackupDocument,
+    responses=describe_error_responses(409),
+)
+def create_backup(context: RequestContextDep, _: NoQuery) -> Response:
+    """Back up the index; searches and syncs continue meanwhile."""
     return make_json_response(
         build_backup_document(context.open_wiki(Scope.ADMIN).handle.backups.create()), 201, _NO_STORE
     )
 
 
-@backups_router.post("/restore", response_model=BackupDocument, responses=describe_error_responses(404, 409))
-def restore(context: RequestContextDep, params: Annotated[RestoreParams, parse_query(RestoreParams)]) -> Response:
-    """Have a backup answer from now on; what has changed since is taken up from the repository at once."""
+@backups_router.post(
+    "/restore",
+    operation_id="restore_api_v1_restore_post",
+    response_model=BackupDocument,
+    responses=describe_error_responses(404, 409),
+)
+def restore_backup(
+    context: RequestContextDep, params: Annotated[RestoreParams, parse_query(RestoreParams)]
+) -> Response:
+    """Restore a backup, then sync it with the repository."""
     wiki = context.open_wiki(Scope.ADMIN)
     restored = wiki.handle.restore(params.at)
     wiki.notify_changed()
     return make_json_response(build_backup_document(restored), headers=_NO_STORE)
 
 
-# Push webhooks of git hosts: a signed word that a repository has changed. The answer to a wiki that is not there, to
-# one that takes no webhooks and to a wrong signature is the same, and takes the same time.
+# Push webhooks of git hosts. An unknown wiki, a wiki without a webhook secret and a wrong signature get the same
+# response in the same time.
 
 
 webhook_router = APIRouter(prefix="/api/v1", tags=["index"])
@@ -283,36 +281,36 @@ _WEBHOOK_OPENAPI = {"security": [], "requestBody": {"content": {"application/jso
 
 @webhook_router.post(
     "/webhook",
+    operation_id="webhook_api_v1_webhook_post",
     status_code=202,
     response_model=ChangeAcceptedDocument,
     responses=describe_error_responses(413),
     openapi_extra=_WEBHOOK_OPENAPI,
 )
-async def webhook(
-    request: Request, context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)]
-) -> Response:
-    """Take a push webhook of GitHub, Gitea, Forgejo or GitLab, signed with the wiki's setting webhook_secret."""
+async def receive_webhook(request: Request, context: RequestContextDep, _: NoQuery) -> Response:
+    """Accept a push webhook of GitHub, Gitea, Forgejo or GitLab, signed with the wiki's setting webhook_secret."""
     claimed = await run_in_threadpool(context.identify_unverified)
     secret = claimed.settings.get("webhook_secret", "") if claimed else ""
-    # Signed block by block: what somebody sends without a key is never held as a whole.
-    right = hmac.new((secret or _UNUSABLE_SECRET).encode(), digestmod=sha256)
+    # Hash block by block: a body sent without a key is never kept in memory.
+    signature = hmac.new((secret or _UNUSABLE_SECRET).encode(), digestmod=sha256)
     async for block in request.stream():
-        right.update(block)
-    proved = is_signed(request, right.hexdigest(), secret or _UNUSABLE_SECRET) and bool(secret)
-    if not await run_in_threadpool(context.notify_by_webhook, claimed, verified=proved):
-        raise Unauthorized("This webhook is not signed as it should be.", hint="Check its address and its secret.")
-    return make_json_response({"status": "woken"}, 202)
+        signature.update(block)
+    verified = is_signed(request, signature.hexdigest(), secret or _UNUSABLE_SECRET) and bool(secret)
+    if not await run_in_threadpool(context.notify_by_webhook, claimed, verified=verified):
+        raise Unauthorized("The webhook signature is invalid.", hint="Check the URL and the secret of the webhook.")
+    return make_json_response({"status": "accepted"}, 202)
 
 
 def is_signed(request: Request, expected: str, secret: str) -> bool:
-    """Whether the request carries the right signature, or for GitLab the secret itself."""
-    given = [_get_header_bytes(request, name) for name in _HEX_SIGNATURE_HEADERS]
-    given.append(_get_header_bytes(request, "x-hub-signature-256").removeprefix(b"sha256="))
-    signatures = [hmac.compare_digest(each, expected.encode()) for each in given]
-    token = hmac.compare_digest(_get_header_bytes(request, "x-gitlab-token"), secret.encode())
-    return any(signatures) or token
+    """Return whether the request has the expected signature or, for GitLab, the secret itself."""
+    signatures = [_get_header_bytes(request, name) for name in _HEX_SIGNATURE_HEADERS]
+    signatures.append(_get_header_bytes(request, "x-hub-signature-256").removeprefix(b"sha256="))
+    # Compare all of them, so that the time does not depend on which one matches.
+    matches = [hmac.compare_digest(signature, expected.encode()) for signature in signatures]
+    token_matches = hmac.compare_digest(_get_header_bytes(request, "x-gitlab-token"), secret.encode())
+    return any(matches) or token_matches
 
 
 def _get_header_bytes(request: Request, name: str) -> bytes:
-    """A header as it was sent; the framework hands it out as if it were Latin-1."""
+    """Return the bytes of a header; Starlette decodes headers as Latin-1."""
     return request.headers.get(name, "").encode("latin-1")

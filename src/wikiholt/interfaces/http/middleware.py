@@ -1,7 +1,7 @@
-"""What every request passes on its way in and every answer on its way out.
+"""The ASGI middleware that every request passes.
 
-One ASGI layer: it takes /w/{slug} off the path, bounds the body, answers HEAD where GET is
-answered, adds the headers every answer has, counts, and turns what nobody foresaw into a 500 that tells nothing.
+It removes /w/{slug} from the path, limits the body, answers HEAD like GET, adds common headers, records metrics, and
+turns unexpected exceptions into a 500 response without details.
 """
 
 import logging
@@ -22,9 +22,9 @@ from wikiholt.wikis.rate_limit import Allowance
 
 _log = logging.getLogger(__name__)
 
-SLUG_KEY = "wikiholt.named"
+SLUG_KEY = "wikiholt.slug"
 ALLOWANCE_KEY = "wikiholt.allowance"
-"""Where the scope keeps the slug of the path, and what the rate limit still allows."""
+"""Keys in the ASGI scope: the slug in the path, and the remaining rate limit."""
 
 _WIKI_PREFIX_PATTERN = re.compile(r"/w/([^/]*)(/.*)?", re.DOTALL)
 _CSP = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -38,14 +38,14 @@ _FIXED_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What the edge refuses, and whether pages of other origins may read answers."""
+    """Maximum size of a body, and whether pages of other origins may read responses."""
 
     body_bytes: int
     allow_cross_origin: bool
 
 
 class RequestMiddleware:
-    """The outermost layer of the service's own."""
+    """The outermost middleware of the application, apart from CORS."""
 
     def __init__(self, app: ASGIApp, *, limits: RequestLimits, metrics: ServiceMetrics) -> None:
         self._app = app
@@ -56,33 +56,34 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
-        answer = _ResponseSender(scope["method"], send, allow_cross_origin=self._limits.allow_cross_origin)
-        # A copy: the server below goes by the method it was sent.
-        answer.scope = scope = dict(scope)
-        refusal = self._prepare_scope(scope)
+        started = time.perf_counter()
+        response = _ResponseSender(scope["method"], send, allow_cross_origin=self._limits.allow_cross_origin)
+        # A copy: the server still needs the original method.
+        response.scope = scope = dict(scope)
+        redirect = self._prepare_scope(scope)
         try:
-            if refusal is not None:
-                await refusal(scope, receive, answer.send)
+            if redirect is not None:
+                await redirect(scope, receive, response.send)
             else:
-                await self._app(scope, limit_body(scope, receive, self._limits.body_bytes), answer.send)
+                await self._app(scope, limit_body(scope, receive, self._limits.body_bytes), response.send)
         except ClientDisconnect:
-            _log.debug("a client left before it had sent all")
-        except Exception:  # noqa: BLE001 - whatever it is, the visitor gets an answer and the log the rest
-            # The route, not the address: an address may hold what a visitor typed.
-            _log.exception("a request failed at %s", _get_route(scope))
-            if not answer.status:
-                await make_internal_error_response()(scope, receive, answer.send)
+            _log.debug("client disconnected before the request was complete")
+        except Exception:  # noqa: BLE001 - the client gets a response without details, the log gets the traceback
+            # Log the route, not the URL: a URL may contain user input.
+            _log.exception("request failed at %s", _get_route(scope))
+            if not response.status:
+                await make_internal_error_response()(scope, receive, response.send)
         finally:
-            self._metrics.record_request(_get_route(scope), answer.method, answer.status, time.perf_counter() - began)
+            seconds = time.perf_counter() - started
+            self._metrics.record_request(_get_route(scope), response.method, response.status, seconds)
 
     def _prepare_scope(self, scope: Scope) -> Response | None:
-        """Note what the address says beside the route; the answer, where there is no need to go further."""
-        inside = scope["path"].removeprefix(scope.get("root_path", ""))
-        if found := _WIKI_PREFIX_PATTERN.fullmatch(inside):
-            scope[SLUG_KEY] = found[1]
-            scope["root_path"] = f"{scope.get('root_path', '')}/w/{found[1]}"
-            if found[2] is None:
+        """Move the slug from the path to the scope and treat HEAD as GET; return a redirect if the path needs one."""
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if match := _WIKI_PREFIX_PATTERN.fullmatch(path):
+            scope[SLUG_KEY] = match[1]
+            scope["root_path"] = f"{scope.get('root_path', '')}/w/{match[1]}"
+            if match[2] is None:
                 return RedirectResponse(f"{scope['root_path']}/", 308)
         if scope["method"] == "HEAD":
             scope["method"] = "GET"
@@ -94,7 +95,7 @@ def _get_route(scope: Scope) -> str:
 
 
 class _ResponseSender:
-    """Passes an answer on with the headers every answer has, and without its body where only the head was asked for."""
+    """Sends a response with the common headers, and without its body for HEAD."""
 
     def __init__(self, method: str, send: Send, *, allow_cross_origin: bool) -> None:
         self.method = method

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and a page that shows it without a script or anything from elsewhere."""
+"""The OpenAPI document, and an HTML page that shows it without scripts or external files."""
 
 import base64
 import hashlib
@@ -30,27 +30,27 @@ _CSP = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action
 
 
 def build_openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document of the service, made once."""
+    """Build the OpenAPI document, once per application."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        parts = made.setdefault("components", {})
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        components = document.setdefault("components", {})
         problem = TypeAdapter(ProblemDetails).json_schema(ref_template=_REF_TEMPLATE)
-        parts["schemas"] |= problem.pop("$defs", {}) | {PROBLEM_SCHEMA: problem}
-        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "A key of Wikiholt."}}
-        made["security"] = [{"key": []}]
+        components["schemas"] |= problem.pop("$defs", {}) | {PROBLEM_SCHEMA: problem}
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "A Wikiholt key."}}
+        document["security"] = [{"key": []}]
         for route in app.routes:
             if isinstance(route, APIRoute):
                 for method in route.methods or ():
-                    operation = made["paths"][route.path_format][method.lower()]
+                    operation = document["paths"][route.path_format][method.lower()]
                     operation["parameters"] = [*operation.get("parameters", ()), *describe_query_params(route)]
-                    if body := describe_body(route, parts["schemas"]):
+                    if body := describe_body(route, components["schemas"]):
                         operation["requestBody"] = body
-        app.openapi_schema = made
+        app.openapi_schema = document
     return app.openapi_schema
 
 
 def handle_openapi(request: Request) -> Response:
-    """The document, for the address it was asked under."""
+    """Return the document, with the base path of the request as its server URL."""
     base = request.scope.get("root_path", "") or "/"
     return make_json_response(
         build_openapi(request.app) | {"servers": [{"url": base}]}, headers={"Cache-Control": "no-cache"}
@@ -58,7 +58,7 @@ def handle_openapi(request: Request) -> Response:
 
 
 def handle_docs(request: Request) -> Response:
-    """All operations on one page."""
+    """Return an HTML page with all operations."""
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     page = "".join(_render_page(build_openapi(request.app)))
     return HTMLResponse(page, headers={"Content-Security-Policy": _CSP.format(digest=digest)})
@@ -69,7 +69,7 @@ def _render_page(api: Mapping[str, Any]) -> Iterator[str]:
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
     yield f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
     yield f"<h1>{title}</h1><p>{escape(api['info'].get('description', ''))}</p>"
-    yield '<p>The same for programs: <a href="openapi.json">openapi.json</a></p>'
+    yield '<p>For programs: <a href="openapi.json">openapi.json</a></p>'
     tag = None
     for path, operations in api["paths"].items():
         for method, operation in operations.items():
@@ -84,10 +84,10 @@ def _render_operation(path: str, method: str, operation: Mapping[str, Any]) -> I
     yield f"<h3><code>{method.upper()} {escape(path)}</code></h3><p>{escape(operation.get('description', ''))}</p>"
     parameters = operation.get("parameters", [])
     if parameters:
-        yield "<table><tr><th>Parameter<th>In<th>Meaning</tr>"
-        for each in parameters:
-            needed = " (needed)" if each.get("required") else ""
-            meaning = escape(each.get("description", ""))
-            yield f"<tr><td><code>{escape(each['name'])}</code>{needed}<td>{each['in']}<td>{meaning}</tr>"
+        yield "<table><tr><th>Parameter<th>In<th>Description</tr>"
+        for parameter in parameters:
+            required = " (required)" if parameter.get("required") else ""
+            meaning = escape(parameter.get("description", ""))
+            yield f"<tr><td><code>{escape(parameter['name'])}</code>{required}<td>{parameter['in']}<td>{meaning}</tr>"
         yield "</table>"
-    yield f"<p>Answers: {', '.join(sorted(operation['responses']))}</p>"
+    yield f"<p>Responses: {', '.join(sorted(operation['responses']))}</p>"

@@ -1,4 +1,4 @@
-"""Reading pages: the list, one page, its history, what changed lately."""
+"""Routes for pages: list, read, history, write, rename, delete, and links between pages."""
 
 from contextlib import suppress
 from typing import Annotated, Literal
@@ -11,10 +11,9 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
-from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
-from wikiholt.interfaces.http.query_params import Count, NoParams, PageListParams, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.query_params import Count, NoParams, NoQuery, PageListParams, parse_query
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import (
     IfNoneMatch,
     make_json_response,
@@ -59,29 +58,30 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_write_document,
 )
 from wikiholt.wikis.pages.page_locator import get_new_file
+from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
-PagePath = Annotated[str, Path(max_length=1100, description="The page's path; slashes may stand as they are.")]
+PagePath = Annotated[str, Path(max_length=1100, description="The path of the page; slashes need no encoding.")]
 
 
 class CommitListParams(NoParams):
-    """The newest of a list of commits."""
+    """Parameters of a list of commits, newest first."""
 
-    limit: Count = Field(50, ge=1, le=1000, description="How many at most.")
+    limit: Count = Field(50, ge=1, le=1000, description="Maximum number of entries.")
 
 
 class ChangelogParams(CommitListParams):
-    """The newest commits, or those before them."""
+    """Parameters of the changelog, newest commit first."""
 
-    offset: Count = Field(0, ge=0, le=1_000_000, description="How many to leave out at the beginning.")
+    offset: Count = Field(0, ge=0, le=1_000_000, description="Number of entries to skip.")
 
 
 class PageRevisionParams(NoParams):
-    """A page at some time."""
+    """The revision of a page to read."""
 
     revision: str | None = Field(
-        None, pattern=r"^[0-9a-fA-F]{7,64}$", description="A commit, by 7 digits or more; the newest if left out."
+        None, pattern=r"^[0-9a-fA-F]{7,64}$", description="A commit id of at least 7 digits; default: HEAD."
     )
 
 
@@ -91,18 +91,25 @@ def list_pages(
     params: Annotated[PageListParams, parse_query(PageListParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List the pages, or those that pass the filters, by path."""
+    """List the pages that match the filters, sorted by path."""
     wiki = context.open_wiki(Scope.READ)
     tag = make_weak_etag("pages", wiki.handle.get_version_token(), params)
     if if_none_match and matches_etag(if_none_match, tag):
         return make_not_modified_response(tag)
-    found = wiki.handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
-    return make_json_response(build_page_list_document(found, wiki.path_style), etag=tag)
+    page_list = wiki.handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
+    return make_json_response(build_page_list_document(page_list, wiki.path_style), etag=tag)
 
 
-@router.get("/changelog", response_model=ChangelogDocument, responses=describe_error_responses())
-def changelog(context: RequestContextDep, params: Annotated[ChangelogParams, parse_query(ChangelogParams)]) -> Response:
-    """List the commits that touched a page, newest first."""
+@router.get(
+    "/changelog",
+    operation_id="changelog_api_v1_changelog_get",
+    response_model=ChangelogDocument,
+    responses=describe_error_responses(),
+)
+def list_changes(
+    context: RequestContextDep, params: Annotated[ChangelogParams, parse_query(ChangelogParams)]
+) -> Response:
+    """List the commits that changed pages, newest first."""
     wiki = context.open_wiki(Scope.READ)
     return make_json_response(
         build_changelog_document(wiki.handle.pages.read_changelog(params.limit, params.offset), wiki.path_style)
@@ -110,9 +117,12 @@ def changelog(context: RequestContextDep, params: Annotated[ChangelogParams, par
 
 
 @router.get(
-    "/pages/{path:path}/history", response_model=HistoryDocument | PageDocument, responses=describe_error_responses(404)
+    "/pages/{path:path}/history",
+    operation_id="history_api_v1_pages__path__history_get",
+    response_model=HistoryDocument | PageDocument,
+    responses=describe_error_responses(404),
 )
-def history(
+def list_page_history(
     context: RequestContextDep, path: PagePath, params: Annotated[CommitListParams, parse_query(CommitListParams)]
 ) -> Response:
     """List the commits that changed a page, newest first."""
@@ -120,7 +130,7 @@ def history(
     try:
         commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), params.limit)
     except PageNotFound:
-        # The address may also be that of a page which is itself called history.
+        # The URL may also name a page whose own name is "history".
         with suppress(PageNotFound):
             return make_page_response(wiki, f"{path}/history")
         raise
@@ -135,14 +145,14 @@ def read_page(
     params: Annotated[PageRevisionParams, parse_query(PageRevisionParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Read a page as it is at HEAD, or at a revision; its tag is what If-Match of a write takes."""
+    """Read a page at HEAD or at a revision. Its ETag is valid for If-Match of a write."""
     return make_page_response(context.open_wiki(Scope.READ), path, params.revision, if_none_match)
 
 
 def make_page_response(
     wiki: WikiSession, path: str, revision: str | None = None, if_none_match: str | None = None
 ) -> Response:
-    """The page of this path; raises PageNotFound."""
+    """Read the page at this path and make the response. Raises PageNotFound."""
     page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
     tag = make_page_etag(page)
     if if_none_match and matches_etag(if_none_match, tag):
@@ -151,24 +161,23 @@ def make_page_response(
 
 
 def make_page_etag(page: PageContent) -> str:
-    """The page's revision, and after a dot what else the answer depends on: a write looks at the first part alone."""
+    """Make an ETag: the revision, which writes compare, a dot, and a hash of all else in the response."""
     rest = make_weak_etag(page.links_to, page.linked_from, page.missing, page.blob, page.notes)
     return f'"{page.revision}.{rest[3:-1]}"'
 
 
-# Writing pages: each write is a commit, based on the revision its writer has read, and wakes the index.
+# Writes: each is a commit based on the revision that the writer has read, and schedules a sync
 
 
 write_router = APIRouter(prefix="/api/v1", tags=["pages"])
 
 _WRITE_RESPONSES = describe_error_responses(404, 409, 412, 413)
-_CREATED_RESPONSE: Responses = {201: {"model": PageWriteDocument, "description": "The page is new."}}
-IfNoneMatchAny = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only if it is new.")]
+_CREATED_RESPONSE: Responses = {201: {"model": PageWriteDocument, "description": "The page was created."}}
+IfNoneMatchAny = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only create.")]
 RawPutPage = Annotated[LazyBody[PutPage], read_body(PutPage)]
 RawPatchPage = Annotated[LazyBody[PatchPage], read_body(PatchPage)]
 RawRenamePage = Annotated[LazyBody[RenamePage], read_body(RenamePage)]
 RawWriteBody = Annotated[LazyBody[WriteBody], read_body(WriteBody, optional=True)]
-NoQuery = Annotated[NoParams, parse_query(NoParams)]
 
 
 @write_router.put(
@@ -183,15 +192,15 @@ def put_page(
     if_none_match: IfNoneMatchAny = None,
     author_header: AuthorHeader = None,
 ) -> Response:
-    """Write a page. One that is there already takes the revision it was read at, in the body or as If-Match."""
+    """Write a page. For an existing page, send the revision that you have read, in the body or as If-Match."""
     wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
     path, by_header = wiki.path_style.to_git_path(path), if_match is not None or if_none_match is not None
     with check_preconditions(by_header=by_header):
-        based = None if if_none_match else get_expected_revision(wiki, path, body, if_match)
+        expected = None if if_none_match else get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
         try:
             written = wiki.handle.pages.write(
-                path, body.content, author, message, expected=based, create_only=based is None
+                path, body.content, author, message, expected=expected, create_only=expected is None
             )
         except PageExists:
             raise build_page_exists_error(wiki, path, by_header=by_header) from None
@@ -209,18 +218,18 @@ def patch_page(
     if_match: IfMatch = None,
     author_header: AuthorHeader = None,
 ) -> Response:
-    """Replace the one place where the page says `old_string`; takes the revision it was read at."""
+    """Replace the only occurrence of `old_string` in a page. Send the revision that you have read."""
     wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
     path = wiki.path_style.to_git_path(path)
     if not body.revision and if_match is None:
-        raise InvalidPage("The revision is not said.", hint="Read the page, then send its revision with the change.")
+        raise InvalidPage("The revision is missing.", hint="Read the page, then send its revision with the change.")
     if body.old_string == body.new_string:
-        raise InvalidPage("old_string and new_string are the same.", hint="Say what shall change.")
+        raise InvalidPage("old_string and new_string are the same.", hint="Send a different new_string.")
     with check_preconditions(by_header=if_match is not None):
-        based = get_expected_revision(wiki, path, body, if_match)
+        expected = get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
         written = wiki.handle.pages.replace_text(
-            path, body.old_string, body.new_string, author, message, expected=based
+            path, body.old_string, body.new_string, author, message, expected=expected
         )
     _report_saved(wiki, written, author, message)
     return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
@@ -235,19 +244,19 @@ def delete_page(
     if_match: IfMatch = None,
     author_header: AuthorHeader = None,
 ) -> Response:
-    """Delete a page; what it said stays in the history."""
+    """Delete a page; its content stays in the git history."""
     return delete_and_respond(context.open_wiki(Scope.WRITE), path, raw_body.read(), if_match, author_header)
 
 
 def delete_and_respond(
     wiki: WikiSession, path: str, body: WriteBody, if_match: str | None, author_header: str | None
 ) -> Response:
-    """Delete the page of this path; raises PageNotFound."""
+    """Delete the page at this path and make the response. Raises PageNotFound."""
     path = wiki.path_style.to_git_path(path)
     with check_preconditions(by_header=if_match is not None):
-        based = get_expected_revision(wiki, path, body, if_match)
+        expected = get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
-        deleted = wiki.handle.pages.delete(path, author, message, expected=based)
+        deleted = wiki.handle.pages.delete(path, author, message, expected=expected)
     wiki.report_commit(CommitEvent(ChangeKind.DELETED, deleted.path, (deleted.file,), author, message))
     return make_json_response(build_delete_document(deleted, wiki.path_style))
 
@@ -261,18 +270,18 @@ def rename_page(
     if_match: IfMatch = None,
     author_header: AuthorHeader = None,
 ) -> Response:
-    """Give a page another path; links of other pages follow in the same commit."""
+    """Rename a page and update the links of other pages in the same commit."""
     wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
     path, new_path = wiki.path_style.to_git_path(path), wiki.path_style.to_git_path(body.new_path)
     with check_preconditions(by_header=if_match is not None):
-        based = get_expected_revision(wiki, path, body, if_match)
+        expected = get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
         renamed = wiki.handle.pages.rename(
             path,
             new_path,
             author,
             message,
-            expected=based,
+            expected=expected,
             update_links=body.update_links,
             link_path=wiki.path_style.to_link_path(new_path),
         )
@@ -286,16 +295,19 @@ def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, me
         wiki.report_commit(CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message))
 
 
-# Links between pages.
+# Links between pages
 
 
 links_router = APIRouter(prefix="/api/v1", tags=["links"])
 
 
-@links_router.get("/links", response_model=GraphDocument, responses=describe_error_responses(304))
-def graph(
-    context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)], if_none_match: IfNoneMatch = None
-) -> Response:
+@links_router.get(
+    "/links",
+    operation_id="graph_api_v1_links_get",
+    response_model=GraphDocument,
+    responses=describe_error_responses(304),
+)
+def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNoneMatch = None) -> Response:
     """List all pages and the links between them."""
     wiki = context.open_wiki(Scope.READ)
     tag = make_weak_etag("links", wiki.handle.get_version_token())
@@ -304,17 +316,27 @@ def graph(
     return make_json_response(build_graph_document(wiki.handle.pages.build_graph(), wiki.path_style), etag=tag)
 
 
-@links_router.get("/links/{path:path}", response_model=LinksDocument, responses=describe_error_responses(404))
-def links(context: RequestContextDep, path: PagePath, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
-    """List the pages a page links to, and those that link to it."""
+@links_router.get(
+    "/links/{path:path}",
+    operation_id="links_api_v1_links__path__get",
+    response_model=LinksDocument,
+    responses=describe_error_responses(404),
+)
+def get_page_links(context: RequestContextDep, path: PagePath, _: NoQuery) -> Response:
+    """List the pages that a page links to and the pages that link to it."""
     wiki = context.open_wiki(Scope.READ)
     return make_json_response(
         build_links_document(wiki.handle.pages.get_links(wiki.path_style.to_git_path(path)), wiki.path_style)
     )
 
 
-@links_router.get("/orphans", response_model=OrphansDocument, responses=describe_error_responses())
-def orphans(context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
+@links_router.get(
+    "/orphans",
+    operation_id="orphans_api_v1_orphans_get",
+    response_model=OrphansDocument,
+    responses=describe_error_responses(),
+)
+def find_orphans(context: RequestContextDep, _: NoQuery) -> Response:
     """List the pages that no other page links to."""
     wiki = context.open_wiki(Scope.READ)
     return make_json_response(build_orphans_document(wiki.handle.pages.find_orphans(), wiki.path_style))

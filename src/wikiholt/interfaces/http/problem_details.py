@@ -1,7 +1,7 @@
 """Errors as problem+json (RFC 9457), derived from the class of the error.
 
-What is the visitor's to mend is said in full. What is not (a 5xx) may hold paths of this machine: the visitor is told
-what it means for them, the operator's log has the rest.
+Errors that the client can fix (4xx) are reported in full. The message of a 5xx error may contain paths of the server:
+the client gets a general message, and the log gets the details.
 """
 
 import logging
@@ -38,32 +38,32 @@ _log = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
-_OPERATOR_HINT = "The operator finds the reason in the service's log."
+_OPERATOR_HINT = "The service log has the reason."
 _PUBLIC_MESSAGES: Mapping[type[WikiholtError], tuple[str, str]] = {
-    IndexRepairing: ("This wiki's index was damaged and is being mended.", "Try again in a moment; status says more."),
-    IndexMissing: ("This wiki is not indexed yet.", "Try again in a moment; status says how far it is."),
-    IndexCorrupt: ("This wiki's index was found damaged; it is being mended.", "Try again in a moment."),
-    NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; status says how far it is."),
+    IndexRepairing: ("This wiki's index was damaged and is being repaired.", "Try again in a moment; see the status."),
+    IndexMissing: ("This wiki is not indexed yet.", "Try again in a moment; the status shows the progress."),
+    IndexCorrupt: ("This wiki's index is damaged and is being repaired.", "Try again in a moment."),
+    NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; the status shows the progress."),
     StorageError: ("The service cannot write to its disk.", _OPERATOR_HINT),
     LockTimeout: ("This wiki's index is locked in the database.", "Try again in a moment; nothing is lost."),
     DatabaseUnavailable: (
-        "The database of this wiki cannot be reached now.",
+        "The database of this wiki is unavailable.",
         "Try again in a moment; nothing is lost.",
     ),
-    IndexUnavailable: ("This wiki's index cannot answer.", _OPERATOR_HINT),
-    NoCommits: ("This wiki has no commit yet.", "Write a first page."),
+    IndexUnavailable: ("This wiki's index is unavailable.", _OPERATOR_HINT),
+    NoCommits: ("This wiki has no commit yet.", "Create the first page."),
     SourceError: ("This wiki's repository cannot be read.", _OPERATOR_HINT),
-    ModelError: ("The embedding model cannot be used.", f"mode=keyword does without it. {_OPERATOR_HINT}"),
-    SyncFailed: ("This wiki's index could not be brought up to date.", _OPERATOR_HINT),
-    MissingDependency: ("The service lacks an optional part.", _OPERATOR_HINT),
-    WikiholtError: ("The service could not do this.", _OPERATOR_HINT),
+    ModelError: ("The embedding model cannot be used.", f"mode=keyword works without it. {_OPERATOR_HINT}"),
+    SyncFailed: ("This wiki's index could not be updated.", _OPERATOR_HINT),
+    MissingDependency: ("An optional dependency of the service is not installed.", _OPERATOR_HINT),
+    WikiholtError: ("Internal error.", _OPERATOR_HINT),
 }
 _TRANSIENT_ERRORS = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout)
 _TRANSIENT_RETRY_S = 2
 
 
 class FieldError(TypedDict):
-    """What is wrong with one field of a request."""
+    """The error of one field of a request."""
 
     field: str
     where: str
@@ -71,7 +71,7 @@ class FieldError(TypedDict):
 
 
 class ProblemDetails(TypedDict):
-    """An error (RFC 9457); `error` repeats the detail for clients of otterwiki-api."""
+    """An error (RFC 9457). `error` repeats `detail` for clients of otterwiki-api."""
 
     type: str
     title: str
@@ -85,7 +85,7 @@ class ProblemDetails(TypedDict):
 
 
 def get_public_message(error: WikiholtError) -> tuple[str, str]:
-    """Message and hint as a visitor may read them."""
+    """Return the message and the hint that a client may see."""
     if error.status < 500:
         return error.message, error.hint
     return next(_PUBLIC_MESSAGES[kind] for kind in type(error).__mro__ if kind in _PUBLIC_MESSAGES)
@@ -94,10 +94,10 @@ def get_public_message(error: WikiholtError) -> tuple[str, str]:
 def make_problem_response(
     error: WikiholtError, status: int | None = None, errors: Sequence[FieldError] = ()
 ) -> Response:
-    """The answer to a request that failed with this error."""
+    """Make the response to a request that failed with this error."""
     message, hint = get_public_message(error)
     if error.status >= 500:
-        # A wiki that is being indexed for the first time is no trouble.
+        # A wiki that is being indexed for the first time needs no warning.
         _log.log(
             logging.DEBUG if isinstance(error, _TRANSIENT_ERRORS) else logging.WARNING,
             "%s: %s",
@@ -113,8 +113,8 @@ def make_problem_response(
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Bearer realm="wikiholt"'
     if isinstance(error, TooManyRequests):
-        wait = max(1, math.ceil(error.retry_after))
-        headers |= {"Retry-After": str(wait), "RateLimit": f'"minute";r=0;t={wait}'}
+        seconds = max(1, math.ceil(error.retry_after))
+        headers |= {"Retry-After": str(seconds), "RateLimit": f'"minute";r=0;t={seconds}'}
     if isinstance(error, DatabaseUnavailable):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if isinstance(error, _TRANSIENT_ERRORS):
@@ -123,14 +123,14 @@ def make_problem_response(
 
 
 def make_internal_error_response() -> Response:
-    """The answer when something failed that nobody foresaw: nothing of it is told."""
-    return _make_response(_build_problem(500, "fault", "The service has a fault.", _OPERATOR_HINT), {})
+    """Make the response to an unexpected exception, without details."""
+    return _make_response(_build_problem(500, "fault", "Internal error.", _OPERATOR_HINT), {})
 
 
 def make_error_response(
     status: int, code: str, message: str, hint: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer where the request did not even reach a route."""
+    """Make the response to a request that reached no route."""
     return _make_response(_build_problem(status, code, message, hint), headers or {})
 
 
@@ -147,40 +147,40 @@ def _build_problem(status: int, code: str, message: str, hint: str) -> ProblemDe
 
 
 def _make_response(document: ProblemDetails, headers: Mapping[str, str]) -> Response:
-    fixed = {"Cache-Control": "no-store", **headers}
-    return Response(encode_json(document), document["status"], fixed, media_type=PROBLEM_MEDIA_TYPE)
+    all_headers = {"Cache-Control": "no-store", **headers}
+    return Response(encode_json(document), document["status"], all_headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
 def make_invalid_response(errors: Sequence[FieldError], openapi_path: str) -> Response:
-    """The answer to fields that are wrong; `reference` is where the OpenAPI document is."""
+    """Make the response to invalid fields; the hint names the path of the OpenAPI document."""
     message = "; ".join(f"{fault['field'] or fault['where']}: {fault['message']}" for fault in errors[:5])
     return make_problem_response(
-        InvalidInput(message, hint=f"{openapi_path} lists what each address takes."), errors=errors
+        InvalidInput(message, hint=f"{openapi_path} lists the parameters of each path."), errors=errors
     )
 
 
-# What routes declare of their answers, so that the OpenAPI document says all that may come.
+# Error responses of routes in the OpenAPI document
 
 
 Responses = dict[int | str, dict[str, Any]]
 
 PROBLEM_SCHEMA = "ProblemDetails"
 _STATUS_DESCRIPTIONS = {
-    304: "It is what the tag in If-None-Match stands for.",
-    401: "A key is needed, or the one sent is not known.",
-    403: "The key does not open this, or does not allow it.",
-    404: "There is no such thing.",
-    409: "It conflicts with what is there.",
-    412: "The page is another one than If-Match says.",
+    304: "The resource still has the ETag in If-None-Match.",
+    401: "A key is required, or the key is unknown.",
+    403: "Permission denied: wrong wiki or scope.",
+    404: "Not found.",
+    409: "Conflict with the current state.",
+    412: "If-Match or If-None-Match does not hold.",
     413: "The body is too large.",
     422: "A parameter or field is unknown, missing or wrong; `errors` lists each.",
-    429: "Too many requests; Retry-After says when to come back.",
-    503: "The index, repository or model cannot serve now.",
+    429: "Too many requests; Retry-After says when to retry.",
+    503: "The index, repository or model is unavailable.",
 }
 
 
 def describe_error_responses(*statuses: int) -> Responses:
-    """The answers of a route beside its success: those every route may give, and these."""
+    """Describe the error responses of a route: those that every route has, and these."""
     return {status: _describe_response(status) for status in sorted({401, 403, 422, 429, 503, *statuses})}
 
 

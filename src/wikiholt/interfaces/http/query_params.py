@@ -1,6 +1,7 @@
-"""Query strings, read once and strictly, into the model of what an address takes.
+"""Query parameters: a strict parser, and the parameter models that routes share.
 
-The framework can do this too, at several times the price: it looks at the type of every field anew for each request.
+FastAPI can parse a model from the query string too, but it accepts a repeated parameter silently and costs several
+times as much, because it inspects the type of every field for each request.
 """
 
 import re
@@ -24,7 +25,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def parse_query(model: type[M]) -> Any:
-    """A dependency that gives the query string as this model; raises RequestValidationError."""
+    """Return a dependency that parses the query string as this model. It raises RequestValidationError."""
     repeatable = frozenset(name for name, field in model.model_fields.items() if field.default == [])
 
     async def read_query(request: Request) -> M:
@@ -40,46 +41,45 @@ def parse_query(model: type[M]) -> Any:
 
 
 def describe_query_params(route: APIRoute) -> Iterator[dict[str, Any]]:
-    """What a route takes after the question mark, for the OpenAPI document."""
+    """Describe the query parameters of a route for the OpenAPI document."""
     for dependency in route.dependant.dependencies:
         model: type[BaseModel] | None = getattr(dependency.call, "model", None)
         if model is None:
             continue
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        needed = schema.get("required", ())
-        kinds = schema.get("$defs", {})
-        for name, told in schema.get("properties", {}).items():
-            # Kinds are few and small: they stand where they are used.
-            shape = {**kinds[told.pop("$ref").rpartition("/")[2]], **told} if "$ref" in told else told
+        required = schema.get("required", ())
+        definitions = schema.get("$defs", {})
+        for name, declared in schema.get("properties", {}).items():
+            # Inline the definitions: there are few, and they are small.
+            inlined = definitions[declared.pop("$ref").rpartition("/")[2]] if "$ref" in declared else {}
+            field = {**inlined, **declared}
             yield {
                 "name": name,
                 "in": "query",
-                "required": name in needed,
-                "description": shape.pop("description", ""),
-                "schema": _remove_null(shape),
+                "required": name in required,
+                "description": field.pop("description", ""),
+                "schema": _remove_null(field),
             }
 
 
 def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter that may be left out: in a query string there is no null."""
-    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    if not kinds or len(kinds) == len(schema["anyOf"]):
+    """Remove null from the schema of an optional parameter: a query string has no null."""
+    variants = [variant for variant in schema.get("anyOf", ()) if variant != {"type": "null"}]
+    if not variants or len(variants) == len(schema["anyOf"]):
         return schema
     rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
-    return {**rest, **kinds[0]} if len(kinds) == 1 else {**rest, "anyOf": kinds}
+    return {**rest, **variants[0]} if len(variants) == 1 else {**rest, "anyOf": variants}
 
 
 def _collect_values(query: bytes, repeatable: frozenset[str]) -> dict[str, str | list[str]]:
     values: dict[str, str | list[str]] = {}
     for name, value in _split_pairs(query):
         if name in repeatable:
-            several = values.setdefault(name, [])
-            assert isinstance(several, list)
-            several.append(value)
+            repeated = values.setdefault(name, [])
+            assert isinstance(repeated, list)
+            repeated.append(value)
         elif name in values:
-            raise RequestValidationError(
-                [{"type": "twice", "loc": ("query", name), "msg": "it is given more than once"}]
-            )
+            raise RequestValidationError([{"type": "twice", "loc": ("query", name), "msg": "it occurs more than once"}])
         else:
             values[name] = value
     return values
@@ -93,13 +93,12 @@ def _split_pairs(query: bytes) -> list[tuple[str, str]]:
         raise RequestValidationError([{"type": "encoding", "loc": ("query",), "msg": message}]) from None
 
 
-# What addresses take after the question mark. A parameter that is not here is refused, and so is a value that only
-# nearly fits: whoever asks for n=1e1 or fresh=yes is told so.
+# Parameter models. Unknown parameters are refused, and so are values in another notation, such as n=1e1 or fresh=yes.
 
 
 def _check_digits(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(r"-?(?:0|[1-9][0-9]{0,17})", value):
-        raise ValueError("it is no whole number")
+        raise ValueError("it is not a whole number")
     return value
 
 
@@ -133,21 +132,24 @@ Until = Annotated[datetime, BeforeValidator(lambda value: _parse_date(value, par
 
 
 class NoParams(BaseModel):
-    """An address that takes no parameters."""
+    """The parameters of a route without parameters."""
 
     model_config = ConfigDict(extra="forbid")
 
 
+NoQuery = Annotated[NoParams, parse_query(NoParams)]
+
+
 class FilterParams(NoParams):
-    """Which pages count; all that is given must hold."""
+    """Page filters; a page must match all of them."""
 
     tag: list[FilterValue] = Field(
-        [], max_length=MAX_FILTER_VALUES, description="Pages with this tag; may be given several times."
+        [], max_length=MAX_FILTER_VALUES, description="Pages with this tag; may be repeated, and then all must match."
     )
     category: list[FilterValue] = Field(
-        [], max_length=MAX_FILTER_VALUES, description="Pages of this category; of any of them if given several times."
+        [], max_length=MAX_FILTER_VALUES, description="Pages of this category; may be repeated, and then any may match."
     )
-    prefix: FilterValue | None = Field(None, description="Pages whose path begins with this.")
+    prefix: FilterValue | None = Field(None, description="Pages whose path starts with this.")
     since: Since | None = Field(None, description="Pages changed since: a date, a date with time, or 7d, 12h, 3w.")
     updated_since: Since | None = Field(None, description="The same as since.")
 
@@ -167,7 +169,7 @@ class FilterParams(NoParams):
 
 
 class ListParams(FilterParams):
-    """Narrowed, where `path` is free to mean the same as `prefix`."""
+    """Page filters of routes where `path` is an alias of `prefix`."""
 
     path: FilterValue | None = Field(None, description="The same as prefix.")
 
@@ -182,24 +184,24 @@ class ListParams(FilterParams):
 
 
 class SearchParams(ListParams):
-    """A search."""
+    """Parameters of a search."""
 
     q: str = Field(
         min_length=1,
         max_length=MAX_QUERY_CHARS,
         pattern=r"^[^\x00]*[^\s\x00][^\x00]*$",
-        description="What to look for.",
+        description="The query.",
     )
-    n: Count = Field(10, ge=1, le=MAX_HITS, description="How many pages at most.")
+    n: Count = Field(10, ge=1, le=MAX_HITS, description="Maximum number of pages.")
     mode: SearchMode = Field(
-        SearchMode.HYBRID, description="By meaning and words, by meaning alone, or by words alone."
+        SearchMode.HYBRID, description="Search by meaning and words, by meaning only, or by words only."
     )
     max_chunks_per_page: Count = Field(
-        1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="How many passages of one page at most."
+        1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages of one page."
     )
-    fresh: Flag = Field(False, description="Wait until the index has reached HEAD, for a bounded time.")
+    fresh: Flag = Field(False, description="Wait, for a limited time, until the index reaches HEAD.")
     rerank: Flag | None = Field(
-        None, description="Whether the reranker reads the best pages again; as rerank.model says if left out."
+        None, description="Whether the reranker rescores the best pages; default: if rerank.model is set."
     )
 
     def to_request(self) -> SearchRequest:
@@ -207,24 +209,24 @@ class SearchParams(ListParams):
 
 
 class SemanticParams(SearchParams):
-    """A search as otterwiki-semantic-search takes it."""
+    """Parameters of a search with the defaults of otterwiki-semantic-search."""
 
-    n: Count = Field(5, ge=1, le=MAX_HITS, description="How many pages at most.")
-    mode: SearchMode = Field(SearchMode.SEMANTIC, description="By meaning alone, unless said otherwise.")
+    n: Count = Field(5, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    mode: SearchMode = Field(SearchMode.SEMANTIC, description="Search by meaning only, unless set otherwise.")
     max_chunks_per_page: Count = Field(
-        2, ge=1, le=MAX_CHUNKS_PER_PAGE, description="How many passages of one page at most."
+        2, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages of one page."
     )
 
 
 class SimilarParams(FilterParams):
-    """Pages like one page."""
+    """Parameters of a search for similar pages."""
 
     path: str = Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$", description="The page.")
-    n: Count = Field(5, ge=1, le=MAX_HITS, description="How many pages at most.")
+    n: Count = Field(5, ge=1, le=MAX_HITS, description="Maximum number of pages.")
 
 
 class PageListParams(ListParams):
-    """Some of the pages, in order of their paths."""
+    """Filters and paging of the page list, which is sorted by path."""
 
-    limit: Count = Field(10_000, ge=1, le=10_000, description="How many at most.")
-    offset: Count = Field(0, ge=0, le=10_000_000, description="How many to leave out at the beginning.")
+    limit: Count = Field(10_000, ge=1, le=10_000, description="Maximum number of entries.")
+    offset: Count = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")

@@ -1,4 +1,4 @@
-"""Bodies that are sent and bodies that are taken: JSON out, bounded bytes in."""
+"""JSON responses, ETags, and the limit on request bodies."""
 
 import json
 import re
@@ -12,40 +12,40 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
 PRIVATE_CACHE_CONTROL = "private, no-cache"
-"""What an answer holds is the visitor's own: only their browser may keep it, and asks before it uses it again."""
+"""Responses are private to the client: only its own cache may store them, and must revalidate."""
 
 
 def encode_json(document: Mapping[str, Any]) -> bytes:
-    """The document as compact JSON; half a surrogate pair, which no encoding holds, becomes a question mark."""
+    """Encode as compact JSON; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
 
 
 def make_json_response(
     document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None, etag: str = ""
 ) -> Response:
-    """A document that was made to fit its schema; it is not validated once more on the way out."""
-    every = {"Cache-Control": PRIVATE_CACHE_CONTROL, **(headers or {})}
+    """Make a JSON response; the document is not validated against its schema again."""
+    all_headers = {"Cache-Control": PRIVATE_CACHE_CONTROL, **(headers or {})}
     if etag:
-        every["ETag"] = etag
-    return Response(encode_json(document), status, every, media_type="application/json")
+        all_headers["ETag"] = etag
+    return Response(encode_json(document), status, all_headers, media_type="application/json")
 
 
 def limit_body(scope: Scope, receive: Receive, limit_bytes: int) -> Receive:
-    """The same body, refused as soon as it is known to be over the limit: when announced, or while it comes in."""
-    taken = 0
+    """Return a `receive` that raises HTTPException 413 once the announced or received body exceeds the limit."""
+    received_bytes = 0
 
-    async def receive_some() -> Message:
-        nonlocal taken
-        announced = _get_content_length(scope)
-        if announced is not None and announced > limit_bytes:
+    async def receive_limited() -> Message:
+        nonlocal received_bytes
+        announced_bytes = _get_content_length(scope)
+        if announced_bytes is not None and announced_bytes > limit_bytes:
             raise _build_too_large_error(limit_bytes)
         message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > limit_bytes:
+        received_bytes += len(message.get("body", b""))
+        if received_bytes > limit_bytes:
             raise _build_too_large_error(limit_bytes)
         return message
 
-    return receive_some
+    return receive_limited
 
 
 def _get_content_length(scope: Scope) -> int | None:
@@ -59,27 +59,27 @@ def _build_too_large_error(limit_bytes: int) -> HTTPException:
     return HTTPException(413, f"The body has more than {limit_bytes} bytes.")
 
 
-# Tags of what was answered, so that a client need not be sent the same twice.
+# ETags and conditional requests
 
 
 IfNoneMatch = Annotated[
-    str | None, Header(alias="If-None-Match", description="A tag the answer is held under already.")
+    str | None, Header(alias="If-None-Match", description="The ETag of a response that the client has cached.")
 ]
 
 _ETAG_PATTERN = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def make_weak_etag(*parts: object) -> str:
-    """The tag of an answer made from these; equal parts mean an answer that says the same."""
+    """Make the weak ETag of a response that depends on these parts only."""
     return f'W/"{blake2b(repr(parts).encode("utf-8", "replace"), digest_size=12).hexdigest()}"'
 
 
 def matches_etag(header: str, etag: str) -> bool:
-    """Whether If-None-Match names the tag, in the weak comparison that header asks for."""
+    """Return whether If-None-Match contains the ETag, by weak comparison."""
     if header.strip() == "*":
         return True
-    found = _ETAG_PATTERN.fullmatch(etag)
-    return found is not None and found[1] in _ETAG_PATTERN.findall(header)
+    match = _ETAG_PATTERN.fullmatch(etag)
+    return match is not None and match[1] in _ETAG_PATTERN.findall(header)
 
 
 def make_not_modified_response(etag: str) -> Response:

@@ -1,4 +1,4 @@
-"""Search: by query, by page, and what there is to filter by."""
+"""Routes for search: by query, by page, filter values, and the query report."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from wikiholt.interfaces.http.query_params import (
     SimilarParams,
     parse_query,
 )
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import (
     IfNoneMatch,
     make_json_response,
@@ -28,7 +28,6 @@ from wikiholt.interfaces.http.responses import (
     make_weak_etag,
     matches_etag,
 )
-from wikiholt.interfaces.schemas.common import PathStyle
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -36,6 +35,7 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
+from wikiholt.wikis.session import PathStyle, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
 
@@ -50,23 +50,33 @@ def search(
     return _run_search(context.open_wiki(Scope.READ), params, if_none_match)
 
 
-@router.get("/semantic-search", response_model=SearchResultDocument, responses=describe_error_responses(304))
-def semantic_search(
+@router.get(
+    "/semantic-search",
+    operation_id="semantic_search_api_v1_semantic_search_get",
+    response_model=SearchResultDocument,
+    responses=describe_error_responses(304),
+)
+def search_semantic(
     context: RequestContextDep,
     params: Annotated[SemanticParams, parse_query(SemanticParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Find pages by meaning; parameters and fields are those of otterwiki-semantic-search, and more."""
+    """Find pages by meaning, with a superset of the parameters and fields of otterwiki-semantic-search."""
     return _run_search(context.open_wiki(Scope.READ), params, if_none_match)
 
 
-@router.get("/similar", response_model=SearchResultDocument, responses=describe_error_responses(304, 404))
-def similar(
+@router.get(
+    "/similar",
+    operation_id="similar_api_v1_similar_get",
+    response_model=SearchResultDocument,
+    responses=describe_error_responses(304, 404),
+)
+def find_similar(
     context: RequestContextDep,
     params: Annotated[SimilarParams, parse_query(SimilarParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Find the pages nearest in meaning to one page."""
+    """Find the pages most similar in meaning to one page."""
     wiki = context.open_wiki(Scope.READ)
     with wiki.use_handle() as handle:
         path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
@@ -76,13 +86,18 @@ def similar(
         )
 
 
-@router.get("/facets", response_model=FacetsDocument, responses=describe_error_responses(304))
-def facets(
+@router.get(
+    "/facets",
+    operation_id="facets_api_v1_facets_get",
+    response_model=FacetsDocument,
+    responses=describe_error_responses(304),
+)
+def get_facets(
     context: RequestContextDep,
     params: Annotated[ListParams, parse_query(ListParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List the categories, tags and folders there are, with how many pages each has."""
+    """List all categories, tags and folders with their page counts."""
     wiki = context.open_wiki(Scope.READ)
     with wiki.use_handle() as handle:
         tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter())
@@ -110,28 +125,35 @@ def _make_cached_response(
 ) -> Response:
     if if_none_match and matches_etag(if_none_match, etag):
         return make_not_modified_response(etag)
-    found = get_result()
-    # A degraded answer is one that the same index may better in a moment: it is not worth keeping.
-    return make_json_response(build_result_document(found, path_style), etag="" if found.degraded else etag)
+    result = get_result()
+    # The same index may soon give a better result than a degraded one, so a client must not cache that.
+    return make_json_response(build_result_document(result, path_style), etag="" if result.degraded else etag)
 
 
-# What was searched for in a wiki, for its admins: what others typed is not for every reader.
+# The query report; it requires an admin key, because it shows what others typed
 
 
 report_router = APIRouter(prefix="/api/v1", tags=["search"])
 
 
 class ReportParams(NoParams):
-    """Of how long, and how much."""
+    """Parameters of the query report."""
 
-    days: Count = Field(0, ge=0, le=3660, description="The last so many days; 0 means all that is kept.")
-    limit: Count = Field(10, ge=1, le=1000, description="Rows of each list at most.")
+    days: Count = Field(0, ge=0, le=3660, description="Number of days to report; 0 means all that are kept.")
+    limit: Count = Field(10, ge=1, le=1000, description="Maximum number of rows of each list.")
 
 
-@report_router.get("/report", response_model=QueryReportDocument, responses=describe_error_responses(404))
-def report(context: RequestContextDep, params: Annotated[ReportParams, parse_query(ReportParams)]) -> Response:
-    """Say what is searched for often, without a result or slowly, and which pages nobody finds."""
+@report_router.get(
+    "/report",
+    operation_id="report_api_v1_report_get",
+    response_model=QueryReportDocument,
+    responses=describe_error_responses(404),
+)
+def get_query_report(
+    context: RequestContextDep, params: Annotated[ReportParams, parse_query(ReportParams)]
+) -> Response:
+    """Show frequent, unanswered and slow queries, and pages that no search finds."""
     wiki = context.open_wiki(Scope.ADMIN)
-    found = wiki.handle.query_log.build_report(params.days, params.limit)
-    document = build_query_report_document(wiki.wiki.slug, found, wiki.path_style)
+    report = wiki.handle.query_log.build_report(params.days, params.limit)
+    document = build_query_report_document(wiki.wiki.slug, report, wiki.path_style)
     return make_json_response(document, headers={"Cache-Control": "no-store"})

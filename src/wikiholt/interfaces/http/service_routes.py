@@ -1,8 +1,8 @@
-"""Figures for Prometheus."""
+"""Routes about the service itself: metrics, liveness and readiness."""
 
 import logging
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -15,31 +15,13 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import describe_error_responses
-from wikiholt.interfaces.http.query_params import NoParams, parse_query
+from wikiholt.interfaces.http.query_params import NoQuery
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 
-metrics_router = APIRouter(tags=["service"])
-
-
-@metrics_router.get(
-    "/metrics",
-    response_class=Response,
-    responses=describe_error_responses()
-    | {200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}},
-)
-def metrics(request: Request, context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
-    """Figures of the service, for an operator's key."""
-    context.require_metrics_access()
-    held: ServiceMetrics = request.app.state.metrics
-    return Response(generate_latest(held.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-# Whether the service lives, and whether it can serve.
-
-
 _log = logging.getLogger(__name__)
 
+metrics_router = APIRouter(tags=["service"])
 router = APIRouter()
 
 _PUBLIC_ROUTE: dict[str, Any] = {
@@ -58,21 +40,21 @@ class LivenessDocument(TypedDict):
 
 
 class ComponentDocument(TypedDict):
-    """One part the service stands on; `code` says what kind of error it has."""
+    """State of a component that the service needs; `code` is its error code."""
 
     ready: bool
     code: str | None
 
 
 class DamagedIndexesDocument(TypedDict):
-    """How many wikis' indexes proved broken: being mended, or not to be mended so far. Others answer all the same."""
+    """Numbers of wikis with a damaged index: being repaired, or not repaired so far. Other wikis are not affected."""
 
-    healing: int
+    repairing: int
     broken: int
 
 
 class ReadinessDocument(TypedDict):
-    """Whether requests can be served, and which part cannot if not."""
+    """Whether the service can answer requests, and which component is not ready."""
 
     status: Literal["ready", "not ready"]
     registry: ComponentDocument
@@ -80,37 +62,54 @@ class ReadinessDocument(TypedDict):
     indexes: DamagedIndexesDocument
 
 
-# In the event loop, not in a thread: they answer even when every thread is at work.
-@router.get("/api/v1/health", response_model=LivenessDocument, **_PUBLIC_ROUTE)
-@router.get("/healthz", response_model=LivenessDocument, **_PUBLIC_ROUTE)
-async def healthz(_: Annotated[NoParams, parse_query(NoParams)]) -> Response:
-    """Say that the process is there."""
+@metrics_router.get(
+    "/metrics",
+    operation_id="metrics_metrics_get",
+    response_class=Response,
+    responses=describe_error_responses()
+    | {200: {"description": "Metrics in the Prometheus text format.", "content": {"text/plain": {}}}},
+)
+def get_metrics(request: Request, context: RequestContextDep, _: NoQuery) -> Response:
+    """Return the metrics of the service; requires an operator key."""
+    context.require_metrics_access()
+    metrics: ServiceMetrics = request.app.state.metrics
+    return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+# A coroutine, so that it runs in the event loop and answers even if all threads are busy.
+@router.get(
+    "/api/v1/health", operation_id="healthz_api_v1_health_get", response_model=LivenessDocument, **_PUBLIC_ROUTE
+)
+@router.get("/healthz", operation_id="healthz_healthz_get", response_model=LivenessDocument, **_PUBLIC_ROUTE)
+async def check_health(_: NoQuery) -> Response:
+    """Confirm that the process is running."""
     return make_json_response({"status": "ok", "version": __version__}, headers=_NO_STORE)
 
 
 @router.get(
     "/readyz",
+    operation_id="readyz_readyz_get",
     tags=["service"],
     response_model=ReadinessDocument,
     openapi_extra=_PUBLIC_ROUTE["openapi_extra"],
     responses={
-        503: {"model": ReadinessDocument, "description": "A part is not ready."},
+        503: {"model": ReadinessDocument, "description": "A component is not ready."},
         422: describe_error_responses()[422],
         429: describe_error_responses()[429],
     },
 )
-def readyz(request: Request, context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
-    """Say whether the registry can be read and the model be loaded, and how many indexes are being mended."""
-    context.count_request()  # a model that cannot be loaded is tried again each time
-    farm: Application = request.app.state.application
-    parts = {
-        "registry": _check_component(farm.service.registry.get_only),
-        "model": _check_component(farm.service.components.embedder),
+def check_ready(request: Request, context: RequestContextDep, _: NoQuery) -> Response:
+    """Check that the registry can be read and the model loaded, and count damaged indexes."""
+    context.count_request()  # each request tries again to load a model that failed to load
+    application: Application = request.app.state.application
+    components = {
+        "registry": _check_component(application.service.registry.get_only),
+        "model": _check_component(application.service.load_embedder),
     }
-    ready = all(part["ready"] for part in parts.values())
-    now = farm.scheduler.get_counters()
-    indexes = {"healing": now.healing, "broken": now.broken}
-    document = {"status": "ready" if ready else "not ready", **parts, "indexes": indexes}
+    ready = all(component["ready"] for component in components.values())
+    counters = application.scheduler.get_counters()
+    indexes = {"repairing": counters.repairing, "broken": counters.broken}
+    document = {"status": "ready" if ready else "not ready", **components, "indexes": indexes}
     return make_json_response(document, 200 if ready else 503, _NO_STORE)
 
 

@@ -1,6 +1,6 @@
-"""Connections that do not wait for ever: who opens many and says little must not keep others out.
+"""Timeout and connection limit against slow clients that hold many connections.
 
-uvicorn waits as long as it takes for a request to come in whole, on as many connections as there may be files open.
+uvicorn waits without limit for a complete request, on as many connections as the process may have open files.
 """
 
 import asyncio
@@ -9,13 +9,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_TIMEOUT_S = 60.0
-"""How long a request may take to come in whole, head and body."""
+"""Maximum time in which a request, head and body, must arrive."""
 MAX_CONNECTIONS = 2048
-"""A quarter of the files the service may have open; the rest are indexes and git."""
+"""A quarter of the open files of the service; the others are for indexes and git."""
 
 
 class TimeoutProtocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with an end to waiting."""
+    """uvicorn's HTTP/1.1 protocol with a request timeout and a connection limit."""
 
     request_timeout_s = REQUEST_TIMEOUT_S
     max_connections = MAX_CONNECTIONS
@@ -41,7 +41,7 @@ class TimeoutProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _update_deadline(self) -> None:
-        """Let the time run while something is still to come from the client, and only then."""
+        """Run the timer only while the client has still to send data."""
         if self.transport.is_closing() or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._cancel_deadline()
         elif self._deadline is None:
@@ -53,4 +53,4 @@ class TimeoutProtocol(H11Protocol):
             self._deadline = None
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: whoever likes could fill the log with it."""
+        """Log nothing: any client could fill the log with it."""

@@ -1,6 +1,6 @@
-"""Bodies of requests: taken as bytes, and understood only once it is clear that who sent them may.
+"""Request bodies of writes: lazy parsing, body models, author and preconditions.
 
-The framework would read JSON before anybody was asked for a key, and in the event loop, where everybody waits for it.
+A body is parsed only after the access check, and in a thread: FastAPI would parse it before, in the event loop.
 """
 
 import re
@@ -17,19 +17,20 @@ from starlette.requests import Request
 
 from wikiholt.domain.git import Author
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.wikis.session import WikiSession
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
 class StrictBody(BaseModel):
-    """A body in which a field that is not known is an error, and a number is no text."""
+    """A body that refuses unknown fields and values of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class LazyBody(Generic[BodyT]):
-    """A body that has not been looked at yet."""
+    """A body that is not parsed yet."""
 
     def __init__(self, model: type[BodyT], data: bytes, content_type: str, *, optional: bool) -> None:
         self._model = model
@@ -38,11 +39,11 @@ class LazyBody(Generic[BodyT]):
         self._optional = optional
 
     def read(self) -> BodyT:
-        """What the body says; raises RequestValidationError."""
+        """Parse the body. Raises RequestValidationError."""
         if self._optional and not self._data:
             return self._model()
         if self._content_type.partition(";")[0].strip().lower() != "application/json":
-            raise _build_unreadable_error("it must be sent as Content-Type: application/json")
+            raise _build_unreadable_error("it must have Content-Type: application/json")
         try:
             return self._model.model_validate_json(self._data)
         except ValidationError as error:
@@ -51,19 +52,19 @@ class LazyBody(Generic[BodyT]):
 
 
 def read_body(model: type[BodyT], *, optional: bool = False) -> Any:
-    """A dependency that gives the body, of who has a key, as something to be read as this model."""
+    """Return a dependency that checks for a key and then receives the body, to be parsed as this model."""
 
-    async def take_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
+    async def receive_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
         await run_in_threadpool(context.require_key)
-        kind = request.headers.get("content-type", "")
-        return LazyBody(model, await request.body(), kind, optional=optional)
+        content_type = request.headers.get("content-type", "")
+        return LazyBody(model, await request.body(), content_type, optional=optional)
 
-    take_body.body = (model, optional)  # type: ignore[attr-defined]
-    return Depends(take_body)
+    receive_body.body = (model, optional)  # type: ignore[attr-defined]
+    return Depends(receive_body)
 
 
 def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:
-    """What a route takes as its body, for the OpenAPI document; the models it is made of go to `schemas`."""
+    """Describe the body of a route for the OpenAPI document; add the models that it uses to `schemas`."""
     for dependency in route.dependant.dependencies:
         model, optional = getattr(dependency.call, "body", (None, False))
         if model is not None:
@@ -77,7 +78,7 @@ def _build_unreadable_error(message: str) -> RequestValidationError:
     return RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
 
 
-# What a write says: the page's new form, who it is by, and which revision it is based on.
+# Bodies of writes, with the author and the expected revision
 
 
 _STRONG_ETAG_PATTERN = re.compile(r'(?<!W/)"([^"]*)"')
@@ -85,27 +86,27 @@ _EMAIL_PATTERN = r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+"
 _AUTHOR_NAME_PATTERN = r"[^\x00-\x1f\x7f<>]*[^\s\x00-\x1f\x7f<>][^\x00-\x1f\x7f<>]*"
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
-IfMatch = Annotated[str | None, Header(alias="If-Match", description="The tag of the page as it was read, or *.")]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="The ETag of the page that was read, or *.")]
 AuthorHeader = Annotated[
     str | None,
     Header(
         alias="X-Author",
         max_length=500,
         pattern=rf"^{_AUTHOR_NAME_PATTERN} <{_EMAIL_PATTERN}>$",
-        description="Who the commit is by, as `Name <address>`, where the body does not say.",
+        description="The commit author as `Name <address>`, if the body has none.",
     ),
 ]
 
 
 class CommitAuthor(StrictBody):
-    """Who a commit is by."""
+    """The author of a commit."""
 
     name: str = Field(max_length=200, pattern=rf"^{_AUTHOR_NAME_PATTERN}$")
     email: str = Field(max_length=254, pattern=rf"^{_EMAIL_PATTERN}$")
 
 
 class WriteBody(StrictBody):
-    """What every write may say; `revision` is the one the writer has read (empty: none)."""
+    """The fields of every write; `revision` is the revision that the writer has read (empty: none)."""
 
     commit_message: Annotated[_Text, Field(max_length=10_000)] | None = None
     author: CommitAuthor | None = None
@@ -113,20 +114,20 @@ class WriteBody(StrictBody):
 
 
 class PutPage(WriteBody):
-    """The page's whole content."""
+    """The complete content of a page."""
 
     content: _Text
 
 
 class PatchPage(WriteBody):
-    """The one place to replace, as it stands on the page, and what shall stand there."""
+    """The text to replace, which must occur once, and its replacement."""
 
     old_string: Annotated[_Text, Field(min_length=1)]
     new_string: _Text
 
 
 class RenamePage(WriteBody):
-    """The page's other path; links of other pages follow unless told not to."""
+    """The new path of a page; links of other pages are updated unless `update_links` is false."""
 
     new_path: Annotated[_Text, Field(min_length=1, max_length=1000)]
     update_links: bool = True
@@ -141,10 +142,13 @@ class PreconditionFailed(RevisionMismatch):
 
 
 def get_author(wiki: WikiSession, body: WriteBody, header: str | None) -> Author:
-    """Who the body says, else the header, else the host or the key's label; who has signed in writes as nobody else."""
+    """Return the author from the body, the header, the host, or the label of the key, in this order.
+
+    Raises Forbidden if a signed-in user of the host names another author.
+    """
     if wiki.author is not None and wiki.grant.key is None:
         if body.author is not None or header is not None:
-            raise Forbidden("Your commits are by yourself.", hint="Leave out the author, or use a key.")
+            raise Forbidden("You cannot commit as another author.", hint="Leave out the author, or use a key.")
         return wiki.author
     if body.author is not None:
         return Author(body.author.name, body.author.email)
@@ -155,55 +159,55 @@ def get_author(wiki: WikiSession, body: WriteBody, header: str | None) -> Author
         return wiki.author
     key = wiki.grant.key
     label = re.sub("[<>]", "", key.label).strip() if key else ""
-    named = any(map(str.isalnum, label))  # git strips marks from the ends of a name, and takes none that is empty then
-    return Author(label if named else "Wikiholt", f"{key.id if key else 'nobody'}@wikiholt.invalid")
+    usable = any(map(str.isalnum, label))  # git strips punctuation from the ends of a name and refuses an empty name
+    return Author(label if usable else "Wikiholt", f"{key.id if key else 'nobody'}@wikiholt.invalid")
 
 
 def get_expected_revision(wiki: WikiSession, path: str, body: WriteBody, if_match: str | None) -> str | None:
-    """The revision the page must be at, or None where nothing is said; the header goes before the body."""
+    """Return the expected revision of the page from If-Match or the body, or None. Raises PreconditionFailed."""
     if if_match is None:
         return body.revision.lower() if body.revision else None
-    named: list[str] = [tag.partition(".")[0].lower() for tag in _STRONG_ETAG_PATTERN.findall(if_match)]
-    if len(named) == 1 and re.fullmatch(r"[0-9a-f]{7,64}", named[0]):
-        return named[0]
+    revisions: list[str] = [tag.partition(".")[0].lower() for tag in _STRONG_ETAG_PATTERN.findall(if_match)]
+    if len(revisions) == 1 and re.fullmatch(r"[0-9a-f]{7,64}", revisions[0]):
+        return revisions[0]
     try:
         current = wiki.handle.pages.read(path).revision
     except PageNotFound:
         raise _build_precondition_error(None) from None
-    if if_match.strip() == "*" or any(len(tag) >= 7 and current.startswith(tag) for tag in named):
+    if if_match.strip() == "*" or any(len(revision) >= 7 and current.startswith(revision) for revision in revisions):
         return current
     raise _build_precondition_error(current)
 
 
 @contextmanager
 def check_preconditions(*, by_header: bool) -> Iterator[None]:
-    """Say 412 where a header's condition does not hold, 409 where the body's does not, 404 where there is no page."""
+    """Turn a revision mismatch into 412 for a header, 409 for the body, or 404 if there is no page."""
     try:
         yield
     except RevisionMismatch as error:
         if by_header:
             raise _build_precondition_error(error.current) from None
         if error.current is None:
-            raise PageNotFound("There is no such page.", hint="List the pages to see their paths.") from None
+            raise PageNotFound("The page does not exist.", hint="List the pages to see their paths.") from None
         raise
 
 
 def build_page_exists_error(wiki: WikiSession, path: str, *, by_header: bool) -> RevisionMismatch:
-    """What to say to who would write over a page unread."""
+    """Build the error for a write to an existing page without its revision."""
     current = wiki.handle.pages.read(path).revision
     if by_header:
         return _build_precondition_error(current)
-    hint = "Read it, then send its revision with the change; or If-Match: * to write over it."
-    return RevisionMismatch("There is a page of this path already.", current=current, hint=hint)
+    hint = "Read it, then send its revision with the change, or send If-Match: * to overwrite it."
+    return RevisionMismatch("The page exists already.", current=current, hint=hint)
 
 
 def _build_precondition_error(current: str | None) -> PreconditionFailed:
-    told = "The page was changed since it was read." if current else "There is no such page."
-    return PreconditionFailed(told, current=current, hint="Read it again and make the change on what it says now.")
+    message = "The page has changed since it was read." if current else "The page does not exist."
+    return PreconditionFailed(message, current=current, hint="Read it again and apply the change to the new content.")
 
 
 def _decode_header(header: str) -> str:
-    """Headers travel as Latin-1; who sent UTF-8 meant UTF-8."""
+    """Decode UTF-8 in a header, which the server decodes as Latin-1."""
     try:
         return header.encode("latin-1").decode("utf-8")
     except UnicodeError:

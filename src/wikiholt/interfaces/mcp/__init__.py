@@ -1,1 +1,1 @@
-"""TODO interfaces/mcp"""
+"""The Model Context Protocol (MCP): one wiki for an agent, over HTTP or stdio."""

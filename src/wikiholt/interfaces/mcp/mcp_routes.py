@@ -1,7 +1,6 @@
-"""The protocol over HTTP, in the service: one address that takes POST, here and below /w/{slug}.
+"""MCP over HTTP: one endpoint for POST, at /mcp and below /w/{slug}.
 
-Every request brings its key and is answered by itself: there are no sessions, so nothing outlives a request and no
-wiki can be reached by another's. Access decides before anything of the request is read.
+It is stateless: every request is authorized by itself, before its body is read, and no session outlives a request.
 """
 
 import re
@@ -32,34 +31,34 @@ MCP_PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 _TOOL_CONTEXT_KEY = "wikiholt.mcp"
 _MAX_READ_BODY_BYTES = 256 * 1024
-"""Bytes that a request may have that cannot write: nobody fills the memory who may not."""
+"""Body limit of requests without the scope write, so that they cannot fill the memory."""
 _SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 def add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
-    """Answer agents at /mcp, or `below` an address of a host; say where tokens come from where issuers are set."""
+    """Add the MCP endpoint below `prefix`, and the OAuth metadata if issuers are configured."""
     settings = application.settings
-    issuers = None
+    verifier = None
     if settings.oauth_issuers and not prefix:
-        issuers = TokenVerifier(settings.oauth_issuers, settings.oauth_resource, settings.oauth_jwks)
+        verifier = TokenVerifier(settings.oauth_issuers, settings.oauth_resource, settings.oauth_jwks)
         app.router.routes.append(
-            Route(f"{METADATA_PATH}/w/{{slug}}/mcp", _make_metadata_handler(issuers), methods=["GET"])
+            Route(f"{METADATA_PATH}/w/{{slug}}/mcp", _make_metadata_handler(verifier), methods=["GET"])
         )
     server = make_server(_get_tool_context, ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases))
-    endpoint = _McpEndpoint(server, issuers, settings.limit_body_bytes, settings.serve_cors_origins)
+    endpoint = _McpEndpoint(server, verifier, settings.limit_body_bytes, settings.serve_cors_origins)
     endpoint.route = Route(f"{prefix}{MCP_PATH}", endpoint, methods=["POST"])
     app.router.routes.append(endpoint.route)
 
 
 def _get_tool_context(ctx: McpContext) -> ToolContext:
-    """What was granted to the request that this message came with."""
-    entry = ctx.request.scope[_TOOL_CONTEXT_KEY] if ctx.request is not None else None
-    assert isinstance(entry, ToolContext), "no message comes here but by the endpoint"
-    return entry
+    """The context that the endpoint stored for the request of this message."""
+    tool_context = ctx.request.scope[_TOOL_CONTEXT_KEY] if ctx.request is not None else None
+    assert isinstance(tool_context, ToolContext), "the endpoint sets it"
+    return tool_context
 
 
 class _McpEndpoint:
-    """The address that agents send messages to."""
+    """The ASGI endpoint for MCP messages."""
 
     def __init__(
         self, server: Server[Any], verifier: TokenVerifier | None, body_bytes: int, origins: tuple[str, ...]
@@ -71,14 +70,15 @@ class _McpEndpoint:
         self.route: Route | None = None
 
     async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
-        scope["route"] = self.route  # by which requests are counted; the framework notes only its own
+        scope["route"] = self.route  # for the request metrics; FastAPI sets it only for its own routes
         try:
-            scope[_TOOL_CONTEXT_KEY] = entry = await run_in_threadpool(self._authorize, Request(scope))
+            scope[_TOOL_CONTEXT_KEY] = tool_context = await run_in_threadpool(self._authorize, Request(scope))
         except WikiholtError as error:
             await self._make_error_response(error, scope)(scope, receive, send)
             return
-        limit = self._body_bytes if entry.scope.allows(Scope.WRITE) else min(self._body_bytes, _MAX_READ_BODY_BYTES)
-        # Read here, where what is wrong with a body is still this service's to answer.
+        can_write = tool_context.scope.allows(Scope.WRITE)
+        limit = self._body_bytes if can_write else min(self._body_bytes, _MAX_READ_BODY_BYTES)
+        # Read the body here, so that its errors get our error responses.
         body = await Request(scope, limit_body(scope, receive, limit)).body()
         manager = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=self._body_bytes
@@ -87,21 +87,21 @@ class _McpEndpoint:
             await manager.handle_request(scope, _replay_body(body, receive), send)
 
     def _authorize(self, request: Request) -> ToolContext:
-        """Who asks may do what with which wiki; raises what access raises."""
-        who = get_request_context(request)
-        who.require_known_host()
+        """Authorize the request. Raises Unauthorized, Forbidden or TooManyRequests."""
+        context = get_request_context(request)
+        context.require_known_host()
         if not self._is_allowed_origin(request):
-            who.count_request()
-            raise Forbidden("Pages of this origin may not call this.", hint="The setting serve.cors_origins allows it.")
+            context.count_request()
+            raise Forbidden("This origin is not allowed.", hint="The setting serve.cors_origins allows it.")
         token = parse_bearer_token(request.headers.get("authorization"))
         if self._verifier is not None and token is not None and self._verifier.is_token_format(token):
-            wiki = who.open_wiki_for_token(self._verifier.verify)
+            wiki = context.open_wiki_for_token(self._verifier.verify)
         else:
-            wiki = who.open_wiki_best_scope()
+            wiki = context.open_wiki_best_scope()
         return ToolContext(wiki.grant.scope, lambda: wiki)
 
     def _is_allowed_origin(self, request: Request) -> bool:
-        """Browsers say which page makes them ask: it must be ours, or one that is allowed to."""
+        """Whether the Origin header is absent, configured, or our own host."""
         origin = request.headers.get("origin")
         if origin is None or origin in self._origins:
             return True
@@ -109,27 +109,28 @@ class _McpEndpoint:
 
     def _make_error_response(self, error: WikiholtError, scope: Environment) -> Response:
         response = make_problem_response(error)
-        named = scope.get(SLUG_KEY) or ""
-        if isinstance(error, Unauthorized) and self._verifier is not None and _SLUG_PATTERN.fullmatch(named):
-            where = f"{self._verifier.base}{METADATA_PATH}/w/{named}/mcp"
-            known = f'Bearer realm="wikiholt", resource_metadata="{where}", scope="{" ".join(SCOPES_BY_NAME)}"'
-            response.headers["WWW-Authenticate"] = known
+        slug = scope.get(SLUG_KEY) or ""
+        if isinstance(error, Unauthorized) and self._verifier is not None and _SLUG_PATTERN.fullmatch(slug):
+            url = f"{self._verifier.base}{METADATA_PATH}/w/{slug}/mcp"
+            scopes = " ".join(SCOPES_BY_NAME)
+            challenge = f'Bearer realm="wikiholt", resource_metadata="{url}", scope="{scopes}"'
+            response.headers["WWW-Authenticate"] = challenge
         return response
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """The body that was read already, and then whatever comes after it."""
-    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    """A receive function that returns the body first, which was read already."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
-        return first.pop() if first else await receive()
+        return messages.pop() if messages else await receive()
 
     return receive_again
 
 
 def _make_metadata_handler(verifier: TokenVerifier) -> Any:
     async def metadata(request: Request) -> Response:
-        """What an agent must know to get a token (RFC 9728); the same whether there is such a wiki or not."""
+        """The protected resource metadata (RFC 9728). It does not reveal whether the wiki exists."""
         slug = request.path_params["slug"]
         await run_in_threadpool(get_request_context(request).count_request)
         if not _SLUG_PATTERN.fullmatch(slug):

@@ -1,4 +1,4 @@
-"""Pages read whole, by section, by lines, at a revision; long ones in parts."""
+"""The tools that read and list pages, links and history, with results cut to the token budget."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidPage, NothingIndexed
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp.text_output import TextPart, cut_lines, estimate_tokens, take_fitting
 from wikiholt.interfaces.mcp.tool_schemas import (
     DATA_NOTICE,
@@ -37,6 +36,9 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_page_list_document,
 )
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.session import WikiSession
+
+T = TypeVar("T")
 
 _MAX_HEADINGS = 60
 _PAGE_ID_PATTERN = re.compile(r"(?s)(.+)#L([1-9][0-9]{0,8})(?:-L?([1-9][0-9]{0,8}))?")
@@ -74,28 +76,28 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
 
 def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchResult:
     path, first, last = params.id, 1, None
-    if found := _PAGE_ID_PATTERN.fullmatch(params.id):
-        path, first, last = found[1], int(found[2]), int(found[3]) if found[3] else None
+    if match := _PAGE_ID_PATTERN.fullmatch(params.id):
+        path, first, last = match[1], int(match[2]), int(match[3]) if match[3] else None
     page = wiki.handle.pages.read(wiki.path_style.to_git_path(path))
     lines = page.content.split("\n")
     if first > len(lines):
         raise _build_no_line_error(first, lines)
     end = min(last or len(lines), len(lines))
     part = cut_lines(lines, first, max(first, end), 0, budget)
-    shown = wiki.path_style.to_display_path(page.path)
+    display_path = wiki.path_style.to_display_path(page.path)
     rest = _build_page_continuation(
-        part, end, "read_page", {"path": shown} | ({"to_line": end} if end < len(lines) else {})
+        part, end, "read_page", {"path": display_path} | ({"to_line": end} if end < len(lines) else {})
     )
     if rest and part.rest and not part.rest[1]:
-        told = f"#L{part.rest[0]}" + (f"-{end}" if end < len(lines) else "")
-        rest = {"told": rest["told"], "tool": "fetch", "arguments": {"id": f"{shown}{told}"}}
+        line_range = f"#L{part.rest[0]}" + (f"-{end}" if end < len(lines) else "")
+        rest = {"told": rest["told"], "tool": "fetch", "arguments": {"id": f"{display_path}{line_range}"}}
     return {
         "id": params.id,
         "title": wiki.path_style.to_display_title(page.name, page.path),
         "text": part.text,
         "url": wiki.handle.build_link(page.path),
         "metadata": {
-            "path": shown,
+            "path": display_path,
             "lines": [part.first, part.last],
             "total_lines": len(lines),
             "revision": page.revision,
@@ -107,7 +109,7 @@ def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchR
 
 
 def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPageArguments) -> tuple[int, int]:
-    """The lines that are asked for; raises InvalidPage for what the page does not have."""
+    """The requested range of lines. Raises InvalidPage if the page does not have it."""
     first, last = 1, len(lines)
     if params.section:
         first, last = _find_section(page.headings, params.section, last)
@@ -118,18 +120,18 @@ def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPag
     if first > len(lines):
         raise _build_no_line_error(first, lines)
     if first > last:
-        raise InvalidPage(f"lines {first} to {last} are none", hint="let to_line be at least from_line")
+        raise InvalidPage(f"the range of lines {first} to {last} is empty", hint="to_line must be at least from_line")
     return first, last
 
 
 def _find_section(headings: Sequence[Heading], section: str, end: int) -> tuple[int, int]:
-    """The lines of a section with those below it: up to the next heading of its level or above."""
-    meant = section.strip().lstrip("#").strip()
-    for same in (_is_same_heading, _is_matching_heading):
+    """The lines of a section with its subsections: up to the next heading of the same or a higher level."""
+    text = section.strip().lstrip("#").strip()
+    for matches in (_is_same_heading, _is_matching_heading):
         for number, heading in enumerate(headings):
-            if same(heading, meant):
-                after = (each.line - 1 for each in headings[number + 1 :] if each.level <= heading.level)
-                return heading.line, next(after, end)
+            if matches(heading, text):
+                ends = (other.line - 1 for other in headings[number + 1 :] if other.level <= heading.level)
+                return heading.line, next(ends, end)
     known = ", ".join(repr(heading.text) for heading in headings[:20])
     raise InvalidPage(
         f"the page has no section {section[:200]!r}",
@@ -147,8 +149,8 @@ def _is_matching_heading(heading: Heading, text: str) -> bool:
 
 def _build_outline(headings: Sequence[Heading]) -> list[OutlineEntry]:
     return [
-        {"level": each.level, "text": each.text, "anchor": each.anchor, "line": each.line}
-        for each in headings[:_MAX_HEADINGS]
+        {"level": heading.level, "text": heading.text, "anchor": heading.anchor, "line": heading.line}
+        for heading in headings[:_MAX_HEADINGS]
     ]
 
 
@@ -156,11 +158,11 @@ def _build_page_continuation(part: TextPart, last: int, tool: str, arguments: di
     if part.rest is None:
         return None
     line, character = part.rest
-    begin = {"from_line": line} | ({"from_character": character} if character else {})
+    start = {"from_line": line} | ({"from_character": character} if character else {})
     return {
-        "told": f"The answer ends before line {line} of {last}" + (f", character {character}." if character else "."),
+        "told": f"The result ends before line {line} of {last}" + (f", character {character}." if character else "."),
         "tool": tool,
-        "arguments": {**arguments, **begin},
+        "arguments": {**arguments, **start},
     }
 
 
@@ -168,17 +170,14 @@ def _build_no_line_error(line: int, lines: Sequence[str]) -> InvalidPage:
     return InvalidPage(f"the page has no line {line}", hint=f"it has {len(lines)} lines")
 
 
-# Lists: pages, links both ways, commits, pages that nobody links to. Each says how to get what did not fit.
-
-
-T = TypeVar("T")
+# Lists of pages, links and commits. Each result has the call that returns the rest.
 
 
 def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> ListPagesResult:
     with wiki.use_handle() as handle:
-        found = handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
+        page_list = handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
         stale = _is_stale(handle)
-    document = build_page_list_document(found, wiki.path_style)
+    document = build_page_list_document(page_list, wiki.path_style)
     pages = _take_fitting_items(document["pages"], budget)
     return {
         "pages": pages,
@@ -218,15 +217,15 @@ def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksRe
             handle.pages.get_links(wiki.path_style.to_git_path(params.path)), wiki.path_style
         )
         stale = _is_stale(handle)
-    every = (document["links_to"], document["linked_from"], document["missing"])
-    shown = [_take_fitting_items(each[params.offset : params.offset + params.limit], budget // 3) for each in every]
-    # The same number of each, so that one offset goes on with all of them.
-    step = min(
-        (len(some) for some, each in zip(shown, every, strict=True) if params.offset + len(some) < len(each)), default=0
-    )
+    all_lists = (document["links_to"], document["linked_from"], document["missing"])
+    start, end = params.offset, params.offset + params.limit
+    shown = [_take_fitting_items(links[start:end], budget // 3) for links in all_lists]
+    # The same number of each, so that one offset continues all of them.
+    cut_lists = (part for part, links in zip(shown, all_lists, strict=True) if start + len(part) < len(links))
+    step = min(map(len, cut_lists), default=0)
     if step:
-        shown = [some[:step] for some in shown]
-    left = max(len(each) for each in every) - params.offset - max(map(len, shown))
+        shown = [part[:step] for part in shown]
+    remaining = max(map(len, all_lists)) - start - max(map(len, shown))
     arguments = params.model_dump(exclude_defaults=True)
     return {
         "path": document["path"],
@@ -234,35 +233,35 @@ def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksRe
         "linked_from": shown[1],
         "missing": shown[2],
         "totals": {
-            "links_to": len(every[0]),
-            "linked_from": len(every[1]),
-            "missing": len(every[2]),
+            "links_to": len(all_lists[0]),
+            "linked_from": len(all_lists[1]),
+            "missing": len(all_lists[2]),
         },
         "stale": stale,
-        "rest": _build_list_continuation("get_links", arguments, params.offset + step, left if step else 0, "links"),
+        "rest": _build_list_continuation("get_links", arguments, start + step, remaining if step else 0, "links"),
     }
 
 
 def list_changes(wiki: WikiSession, params: ChangesArguments, budget: int) -> ChangesResult:
-    found = wiki.handle.pages.read_changelog(params.limit + 1, params.offset)
-    document = build_changelog_document(found[: params.limit], wiki.path_style)
+    commits = wiki.handle.pages.read_changelog(params.limit + 1, params.offset)
+    document = build_changelog_document(commits[: params.limit], wiki.path_style)
     entries = _take_fitting_items(document["entries"], budget)
-    left = len(found) - len(entries)
+    remaining = len(commits) - len(entries)
     arguments = params.model_dump(exclude_defaults=True)
     return {
         "entries": entries,
         "rest": _build_list_continuation(
-            "recent_changes", arguments, params.offset + len(entries), left, "commits", exact=False
+            "recent_changes", arguments, params.offset + len(entries), remaining, "commits", exact=False
         ),
     }
 
 
 def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> HistoryResult:
     path = wiki.path_style.to_git_path(params.path)
-    found = wiki.handle.pages.read_history(path, params.limit + 1)
-    entries = _take_fitting_items([build_commit_document(commit) for commit in found[: params.limit]], budget)
+    commits = wiki.handle.pages.read_history(path, params.limit + 1)
+    entries = _take_fitting_items([build_commit_document(commit) for commit in commits[: params.limit]], budget)
     rest: Continuation | None = None
-    if len(entries) < len(found):
+    if len(entries) < len(commits):
         wider = {"limit": min(200, params.limit * 2), "max_tokens": min(50_000, budget * 2)}
         rest = {
             "told": "There are older commits.",
@@ -273,12 +272,12 @@ def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> Hi
 
 
 def _is_stale(handle: WikiHandle) -> bool:
-    """Whether the index has not reached HEAD; raises NothingIndexed where it holds no page yet: that is no answer."""
-    known = handle.pages.list(PageFilter(), 1)
-    if not known.total:
+    """Whether the index is behind HEAD. Raises NothingIndexed if it has no page yet."""
+    indexed = handle.pages.list(PageFilter(), 1)
+    if not indexed.total:
         raise NothingIndexed("no page of this wiki is indexed yet", hint="wait for its first sync")
     head = handle.get_version_token()[2]
-    return head is not None and head != known.indexed_revision
+    return head is not None and head != indexed.indexed_revision
 
 
 def _take_fitting_items(items: Sequence[T], budget: int) -> list[T]:
@@ -290,5 +289,5 @@ def _build_list_continuation(
 ) -> Continuation | None:
     if remaining <= 0:
         return None
-    told = f"{remaining} more {noun}." if exact else f"There are more {noun}."
-    return {"told": told, "tool": tool, "arguments": {**arguments, "offset": offset}}
+    text = f"{remaining} more {noun}." if exact else f"There are more {noun}."
+    return {"told": text, "tool": tool, "arguments": {**arguments, "offset": offset}}

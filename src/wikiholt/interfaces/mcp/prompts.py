@@ -1,4 +1,4 @@
-"""Prompts: ways of working with a wiki that users can start by name."""
+"""MCP prompts: workflows that users can start by name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ PROMPT_TEMPLATES: Mapping[str, _PromptTemplate] = {
         "1. Call search with the question, then with other words for the same thing; use mode keyword for names, codes "
         "and error messages.\n2. Read the passages that matter with read_page, by section or lines, and follow "
         "get_links where a page points elsewhere.\n3. If a result says that it is stale, or pages disagree, look at "
-        f"page_history.\n4. Answer in a few paragraphs. {_CITE_INSTRUCTION} Say what the wiki does not answer; if nothing relevant "
-        "was found, say that and stop.",
+        f"page_history.\n4. Answer in a few paragraphs. {_CITE_INSTRUCTION} Say what the wiki does not answer; if "
+        "nothing relevant was found, say that and stop.",
     ),
     "find_contradictions": _PromptTemplate(
         "Find contradictions",
@@ -42,8 +42,8 @@ PROMPT_TEMPLATES: Mapping[str, _PromptTemplate] = {
         "Find where pages of the wiki contradict each other about: {topic}\n\n"
         "1. Call search in several wordings, and similar_pages on the best page.\n2. Read each passage and write down "
         "what it claims: numbers, dates, names, steps.\n3. Compare the claims pair by pair. Of two that cannot both "
-        "hold, page_history says which is newer.\n4. List the contradictions, the gravest first, each with both "
-        f"passages quoted and what would settle it. {_CITE_INSTRUCTION} Change nothing.",
+        "be true, page_history says which is newer.\n4. List the contradictions, the most serious first, each with "
+        f"both passages quoted and what would resolve it. {_CITE_INSTRUCTION} Change nothing.",
     ),
     "place_page": _PromptTemplate(
         "Propose a page's place",
@@ -53,7 +53,7 @@ PROMPT_TEMPLATES: Mapping[str, _PromptTemplate] = {
         "1. Call search for its subject: if a page says this already, propose to extend that page.\n2. Look at the "
         "paths, categories and tags of its neighbours with list_pages and similar_pages.\n3. Propose a path, a title, "
         "category and tags as its neighbours have them, the pages that should link to it and the sentence each link "
-        f"should stand in. {_CITE_INSTRUCTION} Write nothing before the user agrees.",
+        f"belongs in. {_CITE_INSTRUCTION} Write nothing before the user agrees.",
     ),
 }
 
@@ -62,34 +62,36 @@ def list_prompts() -> list[Prompt]:
     return [
         Prompt(
             name=name,
-            title=recipe.title,
-            description=recipe.description,
+            title=template.title,
+            description=template.description,
             arguments=[
-                PromptArgument(name=each, description=about, required=required)
-                for each, (about, required) in recipe.arguments.items()
+                PromptArgument(name=argument, description=description, required=required)
+                for argument, (description, required) in template.arguments.items()
             ],
         )
-        for name, recipe in PROMPT_TEMPLATES.items()
+        for name, template in PROMPT_TEMPLATES.items()
     ]
 
 
 def render_prompt(name: str, arguments: Mapping[str, str]) -> GetPromptResult:
-    """The prompt with its arguments; raises InvalidQuery."""
-    recipe = PROMPT_TEMPLATES.get(name)
-    if recipe is None:
-        raise InvalidQuery("There is no such prompt.", hint=f"There are {', '.join(PROMPT_TEMPLATES)}.")
-    if odd := set(arguments) - set(recipe.arguments):
-        raise InvalidQuery(f"{min(odd)[:80]!r} is no argument of it.", hint=f"It takes {', '.join(recipe.arguments)}.")
-    text = recipe.text
-    for each, (_, required) in recipe.arguments.items():
-        value = arguments.get(each, "").strip()
+    """Fill the arguments into a prompt. Raises InvalidQuery."""
+    template = PROMPT_TEMPLATES.get(name)
+    if template is None:
+        raise InvalidQuery("There is no such prompt.", hint=f"Prompts: {', '.join(PROMPT_TEMPLATES)}.")
+    if unknown := set(arguments) - set(template.arguments):
+        raise InvalidQuery(
+            f"There is no argument {min(unknown)[:80]!r}.", hint=f"Arguments: {', '.join(template.arguments)}."
+        )
+    text = template.text
+    for argument, (_, required) in template.arguments.items():
+        value = arguments.get(argument, "").strip()
         if required and not value:
-            raise InvalidQuery(f"{each} is missing.", hint=f"It takes {', '.join(recipe.arguments)}.")
+            raise InvalidQuery(f"{argument} is missing.", hint=f"Arguments: {', '.join(template.arguments)}.")
         if len(value) > _MAX_ARGUMENT_CHARS:
-            raise InvalidQuery(f"{each} has {len(value)} characters.", hint=f"Use at most {_MAX_ARGUMENT_CHARS}.")
-    for part in recipe.arguments:
-        text = text.replace(f"{{{part}}}", "\0" + part + "\0")  # values may hold braces themselves
-    for part in recipe.arguments:
-        text = text.replace(f"\0{part}\0", arguments.get(part, "").strip().replace("\0", ""))
+            raise InvalidQuery(f"{argument} has {len(value)} characters.", hint=f"Use at most {_MAX_ARGUMENT_CHARS}.")
+    for argument in template.arguments:
+        text = text.replace(f"{{{argument}}}", f"\0{argument}\0")  # because values may contain braces
+    for argument in template.arguments:
+        text = text.replace(f"\0{argument}\0", arguments.get(argument, "").strip().replace("\0", ""))
     message = PromptMessage(role="user", content=TextContent(type="text", text=text.replace("\n\n\n\n", "\n\n")))
-    return GetPromptResult(description=recipe.description, messages=[message])
+    return GetPromptResult(description=template.description, messages=[message])

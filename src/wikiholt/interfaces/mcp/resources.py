@@ -1,4 +1,4 @@
-"""Pages as resources: listed, read by their address, and their paths completed."""
+"""MCP resources: pages, listed and read by URI, with completion of their paths."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from mcp_types import Completion, Resource, ResourceTemplate, TextResourceConten
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InputTooLarge, InvalidPage, InvalidQuery
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
+from wikiholt.wikis.session import WikiSession
 
 PAGE_URI_PREFIX = "wiki://page/"
 PAGE_URI_TEMPLATE = f"{PAGE_URI_PREFIX}{{+path}}{{?revision}}"
@@ -34,10 +34,10 @@ def list_templates() -> list[ResourceTemplate]:
 
 
 def list_resources(wiki: WikiSession, cursor: str | None) -> tuple[list[Resource], str | None]:
-    """Some of the pages by path, and the cursor of the next ones."""
+    """A batch of the pages by path, and the cursor of the next batch."""
     offset = _parse_cursor(cursor)
     with wiki.use_handle() as handle:
-        found = handle.pages.list(PageFilter(), _LIST_PAGE_SIZE, offset)
+        batch = handle.pages.list(PageFilter(), _LIST_PAGE_SIZE, offset)
     resources = [
         Resource(
             name=wiki.path_style.to_display_path(page.path),
@@ -45,19 +45,19 @@ def list_resources(wiki: WikiSession, cursor: str | None) -> tuple[list[Resource
             uri=format_uri(wiki.path_style.to_display_path(page.path)),
             mime_type=_MARKDOWN_MEDIA_TYPE,
         )
-        for page in found.pages
+        for page in batch.pages
     ]
     done = offset + len(resources)
-    return resources, f"from-{done}" if resources and done < found.total else None
+    return resources, f"from-{done}" if resources and done < batch.total else None
 
 
 def _parse_cursor(cursor: str | None) -> int:
     if cursor is None:
         return 0
-    found = re.fullmatch(r"from-([0-9]{1,9})", cursor)
-    if found is None:
-        raise InvalidQuery("That is no cursor of this list.", hint="Begin without one.")
-    return int(found[1])
+    match = re.fullmatch(r"from-([0-9]{1,9})", cursor)
+    if match is None:
+        raise InvalidQuery("Invalid cursor.", hint="Start without a cursor.")
+    return int(match[1])
 
 
 def format_uri(path: str) -> str:
@@ -77,44 +77,43 @@ def read_resource(wiki: WikiSession, uri: str) -> TextResourceContents:
 
 
 def _parse_uri(uri: str) -> tuple[str, str | None]:
-    """Path and revision that an address names; raises InvalidPage."""
+    """The path and revision of a URI. Raises InvalidPage."""
     if not uri.startswith(PAGE_URI_PREFIX) or "#" in uri:
-        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {PAGE_URI_TEMPLATE}.")
-    named, _, query = uri.removeprefix(PAGE_URI_PREFIX).partition("?")
+        raise InvalidPage("This is not the URI of a page.", hint=f"URIs have the form {PAGE_URI_TEMPLATE}.")
+    quoted_path, _, query = uri.removeprefix(PAGE_URI_PREFIX).partition("?")
     values = parse_qs(query, keep_blank_values=True) if query else {}
     revision = values.pop("revision", [""])[0] or None
     if values or (revision and not re.fullmatch(r"[0-9a-fA-F]{7,64}", revision)):
-        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {PAGE_URI_TEMPLATE}.")
-    return unquote(named), revision
+        raise InvalidPage("This is not the URI of a page.", hint=f"URIs have the form {PAGE_URI_TEMPLATE}.")
+    return unquote(quoted_path), revision
 
 
 def complete_argument(wiki: WikiSession, name: str, value: str, path: str | None) -> Completion:
-    """What an argument of the template may go on as: paths that begin with it, then paths that hold it."""
+    """Complete an argument of the URI template: paths that start with the value, then paths that contain it."""
     if name == "revision":
         if not path:
             return Completion(values=[])
         commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), _MAX_COMPLETIONS)
-        return _build_completion([each.revision for each in commits if each.revision.startswith(value.lower())])
+        return _build_completion([commit.revision for commit in commits if commit.revision.startswith(value.lower())])
     if name != "path":
         return Completion(values=[])
     with wiki.use_handle() as handle:
         pages = handle.pages.list(PageFilter(), _MAX_COMPLETION_PAGES).pages
-    wanted = value.casefold()
+    folded = value.casefold()
     paths = [wiki.path_style.to_display_path(page.path) for page in pages]
-    first = [each for each in paths if each.casefold().startswith(wanted)]
-    return _build_completion(
-        [*first, *(each for each in paths if wanted in each.casefold() and each not in set(first))]
-    )
+    starting = [path for path in paths if path.casefold().startswith(folded)]
+    containing = [path for path in paths if folded in path.casefold()]
+    return _build_completion(list(dict.fromkeys([*starting, *containing])))
 
 
 def complete_topic(wiki: WikiSession, value: str) -> Completion:
-    """Categories and tags that begin with this."""
+    """Categories and tags that start with the value."""
     with wiki.use_handle() as handle:
         facets = handle.pages.get_facets(PageFilter())
-    known = dict.fromkeys(each.value for each in (*facets.categories, *facets.tags))
-    return _build_completion([each for each in known if each.casefold().startswith(value.casefold())])
+    topics = dict.fromkeys(facet.value for facet in (*facets.categories, *facets.tags))
+    return _build_completion([topic for topic in topics if topic.casefold().startswith(value.casefold())])
 
 
 def _build_completion(values: Sequence[str]) -> Completion:
-    more = len(values) > _MAX_COMPLETIONS
-    return Completion(values=list(values[:_MAX_COMPLETIONS]), total=len(values), has_more=more)
+    has_more = len(values) > _MAX_COMPLETIONS
+    return Completion(values=list(values[:_MAX_COMPLETIONS]), total=len(values), has_more=has_more)

@@ -1,11 +1,10 @@
-"""Search, and pages like a page: what was found becomes an answer that fits its budget."""
+"""The tools search and similar_pages, with results cut to the token budget."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wikiholt.domain.search import Hit, SearchInterface, SearchResult
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp.text_output import estimate_tokens, truncate_text
 from wikiholt.interfaces.mcp.tool_schemas import (
     DATA_NOTICE,
@@ -15,16 +14,17 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     SearchToolResult,
     SimilarArguments,
 )
-from wikiholt.interfaces.schemas.common import PathStyle, format_date
+from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import format_as_typed
+from wikiholt.wikis.session import PathStyle, WikiSession
 
 _HIT_OVERHEAD_TOKENS = 60
-"""Tokens of what stands around a passage: path, heading, lines, score."""
-_STALE_NOTE = "The index has not reached the newest commit: what was changed last may be missing."
+"""Tokens of the fields besides the passage: path, heading, lines, score."""
+_STALE_NOTE = "The index is behind the newest commit: the latest changes may be missing."
 _NOTHING_RELEVANT_NOTE = (
-    "Nothing relevant was found: the pages listed, if any, are only the nearest there are. Say so, or ask in other "
-    "words, or look through list_pages."
+    "Nothing relevant was found: the pages listed, if any, are only the closest ones. Say so, or search with other "
+    "words, or use list_pages."
 )
 
 
@@ -41,36 +41,36 @@ def run_search(wiki: WikiSession, params: SearchArguments, budget: int) -> Searc
     if params.fresh:
         wiki.wait_until_fresh()
     with wiki.use_handle() as handle:
-        answer = handle.search(request, interface=SearchInterface.MCP)
-    return _build_result(wiki.path_style, answer, budget, lambda: ("search", params.model_dump(exclude_defaults=True)))
+        result = handle.search(request, interface=SearchInterface.MCP)
+    return _build_result(wiki.path_style, result, budget, lambda: ("search", params.model_dump(exclude_defaults=True)))
 
 
 def run_similar(wiki: WikiSession, params: SimilarArguments, budget: int) -> SearchToolResult:
     path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
     with wiki.use_handle() as handle:
-        answer = handle.find_similar(path, params.n, where)
+        result = handle.find_similar(path, params.n, where)
     return _build_result(
-        wiki.path_style, answer, budget, lambda: ("similar_pages", params.model_dump(exclude_defaults=True))
+        wiki.path_style, result, budget, lambda: ("similar_pages", params.model_dump(exclude_defaults=True))
     )
 
 
 def _build_result(
     path_style: PathStyle, result: SearchResult, budget: int, get_call: Callable[[], tuple[str, dict[str, Any]]]
 ) -> SearchToolResult:
-    told = _fit_hits(path_style, result.hits, budget)
+    fitted = _fit_hits(path_style, result.hits, budget)
     notes = list(result.notes)
     if result.nothing_relevant or not result.hits:
         notes.insert(0, _NOTHING_RELEVANT_NOTE)
     if result.did_you_mean:
         typed = format_as_typed(result.query, result.did_you_mean)
-        notes.insert(0, f"{format_did_you_mean(result)} To search for what was typed, ask for: {typed}")
+        notes.insert(0, f"{format_did_you_mean(result)} To search for the original words, use the query: {typed}")
     if result.stale:
         notes.append(_STALE_NOTE)
     return {
         "query": result.query,
         "did_you_mean": result.did_you_mean or None,
         "mode": result.mode.value,
-        "results": told.pages,
+        "results": fitted.pages,
         "nothing_relevant": result.nothing_relevant or not result.hits,
         "stale": result.stale,
         "degraded": result.degraded,
@@ -79,7 +79,7 @@ def _build_result(
         "head_revision": result.head_revision,
         "notes": notes,
         "notice": DATA_NOTICE,
-        "rest": _build_continuation(told, budget, get_call) if told.omitted or told.was_shortened else None,
+        "rest": _build_continuation(fitted, budget, get_call) if fitted.omitted or fitted.was_shortened else None,
     }
 
 
@@ -88,29 +88,29 @@ def _build_continuation(
 ) -> Continuation:
     tool, arguments = get_call()
     if fitted.omitted:
-        said = f"{fitted.omitted} more results did not fit; ask with more max_tokens, or narrow the search."
+        text = f"{fitted.omitted} more results did not fit; use more max_tokens, or narrow the search."
     else:
-        said = "Some passages did not fit; read them with read_page, or ask with more max_tokens."
-    return {"told": said, "tool": tool, "arguments": {**arguments, "max_tokens": min(50_000, budget * 3)}}
+        text = "Some passages did not fit; read them with read_page, or use more max_tokens."
+    return {"told": text, "tool": tool, "arguments": {**arguments, "max_tokens": min(50_000, budget * 3)}}
 
 
 def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _FittedHits:
-    """Hits in their order: with the passage as long as there is room, then with the snippet, then not at all."""
+    """Hits in order: with the passage while it fits, then with the snippet only, then omitted."""
     pages: list[SearchToolHit] = []
-    spent, cut = 0, False
+    used, was_shortened = 0, False
     for number, hit in enumerate(hits):
-        frame = _HIT_OVERHEAD_TOKENS + estimate_tokens(hit.snippet.text)
-        whole = frame + estimate_tokens(hit.text)
-        if pages and spent + frame > budget:
-            return _FittedHits(pages, len(hits) - number, cut)
-        fits = spent + whole <= budget
+        overhead = _HIT_OVERHEAD_TOKENS + estimate_tokens(hit.snippet.text)
+        total = overhead + estimate_tokens(hit.text)
+        if pages and used + overhead > budget:
+            return _FittedHits(pages, len(hits) - number, was_shortened)
+        fits = used + total <= budget
         text = hit.text
         if not fits:
-            text = "" if pages else truncate_text(hit.text, max(1, budget - frame))
-            cut = True
+            text = "" if pages else truncate_text(hit.text, max(1, budget - overhead))
+            was_shortened = True
         pages.append(_build_hit(path_style, hit, text))
-        spent += whole if fits else frame + estimate_tokens(text)
-    return _FittedHits(pages, 0, cut)
+        used += total if fits else overhead + estimate_tokens(text)
+    return _FittedHits(pages, 0, was_shortened)
 
 
 def _build_hit(path_style: PathStyle, hit: Hit, text: str) -> SearchToolHit:

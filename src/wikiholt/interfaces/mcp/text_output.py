@@ -1,4 +1,4 @@
-"""How much of something fits: pure functions over texts and lists."""
+"""The text of tool results and errors, and cutting text to a token budget. Pure functions."""
 
 import json
 import secrets
@@ -45,17 +45,17 @@ from wikiholt.text.segmentation import estimate_token_spans
 T = TypeVar("T")
 
 _MAX_COUNTED_CHARS = 20_000
-"""Characters that are counted at once: a page may have millions, of which hundreds are wanted."""
+"""Tokens are counted in at most this number of characters, because a page may have millions."""
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a model makes of a text."""
+    """The approximate number of tokens of a text."""
     return len(estimate_token_spans(text))
 
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Lines of a text; `rest` is the line, and the character in it, where what did not fit begins."""
+    """Lines of a text; `rest` is the line and character at which the omitted part starts."""
 
     text: str
     first: int
@@ -64,28 +64,28 @@ class TextPart:
 
 
 def cut_lines(lines: Sequence[str], first: int, last: int, character: int, budget: int) -> TextPart:
-    """As many of these lines (counted from 1) as fit; of one that is too long by itself, its beginning."""
+    """The lines (numbered from 1) that fit the budget; the start of the first line if it is too long itself."""
     taken: list[str] = []
-    left = budget
+    remaining = budget
     for number in range(first, last + 1):
         line = lines[number - 1]
-        begin = character if number == first else 0
-        text = line[begin:]
+        start = character if number == first else 0
+        text = line[start:]
         cost = estimate_tokens(text[:_MAX_COUNTED_CHARS]) + 1 if len(text) <= _MAX_COUNTED_CHARS else budget + 1
-        if cost <= left:
+        if cost <= remaining:
             taken.append(text)
-            left -= cost
+            remaining -= cost
             continue
         if taken:
             return TextPart("\n".join(taken), first, number - 1, (number, 0))
-        end = begin + _count_fitting_chars(text, left)
+        end = start + _count_fitting_chars(text, remaining)
         rest = (number, end) if end < len(line) else (number + 1, 0) if number < last else None
-        return TextPart(line[begin:end], number, number, rest)
+        return TextPart(line[start:end], number, number, rest)
     return TextPart("\n".join(taken), first, max(first, last))
 
 
 def _count_fitting_chars(text: str, budget: int) -> int:
-    """How many characters of a text make up so many tokens, at least one."""
+    """The number of characters that fit the budget; at least one."""
     spans = estimate_token_spans(text[:_MAX_COUNTED_CHARS])
     if len(spans) <= budget:
         return min(len(text), _MAX_COUNTED_CHARS)
@@ -93,28 +93,28 @@ def _count_fitting_chars(text: str, budget: int) -> int:
 
 
 def take_fitting(items: Sequence[T], get_cost: Callable[[T], int], budget: int) -> list[T]:
-    """The first items that fit together, at least one if there is one."""
+    """The first items that fit the budget; at least one if there are any."""
     taken: list[T] = []
-    left = budget
+    remaining = budget
     for item in items:
-        left -= get_cost(item)
-        if left < 0 and taken:
+        remaining -= get_cost(item)
+        if remaining < 0 and taken:
             break
         taken.append(item)
     return taken
 
 
 def truncate_text(text: str, budget: int) -> str:
-    """The beginning of a text, with an ellipsis where something is missing."""
+    """The start of a text, with an ellipsis if it was cut."""
     spans = list(islice(estimate_token_spans(text[:_MAX_COUNTED_CHARS]), budget + 1))
     return text if len(spans) <= budget and len(text) <= _MAX_COUNTED_CHARS else f"{text[: spans[budget - 1][1]]}…"
 
 
-# What an agent reads: short text beside the documents, and errors that say what to do next.
+# The text of results, and of errors with the next step.
 
 
 _NEXT_STEPS: Mapping[type[WikiholtError], str] = {
-    PageNotFound: "Call search or list_pages to find the page's path; write_page makes a new page.",
+    PageNotFound: "Call search or list_pages to find the page's path; write_page creates a new page.",
     Forbidden: "Do without it, or ask for a key that allows it.",
     NotWritable: "This wiki cannot be written to from here. Tell the user what you would have written.",
     InputTooLarge: "Split it into several pages.",
@@ -127,12 +127,12 @@ def format_compact_json(document: Mapping[str, Any]) -> str:
 
 
 def format_search_result(result: SearchToolResult) -> str:
-    """JSON, which is what the hosts read that know `search` by name; without what only programs need."""
+    """Compact JSON, which hosts expect of a tool named `search`, without fields that only programs need."""
     names = ("id", "title", "url", "heading_path", "lines", "confidence", "score", "last_updated")
     results = []
     for page in result["results"]:
-        shown = {name: value for name, value in page.items() if name in names and value not in (None, [], "")}
-        results.append({**shown, "text": page["text"] or page["snippet"]})
+        fields = {name: value for name, value in page.items() if name in names and value not in (None, [], "")}
+        results.append({**fields, "text": page["text"] or page["snippet"]})
     document: dict[str, Any] = {"results": results}
     if result["notes"]:
         document["notes"] = result["notes"]
@@ -153,7 +153,7 @@ def format_page(page: ReadPageResult) -> str:
         page["notice"],
         *page["warnings"],
     ]
-    # Nobody can write a page that ends its own quotation: the mark is made anew for every answer.
+    # The mark is random, so that no page can end its own quotation.
     mark = secrets.token_hex(6)
     body = [f"----- page text {mark} -----", page["content"], f"----- end of page text {mark} -----"]
     return "\n".join([*head, *body, *_format_continuation(page["rest"])])
@@ -161,7 +161,7 @@ def format_page(page: ReadPageResult) -> str:
 
 def format_page_list(result: ListPagesResult | OrphansResult) -> str:
     if not result["pages"]:
-        return f"No pages here (of {result['total']})." if result["total"] else "There are no such pages."
+        return f"No pages here (of {result['total']})." if result["total"] else "No pages match."
     last = result["offset"] + len(result["pages"])
     head = f"Pages {result['offset'] + 1}-{last} of {result['total']}:"
     return "\n".join(
@@ -175,8 +175,8 @@ def format_page_list(result: ListPagesResult | OrphansResult) -> str:
 
 
 def _format_listed_page(page: ListedPageDocument) -> str:
-    told = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
-    return f"- {page['path']}: {page['name']} ({', '.join(told)})"
+    details = [f"{page['content_length']} words", *filter(None, [page["category"]]), *page["tags"]]
+    return f"- {page['path']}: {page['name']} ({', '.join(details)})"
 
 
 def format_links(links: LinksResult) -> str:
@@ -185,7 +185,7 @@ def format_links(links: LinksResult) -> str:
         links["path"],
         *_format_paths(f"links to ({totals['links_to']})", links["links_to"]),
         *_format_paths(f"is linked from ({totals['linked_from']})", links["linked_from"]),
-        *_format_paths(f"links to what is no page ({totals['missing']})", links["missing"]),
+        *_format_paths(f"broken links ({totals['missing']})", links["missing"]),
     ]
     return "\n".join([*lines, *_format_stale(stale=links["stale"]), *_format_continuation(links["rest"])])
 
@@ -195,7 +195,7 @@ def _format_paths(label: str, paths: Iterable[str]) -> list[str]:
 
 
 def format_changes(changes: ChangesResult) -> str:
-    lines = [f"{_format_commit(each)} [{', '.join(each['pages_affected'])}]" for each in changes["entries"]]
+    lines = [f"{_format_commit(entry)} [{', '.join(entry['pages_affected'])}]" for entry in changes["entries"]]
     return "\n".join([*(lines or ["No commits here."]), *_format_continuation(changes["rest"])])
 
 
@@ -211,15 +211,15 @@ def _format_commit(commit: CommitDocument | ChangeDocument) -> str:
 
 def format_write_result(result: PageWriteDocument) -> str:
     if not result["changed"]:
-        return f"{result['path']} held exactly that already; revision {result['revision']}."
-    done = "Created" if result["created"] else "Saved"
-    warned = [f"Warning: {each}" for each in result["warnings"]]
-    return "\n".join([f"{done} {result['path']}; revision {result['revision']}.", *warned])
+        return f"{result['path']} already has this content; revision {result['revision']}."
+    action = "Created" if result["created"] else "Saved"
+    warnings = [f"Warning: {warning}" for warning in result["warnings"]]
+    return "\n".join([f"{action} {result['path']}; revision {result['revision']}.", *warnings])
 
 
 def format_rename_result(result: PageRenameDocument) -> str:
-    followed = f" Links were changed on: {', '.join(result['updated_pages'])}." if result["updated_pages"] else ""
-    return f"{result['old_path']} is now {result['new_path']}; revision {result['revision']}.{followed}"
+    links = f" Links were changed on: {', '.join(result['updated_pages'])}." if result["updated_pages"] else ""
+    return f"{result['old_path']} is now {result['new_path']}; revision {result['revision']}.{links}"
 
 
 def format_delete_result(result: PageDeleteDocument) -> str:
@@ -227,7 +227,7 @@ def format_delete_result(result: PageDeleteDocument) -> str:
 
 
 def _format_stale(*, stale: bool) -> list[str]:
-    return ["The index has not reached the newest commit yet."] if stale else []
+    return ["The index is behind the newest commit."] if stale else []
 
 
 def _format_continuation(continuation: Continuation | None) -> list[str]:
@@ -239,18 +239,18 @@ def _format_continuation(continuation: Continuation | None) -> list[str]:
 
 
 def format_error(error: WikiholtError, similar_paths: Iterable[str] = ()) -> str:
-    """What is wrong and what to do next; of what is not the visitor's to know, only that."""
+    """The public message of an error and the next step. Internal details are left out."""
     message, hint = get_public_message(error)
-    following = next((_NEXT_STEPS[kind] for kind in type(error).__mro__ if kind in _NEXT_STEPS), "")
-    hint = "" if following else hint
+    next_step = next((_NEXT_STEPS[kind] for kind in type(error).__mro__ if kind in _NEXT_STEPS), "")
+    hint = "" if next_step else hint
     if isinstance(error, TooManyRequests | DatabaseUnavailable):
-        following, hint = f"Wait {max(1, error.retry_after):.0f} seconds and call it again.", ""
+        next_step, hint = f"Wait {max(1, error.retry_after):.0f} seconds and call it again.", ""
     if isinstance(error, RevisionMismatch) and error.current:
-        following, hint = f"The page is at revision {error.current} now. {_end_sentence(hint)}", ""
-    if near := list(similar_paths):
-        following = f"Did you mean {' or '.join(map(repr, near))}? {following}"
+        next_step, hint = f"The page is at revision {error.current} now. {_end_sentence(hint)}", ""
+    if similar := list(similar_paths):
+        next_step = f"Did you mean {' or '.join(map(repr, similar))}? {next_step}"
     lines = [f"{error.code}: {message}"]
-    steps = " ".join(filter(None, [_end_sentence(following), _end_sentence(hint)]))
+    steps = " ".join(filter(None, [_end_sentence(next_step), _end_sentence(hint)]))
     return "\n".join([*lines, *([f"Next: {steps}"] if steps else [])])
 
 
@@ -259,13 +259,13 @@ def _end_sentence(text: str) -> str:
 
 
 def format_invalid_arguments(tool: str, error: ValidationError) -> str:
-    """What is wrong with the arguments, each by its name."""
+    """The invalid arguments, each with the reason."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [
-        f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {_format_fault(each['type'], each['msg'])}"
-        for each in faults
+    messages = [
+        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {_format_fault(fault['type'], fault['msg'])}"
+        for fault in faults
     ]
-    return f"bad-input: {'; '.join(told[:5])}\nNext: call {tool} again with arguments that fit its schema."
+    return f"bad-input: {'; '.join(messages[:5])}\nNext: call {tool} again with arguments that match its schema."
 
 
 def _format_fault(kind: str, message: str) -> str:

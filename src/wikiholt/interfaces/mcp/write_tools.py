@@ -1,10 +1,8 @@
-"""Writes: each is a commit with an author and a message, and wakes the index."""
+"""The tools that write pages. Each write is a commit and triggers a sync."""
 
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageWriteResult
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
-from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.http.write_request import WriteBody, get_author
 from wikiholt.interfaces.mcp.tool_schemas import (
     AppendToPageArguments,
@@ -23,6 +21,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_write_document,
 )
 from wikiholt.wikis.pages.page_locator import get_new_file
+from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 
 def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWriteDocument:
@@ -39,9 +38,9 @@ def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWri
     except PageExists:
         current = wiki.handle.pages.read(path).revision
         raise RevisionMismatch(
-            "There is a page of this path already, and nothing says that you have read it.",
+            "A page with this path already exists, and no revision was sent.",
             current=current,
-            hint="Call read_page, then write_page with its revision; or change a part of it with edit_page.",
+            hint="Call read_page, then write_page with its revision; or change part of it with edit_page.",
         ) from None
     return _report_saved(wiki, written, author, params.commit_message)
 
@@ -49,7 +48,7 @@ def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWri
 def edit_page(wiki: WikiSession, params: EditPageArguments, _: int) -> PageWriteDocument:
     path, author = _resolve_page_and_author(wiki, params)
     if params.old_string == params.new_string:
-        raise InvalidPage("old_string and new_string are the same.", hint="Say what shall change.")
+        raise InvalidPage("old_string and new_string are the same.", hint="Send a new_string that differs.")
     written = wiki.handle.pages.replace_text(
         path,
         params.old_string,
@@ -101,7 +100,7 @@ def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageD
 
 
 def _resolve_page_and_author(wiki: WikiSession, params: WriteArguments) -> tuple[str, Author]:
-    """The page as git names it, and who the commit is by: whom the key, the token or the command line names."""
+    """The path in git, and the author of the commit: that of the key, the token or the command line."""
     return wiki.path_style.to_git_path(params.path), get_author(wiki, WriteBody(), None)
 
 

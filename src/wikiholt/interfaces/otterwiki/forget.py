@@ -1,4 +1,4 @@
-"""What a farm calls when it has deleted a wiki: what Wikiholt has of it is removed too."""
+"""Removes the data of wikis that were deleted outside Wikiholt."""
 
 import importlib
 import os
@@ -15,27 +15,27 @@ _PLUGIN = "wikiholt.interfaces.otterwiki.plugin"
 
 
 def forget_wiki(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Remove the wiki of this slug, or those at or below this path; returns the slugs that were removed."""
-    given = os.fspath(path_or_slug)
-    named = given if isinstance(path_or_slug, str) and not given.startswith("/") else os.path.realpath(given)
-    host = _get_runtime()
-    if host is not None:
-        return _forget_in_service(host.farm.service, named)
+    """Remove the wiki with this slug, or the wikis at or below this path; return the removed slugs."""
+    text = os.fspath(path_or_slug)
+    target = text if isinstance(path_or_slug, str) and not text.startswith("/") else os.path.realpath(text)
+    runtime = _get_runtime()
+    if runtime is not None:
+        return _forget_in_service(runtime.application.service, target)
     if not os.environ.get("WIKIHOLT_DATA"):
         raise InvalidSetting(
-            "Where Wikiholt keeps its data is not said.",
-            hint="Set WIKIHOLT_DATA as for Otterwiki, or call this in a process of Otterwiki.",
+            "The data directory of Wikiholt is not set.",
+            hint="Set WIKIHOLT_DATA as for Otterwiki, or call this inside an Otterwiki process.",
         )
     with closing(build_service(PluginConfig.from_environment({}, os.environ).load_settings())) as service:
-        return _forget_in_service(service, named)
+        return _forget_in_service(service, target)
 
 
-def _forget_in_service(service: WikiService, named: str) -> tuple[str, ...]:
-    return tuple(removed.wiki.slug for removed in service.forget(named))
+def _forget_in_service(service: WikiService, path_or_slug: str) -> tuple[str, ...]:
+    return tuple(removed.wiki.slug for removed in service.forget(path_or_slug))
 
 
 def _get_runtime() -> Any:
-    """The plugin's host, where Otterwiki runs in this process."""
+    """Return the runtime of the plugin if Otterwiki runs in this process, else None."""
     if _PLUGIN not in sys.modules:
         return None
-    return importlib.import_module(_PLUGIN).plugin.host
+    return importlib.import_module(_PLUGIN).plugin.runtime

@@ -1,26 +1,26 @@
-"""Page names as Otterwiki has them: small letters on disk, capitals on the page, unless it shall retain their case."""
+"""Page paths of Otterwiki: lower case in git and title case on the page, unless it retains the case."""
 
 from dataclasses import dataclass
 
 from flask import current_app, request
 from otterwiki.util import titleSs
 
-from wikiholt.text.page_parser import make_page_name
+from wikiholt.text.page_names import make_page_name
 
 
 @dataclass(frozen=True, slots=True)
 class OtterwikiPaths:
-    """Translates paths as one request's wiki has them."""
+    """The path style of the wiki of one request."""
 
     retain_case: bool
     root: str = ""
-    """The path below which the wiki is mounted, without a slash at its end."""
+    """The path below which the wiki is mounted, without a trailing slash."""
 
     def to_display_path(self, path: str) -> str:
         return path if self.retain_case else "/".join(_capitalize(part) for part in path.split("/"))
 
     def to_display_title(self, name: str, path: str) -> str:
-        """The page's own name; where it was only made from the file's, that as Otterwiki shows it."""
+        """Return the name set in the page; for a name derived from the file name, the name that Otterwiki shows."""
         last = path.rpartition("/")[2]
         return self.to_display_path(last) if name == make_page_name(last) else name
 
@@ -40,10 +40,10 @@ class OtterwikiPaths:
 
 
 def get_request_paths() -> OtterwikiPaths:
-    """Those of the request being handled."""
+    """Return the path style of the current request."""
     return OtterwikiPaths(bool(current_app.config.get("RETAIN_PAGE_NAME_CASE", False)), request.script_root)
 
 
 def _capitalize(part: str) -> str:
-    # A name that is not in small letters did not come by way of Otterwiki, which shows it as it is.
+    # Otterwiki did not create a name that is not lower case, and shows it unchanged.
     return str(titleSs(part)) if part == part.lower() else part

@@ -1,6 +1,6 @@
-"""Who sent a request to the wiki, and what it may do: by a key, or as Otterwiki itself would say.
+"""Permissions of a request to Otterwiki: from a key, or from Otterwiki's own permissions.
 
-Everything is decided here, in the request's own thread and from what Otterwiki knows of it; what comes out is a value.
+All decisions are made here, in the thread of the request, and result in a HostGrant.
 """
 
 import hmac
@@ -30,25 +30,27 @@ _PROXY_HEADERS = {
     "AUTH_HEADERS_EMAIL": "x-otterwiki-email",
     "AUTH_HEADERS_PERMISSIONS": "x-otterwiki-permissions",
 }
-"""Otterwiki's setting for each header by which a proxy speaks for a visitor, and the header it is unless set."""
+"""Otterwiki's settings for the headers of an authenticating proxy, with their default headers."""
 _INDEX_WAIT_S = 2.0
-"""Seconds that a program's write waits for the index: what it writes it looks for next, as with otterwiki-api."""
+"""How long a write with a key waits for the index: programs often search for what they wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """The one key of otterwiki-api and otterwiki-semantic-search: it opens every wiki of the process for what they do,
-    which is reading, writing and reindexing."""
+    """The shared key of otterwiki-api and otterwiki-semantic-search.
+
+    It gives access to every wiki of the process: to read, write and reindex.
+    """
 
     token: str = field(repr=False)
     author: Author
 
     @classmethod
     def from_environment(cls, config: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
-        """As the environment or, weaker, Otterwiki's settings have it; none where it is empty."""
-        said = {name: str(config.get(name) or "") for name in _SHARED_KEY_VARIABLES}
-        said |= {name: environ[name] for name in _SHARED_KEY_VARIABLES if environ.get(name)}
-        token, name, email = (said[each].strip() for each in _SHARED_KEY_VARIABLES)
+        """Read the key from the environment or Otterwiki's configuration; an empty token matches nothing."""
+        values = {name: str(config.get(name) or "") for name in _SHARED_KEY_VARIABLES}
+        values |= {name: environ[name] for name in _SHARED_KEY_VARIABLES if environ.get(name)}
+        token, name, email = (values[variable].strip() for variable in _SHARED_KEY_VARIABLES)
         return cls(
             token,
             Author(_clean_author_text(name) or "Otterwiki API", _clean_author_text(email) or "api@otterwiki.local"),
@@ -66,7 +68,7 @@ def load_shared_key(config: Mapping[str, Any]) -> SharedKey:
 
 
 def build_host_grant(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:
-    """What the request being handled may have of its wiki; raises Refused for a key that is not known or another's."""
+    """Return the rights of the current request. Raises AccessDenied for an unknown key or a key of another wiki."""
     token = parse_bearer_token(request.headers.get("Authorization"))
     if token is None:
         return _grant_by_otterwiki(current_wiki)
@@ -96,8 +98,8 @@ def build_host_grant(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGr
 
 
 def require_csrf_token() -> None:
-    """Raise Forbidden where a request without a key would change something and lacks Otterwiki's CSRF token."""
-    from otterwiki.server import csrf  # noqa: PLC0415 - Otterwiki is there only once it has set its plugins up
+    """Raise Forbidden if a writing request has no valid CSRF token of Otterwiki. Not needed with a key."""
+    from otterwiki.server import csrf  # noqa: PLC0415 - Otterwiki loads this after its plugins
 
     if request.method not in _WRITE_METHODS or not current_app.config.get("WTF_CSRF_ENABLED", True):
         return
@@ -105,16 +107,16 @@ def require_csrf_token() -> None:
         csrf.protect()
     except BadRequest as error:
         raise Forbidden(
-            f"The wiki's CSRF token is needed: {error.description}",
-            hint="Send it as X-CSRFToken; every page has it in <meta name=csrf-token>. With a key it is not needed.",
+            f"The CSRF token is missing or invalid: {error.description}",
+            hint="Send it as X-CSRFToken; every page has it in <meta name=csrf-token>. Requests with a key need none.",
         ) from None
 
 
 def _get_otterwiki_permissions() -> tuple[frozenset[Scope], bool]:
-    """What Otterwiki lets who sent this request do with pages, and whether they may attach files."""
+    """Return the scopes that Otterwiki grants the user, and whether the user may attach files."""
     from otterwiki.auth import has_permission  # noqa: PLC0415 - see above
 
-    # Who may not read the wiki gets nothing of it, whatever else a proxy says.
+    # A user without READ gets no rights, whatever else a proxy grants.
     if not has_permission("READ"):
         return frozenset(), False
     scopes = frozenset(scope for scope in Scope if has_permission(scope.name))
@@ -124,13 +126,13 @@ def _get_otterwiki_permissions() -> tuple[frozenset[Scope], bool]:
 def _grant_by_otterwiki(current_wiki: CurrentWiki) -> HostGrant:
     from otterwiki.auth import current_user, get_author  # noqa: PLC0415 - see above
 
-    scopes, attaches = _get_otterwiki_permissions()
+    scopes, can_attach = _get_otterwiki_permissions()
     name, email = get_author()
     return HostGrant(
         wiki=current_wiki.wiki,
         scopes=scopes,
         author=Author(_clean_author_text(name) or "Anonymous", _clean_author_text(email)),
-        can_attach=attaches,
+        can_attach=can_attach,
         is_signed_in=bool(current_user.is_authenticated),
         can_manage_keys=True,
         path_style=get_request_paths(),
@@ -139,16 +141,16 @@ def _grant_by_otterwiki(current_wiki: CurrentWiki) -> HostGrant:
 
 def _grant_by_shared_key(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:
     key = Key(_SHARED_KEY_ID, current_wiki.wiki.id, Scope.ADMIN, shared_key.author.name, datetime.now(UTC), None)
-    # A proxy that says what a visitor may do may send this key with every request: the visitor gets no more by it.
-    scopes, attaches = _get_otterwiki_permissions() if _is_forwarded_visitor() else (frozenset(Scope), True)
+    # A proxy may send this key with the requests of its users: they keep the permissions that the proxy sends.
+    scopes, can_attach = _get_otterwiki_permissions() if _is_forwarded_visitor() else (frozenset(Scope), True)
     return HostGrant(
         wiki=current_wiki.wiki,
         scopes=scopes,
         author=shared_key.author,
-        can_attach=attaches,
+        can_attach=can_attach,
         is_signed_in=True,
         key=key,
-        # It is meant for programs: what it lets in must be gone once it is changed.
+        # A client must lose access when the shared key changes, so it cannot create other keys.
         can_manage_keys=False,
         path_style=get_request_paths(),
         index_wait_s=_INDEX_WAIT_S,
@@ -156,15 +158,15 @@ def _grant_by_shared_key(current_wiki: CurrentWiki, shared_key: SharedKey) -> Ho
 
 
 def _is_forwarded_visitor() -> bool:
-    """Whether a proxy that Otterwiki trusts says who sent this request, or what they may do."""
+    """Return whether a trusted proxy names the user or the permissions of this request."""
     config = current_app.config
     if config.get("AUTH_METHOD") != "PROXY_HEADER":
-        return False  # anybody could have written those headers
-    return any((config.get(setting) or usual) in request.headers for setting, usual in _PROXY_HEADERS.items())
+        return False  # without that method any client can send the headers
+    return any((config.get(setting) or default) in request.headers for setting, default in _PROXY_HEADERS.items())
 
 
 def _is_proxy_token(token: str) -> bool:
-    """Whether the token is none of ours, but one that a proxy has signed the visitor in by."""
+    """Return whether the token is not a Wikiholt key but the token of an authenticating proxy."""
     if current_app.config.get("AUTH_METHOD") != "PROXY_HEADER" or token.startswith("wh_"):
         return False
     from otterwiki.auth import current_user  # noqa: PLC0415 - see above
@@ -178,5 +180,5 @@ def _get_key_author(key: Key) -> Author:
 
 
 def _clean_author_text(text: str) -> str:
-    """A name or address without what a commit cannot hold."""
+    """Remove characters that git does not allow in a name or address."""
     return re.sub(r"[\x00-\x1f\x7f<>\ud800-\udfff]", "", str(text or "")).strip()

@@ -1,6 +1,6 @@
-"""The plugin that Otterwiki finds by its entry point. Whatever fails in here is logged and kept from the wiki.
+"""The plugin that Otterwiki loads by its entry point. Errors in hooks are logged and never reach Otterwiki.
 
-Only the standard library and Otterwiki's own hooks are imported at the top: a wiki boots whatever is wrong with us.
+The module imports only the standard library and Otterwiki's hooks, so that Otterwiki starts even if Wikiholt is broken.
 """
 
 import functools
@@ -18,24 +18,24 @@ _logged_reasons: set[str] = set()
 
 
 def _catch_errors(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """A hook that never raises: a fault costs the wiki nothing but a line in its log, once for each reason."""
+    """Return a hook that never raises; it logs an error, once for each reason, and returns None."""
 
     @functools.wraps(hook)
-    def guarded(*arguments: Any, **named: Any) -> Any:
+    def call_safely(*args: Any, **kwargs: Any) -> Any:
         try:
-            return hook(*arguments, **named)
+            return hook(*args, **kwargs)
         except (SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the page was saved and is to be shown
+        except BaseException as error:  # noqa: BLE001 - an error here must not break saving or showing a page
             _log_once(hook.__name__, error)
             return None
 
-    return guarded
+    return call_safely
 
 
 def _make_hook(function: Callable[..., Any]) -> Callable[..., Any]:
-    marked: Callable[..., Any] = hookimpl(_catch_errors(function))
-    return marked
+    hook: Callable[..., Any] = hookimpl(_catch_errors(function))
+    return hook
 
 
 def _log_once(where: str, error: BaseException) -> None:
@@ -43,12 +43,12 @@ def _log_once(where: str, error: BaseException) -> None:
     if reason not in _logged_reasons and len(_logged_reasons) < 1000:
         _logged_reasons.add(reason)
         hint = getattr(error, "hint", "")
-        # An error with a hint is one we foresaw: its words are enough.
+        # An error with a hint is an expected one and needs no traceback.
         _log.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)
 
 
 def _configure_logging(app: Any) -> None:
-    """Have what Wikiholt logs stand where Otterwiki's own log does, unless somebody has seen to that."""
+    """Log to Otterwiki's handler, unless logging is configured otherwise."""
     log = logging.getLogger("wikiholt")
     if not log.hasHandlers():
         log.addHandler(importlib.import_module("flask.logging").default_handler)
@@ -56,19 +56,19 @@ def _configure_logging(app: Any) -> None:
 
 
 class OtterwikiPlugin:
-    """Translates Otterwiki's hooks; holds the one host of this process."""
+    """Implements Otterwiki's hooks; owns the PluginRuntime of this process."""
 
     def __init__(self) -> None:
         self._runtime: Any = None
         self._injects: Any = None
 
     @property
-    def host(self) -> Any:
-        """What this process has open; None before Otterwiki has set its plugins up."""
+    def runtime(self) -> Any:
+        """The runtime of this process; None before Otterwiki calls `setup`."""
         return self._runtime
 
     @_make_hook
-    def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - the names are Otterwiki's
+    def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - Otterwiki sets the parameter names
         _configure_logging(app)
         importlib.import_module(f"{_PACKAGE}.plugin_config").log_legacy_advice(os.environ)
         self._runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
@@ -88,7 +88,7 @@ class OtterwikiPlugin:
         return importlib.import_module(f"{_PACKAGE}.{part}")
 
     @_make_hook
-    def repository_changed(self, changed_files: Any) -> None:  # noqa: ARG002 - it leaves out half of what changed
+    def repository_changed(self, changed_files: Any) -> None:  # noqa: ARG002 - the list is incomplete
         self._notify_changed()
 
     @_make_hook
@@ -107,22 +107,22 @@ class OtterwikiPlugin:
     def template_html_head_inject(self, page: Any) -> str | None:
         if self._runtime is not None:
             self._runtime.on_page_viewed()
-        return self._render_inject("head", page)
+        return self._render_inject("render_head", page)
 
     @_make_hook
     def template_html_body_inject(self, page: Any) -> str | None:
-        return self._render_inject("body", page)
+        return self._render_inject("render_body", page)
 
     @_make_hook
     def template_html_sidebar_right_inject(self, page: Any) -> str | None:
-        return self._render_inject("sidebar", page)
+        return self._render_inject("render_sidebar", page)
 
     def _notify_changed(self) -> None:
-        if self._runtime is not None:  # Otterwiki writes the first page of an empty wiki before it sets plugins up
+        if self._runtime is not None:  # Otterwiki writes the first page of an empty wiki before it calls setup
             self._runtime.notify_changed()
 
-    def _render_inject(self, where: str, page: Any) -> str | None:
-        html = getattr(self._injects, where)(page) if self._injects is not None else None
+    def _render_inject(self, function: str, page: Any) -> str | None:
+        html = getattr(self._injects, function)(page) if self._injects is not None else None
         return str(html) if html else None
 
 

@@ -1,4 +1,4 @@
-"""Moving from otterwiki-semantic-search: its environment variables are understood, or named with what to do."""
+"""Configuration of the plugin, and advice for settings of otterwiki-semantic-search."""
 
 import logging
 import sys
@@ -7,24 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from wikiholt.app.settings.settings_loader import Settings, load_settings
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 
 _log = logging.getLogger(__name__)
 
 _STORAGE_ADVICE = (
-    "Wikiholt keeps its index in SQLite beside the repository; unset it, or set WIKIHOLT_DATA to say where"
+    "Wikiholt keeps its index in SQLite beside the repository; unset it, or set WIKIHOLT_DATA to choose the directory"
 )
-_CHROMA_ADVICE = f"{_STORAGE_ADVICE}. With WIKIHOLT_VECTORS=chroma nearest passages are looked for in Chroma"
+_CHROMA_ADVICE = f"{_STORAGE_ADVICE}. With WIKIHOLT_VECTORS=chroma Wikiholt searches vectors in Chroma"
 _MODEL_ADVICE = (
-    "Wikiholt brings all-MiniLM-L6-v2; for another model set WIKIHOLT_MODEL to the directory of an ONNX model"
+    "Wikiholt includes all-MiniLM-L6-v2; for another model set WIKIHOLT_MODEL to the directory of an ONNX model"
 )
 _ADVICE_BY_VARIABLE = {
     "CHROMADB_MODE": _CHROMA_ADVICE,
     "CHROMADB_HOST": _CHROMA_ADVICE,
     "CHROMADB_PORT": _CHROMA_ADVICE,
     "CHROMADB_PATH": _CHROMA_ADVICE,
-    "CHROMA_COLLECTION": f"every wiki has an index of its own. {_CHROMA_ADVICE}",
+    "CHROMA_COLLECTION": f"every wiki has its own index. {_CHROMA_ADVICE}",
     "FAISS_INDEX_DIR": _STORAGE_ADVICE,
     "BEDROCK_EMBED_DIMENSIONS": _MODEL_ADVICE,
 }
@@ -34,14 +35,14 @@ _CONFLICTING_PACKAGES = {"otterwiki_semantic_search": "otterwiki-semantic-search
 
 
 def translate_legacy_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Our settings that its variables stand for; never raises."""
+    """Return the Wikiholt settings that replace variables of otterwiki-semantic-search. Never raises."""
     interval = environ.get("CHROMA_SYNC_INTERVAL", "").strip()
     usable = interval.isdecimal() and 1 <= int(interval) <= 86_400
     return {"WIKIHOLT_SYNC_INTERVAL": interval} if usable else {}
 
 
 def log_legacy_advice(environ: Mapping[str, str]) -> list[str]:
-    """Log what to do about variables of it that mean nothing here, and about itself; returns the lines."""
+    """Log advice for unused variables and conflicting packages, and return the lines."""
     lines = [
         f"{name} is not used: {text}." for name, text in _ADVICE_BY_VARIABLE.items() if environ.get(name, "").strip()
     ]
@@ -52,18 +53,18 @@ def log_legacy_advice(environ: Mapping[str, str]) -> list[str]:
     if environ.get("SENTENCE_TRANSFORMER_MODEL", "").strip().lower() not in ("", *_DEFAULT_MODEL_NAMES):
         lines.append(f"SENTENCE_TRANSFORMER_MODEL is not used: {_MODEL_ADVICE}.")
     if environ.get("CHROMA_SYNC_INTERVAL", "").strip() and not translate_legacy_settings(environ):
-        lines.append("CHROMA_SYNC_INTERVAL is not used: it is no number of seconds; set WIKIHOLT_SYNC_INTERVAL.")
+        lines.append("CHROMA_SYNC_INTERVAL is not used: it is not a number of seconds; set WIKIHOLT_SYNC_INTERVAL.")
     for module, package in _CONFLICTING_PACKAGES.items():
         if module in sys.modules:
             lines.append(
-                f"{package} is installed as well and may answer in Wikiholt's place under /api/v1: uninstall it."
+                f"{package} is installed too and may answer requests to /api/v1 instead of Wikiholt: uninstall it."
             )
     for line in lines:
         _log.warning("Wikiholt: %s", line)
     return lines
 
 
-# What the wiki's owner has set: WIKIHOLT_* in the environment or, weaker, in Otterwiki's own settings.
+# Settings: WIKIHOLT_* in the environment takes precedence over Otterwiki's configuration
 
 
 _SETTING_PREFIX = "WIKIHOLT_"
@@ -74,51 +75,51 @@ _PLUGIN_OPTION_NAMES = ("RESOLVER", "HIDE", "DROPDOWN")
 
 @dataclass(frozen=True, slots=True)
 class PluginOptions:
-    """What is set for the plugin alone."""
+    """Settings of the plugin itself."""
 
     resolver: str = ""
-    """`module:function` that says which wiki a request is about."""
+    """`module:function` that returns the wiki of a request."""
     hide: str | None = None
-    """Patterns of pages that no search shall find; None where nothing is said."""
+    """Patterns of pages to hide from search; None if not set."""
     dropdown: bool = True
-    """Whether the search box shows results as one types."""
+    """Whether the search box shows results while the user types."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
-    """All that was set when the wiki was started, as texts."""
+    """All settings at the start of Otterwiki, as texts."""
 
     options: PluginOptions
     values: Mapping[str, str]
     default_data_directory: Path
-    """Where data lie unless set: beside the repository."""
+    """The data directory if WIKIHOLT_DATA is not set: beside the repository."""
 
     @classmethod
     def from_environment(cls, config: Mapping[str, object], environ: Mapping[str, str]) -> Self:
-        """Read it, without judging it; never raises."""
-        given = {name: _to_text(value) for name, value in config.items() if name.startswith(_SETTING_PREFIX)}
-        given |= {name: text for name, text in environ.items() if name.startswith(_SETTING_PREFIX) and text.strip()}
-        hide = given.get(f"{_PLUGIN_PREFIX}HIDE")
+        """Read the settings without validation. Never raises."""
+        values = {name: _to_text(value) for name, value in config.items() if name.startswith(_SETTING_PREFIX)}
+        values |= {name: text for name, text in environ.items() if name.startswith(_SETTING_PREFIX) and text.strip()}
+        hide = values.get(f"{_PLUGIN_PREFIX}HIDE")
         options = PluginOptions(
-            resolver=given.get(f"{_PLUGIN_PREFIX}RESOLVER", "").strip(),
+            resolver=values.get(f"{_PLUGIN_PREFIX}RESOLVER", "").strip(),
             hide=None if hide is None else hide.strip(),
-            dropdown=given.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
+            dropdown=values.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
         )
-        beside = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
-        return cls(options, translate_legacy_settings(environ) | given, beside)
+        data_directory = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
+        return cls(options, translate_legacy_settings(environ) | values, data_directory)
 
     def load_settings(self) -> Settings:
-        """Wikiholt's general settings; raises InvalidSetting."""
-        odd = [
+        """Load the general settings. Raises InvalidSetting."""
+        unknown = [
             name
             for name in self.values
             if name.startswith(_PLUGIN_PREFIX) and name.removeprefix(_PLUGIN_PREFIX) not in _PLUGIN_OPTION_NAMES
         ]
-        if odd:
+        if unknown:
             known = ", ".join(_PLUGIN_PREFIX + name for name in _PLUGIN_OPTION_NAMES)
-            raise InvalidSetting(f"There is no setting {odd[0]!r}.", hint=f"Known are {known}.")
+            raise InvalidSetting(f"Unknown setting {unknown[0]!r}.", hint=f"Known settings: {known}.")
         general = {name: text for name, text in self.values.items() if not name.startswith(_PLUGIN_PREFIX)}
-        # Several workers share the machine with the wiki itself: each syncs one wiki at a time.
+        # Several workers share the machine with Otterwiki, so each syncs one wiki at a time.
         return load_settings(
             environ={"WIKIHOLT_DATA": str(self.default_data_directory), "WIKIHOLT_SYNC_WORKERS": "1"} | general
         )

@@ -1,7 +1,11 @@
-"""Whether this process serves the wiki itself, or has loaded it only for others to come."""
+"""Runs Wikiholt inside an Otterwiki process: one Application for all wikis of the requests.
+
+A process that loads Otterwiki only to fork workers starts no threads; each worker has its own Application and
+scheduler. The write lock of each index lets one of them write, and the others see its commits.
+"""
 
 import atexit
-import concurrent.futures.thread  # noqa: F401 - its own end must be registered before ours, to come after it
+import concurrent.futures.thread  # noqa: F401 - its exit handler must be registered before ours, to run after it
 import importlib
 import logging
 import os
@@ -19,46 +23,46 @@ from flask import Flask
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver, is_in_request
 from wikiholt.wikis.access import Grant
+from wikiholt.wikis.session import WikiSession
 
 _log = logging.getLogger(__name__)
 
 
 def is_prefork_master() -> bool:
-    """Whether threads had better not be started while the wiki is loaded: it is loaded to be forked, or for a command.
+    """Return whether this process must not start threads: it will fork workers, or it runs a command.
 
-    gunicorn with --preload, and uWSGI unless told otherwise, load it once and fork workers, which inherit no threads.
+    gunicorn with --preload, and uWSGI by default, load the application once and fork workers, which inherit no threads.
     """
     return _is_uwsgi_master() or _is_gunicorn_master() or _is_cli_command()
 
 
 def register_after_fork(callback: Callable[[], None]) -> None:
-    """Have `begin` called in every process that is forked from this one, perhaps twice."""
+    """Call `callback` in every forked child process, possibly twice."""
     os.register_at_fork(after_in_child=callback)
     uwsgi = _load_uwsgi()
     if uwsgi is None:
         return
-    # uWSGI forks without telling Python; it has one hook of its own.
-    before: Callable[[], None] | None = getattr(uwsgi, "post_fork_hook", None)
+    # uWSGI forks without calling Python's fork handlers; it has one hook of its own.
+    previous_hook: Callable[[], None] | None = getattr(uwsgi, "post_fork_hook", None)
 
     def on_fork() -> None:
-        if before is not None:
-            before()
+        if previous_hook is not None:
+            previous_hook()
         callback()
 
     uwsgi.post_fork_hook = on_fork
     if not getattr(uwsgi, "has_threads", True):
         _log.warning(
-            "Wikiholt: uWSGI runs without threads, so that the index follows only while pages are being served. "
+            "Wikiholt: uWSGI runs without threads, so the index is updated only while uWSGI serves requests. "
             "Set enable-threads = true in its configuration."
         )
 
 
 def _load_uwsgi() -> Any:
-    """What uWSGI tells the programs it runs; None elsewhere."""
+    """Return the uwsgi module, which exists only inside uWSGI, or None."""
     try:
         return importlib.import_module("uwsgi")
     except ImportError:
@@ -82,20 +86,20 @@ def _is_gunicorn_master() -> bool:
 
 
 def _is_cli_command() -> bool:
-    """Whether this is one of Flask's or Otterwiki's commands, other than to run the wiki."""
+    """Return whether this is a Flask or Otterwiki command that does not run the server."""
     context = click.get_current_context(silent=True)
     return context is not None and context.info_name not in ("run", "gunicorn", "waitress-serve")
 
 
-# A bell that hooks ring: what follows is done in a thread of its own, a moment later, so that no save waits.
+# Debouncing: notifications are handled in a thread, so that saving a page does not wait
 
 
 _DEBOUNCE_S = 0.05
-"""Seconds in which the answer to who saved is on its way, and further rings count as one."""
+"""Delay before handling, in which the response is sent and further notifications are merged."""
 
 
 class Debouncer:
-    """Calls `answer` for each place that was rung for; may be rung from any thread, in microseconds."""
+    """Calls `callback` once for each notified location. `notify` takes microseconds and is safe in all threads."""
 
     def __init__(self, callback: Callable[[WikiLocation], None]) -> None:
         self._callback = callback
@@ -108,12 +112,12 @@ class Debouncer:
         with self._changed:
             self._pending.update(dict.fromkeys(locations))
             if self._thread is None and not self._stopping:
-                self._thread = Thread(target=self._run, name="wikiholt-bell", daemon=True)
+                self._thread = Thread(target=self._run, name="wikiholt-debouncer", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
     def stop(self, timeout: float) -> None:
-        """Answer no more; what is being answered is waited for, so long."""
+        """Stop, and wait up to `timeout` seconds for the running callback."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -121,53 +125,51 @@ class Debouncer:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        while rung := self._take_pending():
-            for place in rung:
+        while locations := self._take_pending():
+            for location in locations:
                 try:
-                    self._callback(place)
-                except Exception:  # noqa: BLE001 - the next one is to be answered all the same
-                    _log.exception("a fault of Wikiholt's own")
+                    self._callback(location)
+                except Exception:  # noqa: BLE001 - continue with the next location
+                    _log.exception("internal error")
 
     def _take_pending(self) -> list[WikiLocation]:
-        """What was rung for, a moment after it was; nothing once the bell stops."""
+        """Wait for notifications and return their locations after the delay; an empty list after `stop`."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._stopping)
             self._changed.wait_for(lambda: self._stopping, _DEBOUNCE_S)
-            rung, self._pending = self._pending, {}
-            return [] if self._stopping else list(rung)
+            pending, self._pending = self._pending, {}
+            return [] if self._stopping else list(pending)
 
 
-# Wikiholt in a process of Otterwiki: one farm over all wikis that requests are about, kept by threads of its own. A
-# process that loads the wiki only to fork workers starts no threads; each worker has a farm and a keeper of its own.
-# The lock of each index lets one of them write, and the others see what it committed.
+# The runtime
 
 
 _STOP_TIMEOUT_S = 4.0
-"""Seconds that syncs under way have to finish the batch in hand; servers kill workers that take much longer."""
+"""How long running syncs may take to finish their batch; servers kill workers that take much longer."""
 
 _UNKNOWN_LOCATION = WikiLocation("", is_certain=False)
-"""Rung for where no wiki can be told yet: those that are registered are looked after all the same."""
+"""Notified if no wiki is known yet, so that the scheduler starts for the registered wikis."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentWiki:
-    """The wiki of the request being handled; whether who asks may see it has yet to be found out."""
+    """The wiki of the current request. The caller must check permissions."""
 
     wiki: Wiki
     application: Application
 
     def open_session(self, scope: Scope, key: Key | None = None) -> WikiSession:
-        """The wiki, opened with a right that the caller has made sure of."""
+        """Open the wiki with a scope that the caller has checked. Raises WikiNotFound."""
         handle = self.application.service.get_handle(self.wiki.slug)
-        if handle.wiki.id != self.wiki.id:  # another wiki has taken the slug at this very moment
-            raise WikiNotFound("The wiki is not there any more.", hint="Try again.")
+        if handle.wiki.id != self.wiki.id:  # another wiki has just taken the slug
+            raise WikiNotFound("The wiki no longer exists.", hint="Try again.")
         self.application.scheduler.touch(self.wiki.id)
         grant = Grant(self.wiki, scope, key)
         return WikiSession(grant, handle, self.application.settings.search_fresh_timeout, self.application.scheduler)
 
 
 class _RunningApplication:
-    """What one process has open."""
+    """The open application of one process."""
 
     def __init__(self, application: Application, hide: str | None) -> None:
         self.application = application
@@ -175,10 +177,10 @@ class _RunningApplication:
 
 
 class PluginRuntime:
-    """One a process. Making one starts nothing; every method may be called from any thread."""
+    """Wikiholt in one process. The constructor starts nothing; all methods are safe to use from many threads."""
 
     def __init__(self, app: Flask) -> None:
-        # A farm may change the configuration with every request: what it was at the start counts.
+        # A host may change the configuration with every request; use the one at the start.
         self.config = PluginConfig.from_environment(app.config, os.environ)
         self.options = self.config.options
         self._resolver = WikiResolver(self.options.resolver)
@@ -195,7 +197,7 @@ class PluginRuntime:
         self._logged_messages: set[str] = set()
 
     def _after_fork(self) -> None:
-        """In a child process: what the parent had open is the parent's. A worker begins, whoever else is forked not."""
+        """In a child process, drop the state of the parent, and start if the parent is a prefork master."""
         if self._pid == os.getpid():
             return
         self._reset()
@@ -203,35 +205,32 @@ class PluginRuntime:
             self._is_prefork_master = False
             try:
                 self.start()
-            except Exception:  # noqa: BLE001 - the worker is to serve the wiki all the same
-                _log.exception("Wikiholt could not begin")
+            except Exception:  # noqa: BLE001 - the worker must serve Otterwiki in any case
+                _log.exception("Wikiholt could not start")
 
     @property
     def application(self) -> Application:
-        """The farm of this process; who asks first opens it and starts its keeper. Raises WikiholtError."""
+        """The application of this process; the first access opens it and starts its scheduler. Raises WikiholtError."""
         return self._get_running().application
 
     def start(self) -> None:
-        """Take up the wiki that Otterwiki was started with, in the background, unless that is for workers to do."""
+        """Register and sync the wiki of Otterwiki's configuration in the background; do nothing in a prefork master."""
         if not self._is_prefork_master:
             self._debouncer.notify(self._resolver.find_outside_request() or [_UNKNOWN_LOCATION])
 
     def get_current_wiki(self) -> CurrentWiki:
-        """The wiki of the request being handled, registered when it is first seen; raises WikiholtError."""
+        """Return the wiki of the current request, and register it if needed. Raises WikiholtError."""
         running = self._get_running()
         return CurrentWiki(running.registrar.get_or_register(self._resolver.resolve_request()), running.application)
 
     def on_page_viewed(self) -> None:
-        """A page of the wiki is being shown: if it is the first of this wiki in this process, its index is looked at.
-
-        Takes microseconds.
-        """
-        place, running = self._resolver.resolve_request(), self._running
-        if running is None or not running.registrar.is_known(place):
-            self._debouncer.notify([place])
+        """Schedule a sync on the first page view of a wiki in this process. Takes microseconds."""
+        location, running = self._resolver.resolve_request(), self._running
+        if running is None or not running.registrar.is_known(location):
+            self._debouncer.notify([location])
 
     def notify_changed(self) -> None:
-        """Something was committed: its index is to follow. Takes microseconds, whatever there is to be done."""
+        """Schedule a sync after a commit. Takes microseconds."""
         self._debouncer.notify(
             [self._resolver.resolve_request()] if is_in_request() else self._resolver.find_outside_request()
         )
@@ -252,17 +251,17 @@ class PluginRuntime:
         return running
 
     def _open_application(self) -> _RunningApplication:
-        farm = open_application(self.config.load_settings())
-        farm.service.list_wikis()  # a registry that cannot be read is an error now rather than later
-        farm.scheduler.start()
-        self._running = _RunningApplication(farm, self.options.hide)
+        application = open_application(self.config.load_settings())
+        application.service.list_wikis()  # fail now if the registry cannot be read
+        application.scheduler.start()
+        self._running = _RunningApplication(application, self.options.hide)
         return self._running
 
     def _log_once(self, error: WikiholtError) -> None:
-        """Say why an index does not follow, once for each reason."""
+        """Log why the index is not updated, once for each reason."""
         if error.message not in self._logged_messages:
             self._logged_messages.add(error.message)
-            _log.error("Wikiholt: the index does not follow the wiki: %s (%s)", error.message, error.hint)
+            _log.error("Wikiholt: the index is not updated: %s (%s)", error.message, error.hint)
 
     def _stop(self) -> None:
         running = self._running
@@ -273,9 +272,9 @@ class PluginRuntime:
 
 
 def _register_at_exit(callback: Callable[[], None]) -> None:
-    """Have this called when the process ends, while threads can still finish what they are at.
+    """Call `callback` at exit while threads can still finish their work.
 
-    What is registered with atexit comes too late for that: pools of threads take no more work by then.
+    atexit handlers run too late for that: thread pools accept no more work then.
     """
     register: Callable[[Callable[[], None]], object] = getattr(threading, "_register_atexit", atexit.register)
     register(callback)

@@ -1,4 +1,4 @@
-"""What a search page shows before any script runs: the same document that the API gives, put into words and marks."""
+"""The search and admin pages in Otterwiki's theme. The search page works without JavaScript."""
 
 import logging
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidQuery, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.query_params import SearchParams
+from wikiholt.interfaces.http.snippet_html import render_snippet
 from wikiholt.interfaces.otterwiki.page_injects import RUNTIME_EXTENSION_KEY, load_plugin_files, render_scripts
 from wikiholt.interfaces.otterwiki.page_paths import get_request_paths
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
 from wikiholt.interfaces.schemas.search_schemas import HitDocument, SearchResultDocument, build_result_document
-from wikiholt.interfaces.web.web_routes import render_snippet
 
 _log = logging.getLogger(__name__)
 _SERVER_ERROR_STATUS = 500
@@ -35,7 +35,7 @@ _TIME_UNITS_S = (
 
 @dataclass(frozen=True, slots=True)
 class SearchPageContent:
-    """An answer, or what is wrong, or neither where nothing is asked for."""
+    """A search result, or an error, or neither without a query."""
 
     answer: SearchResultDocument | None = None
     problem: str = ""
@@ -43,47 +43,47 @@ class SearchPageContent:
 
     @property
     def first_weak(self) -> int:
-        """The place of the hit before which it is said that what follows is less certain; 0 where none is."""
+        """The index of the first hit with low confidence; 0 if there is no divider to show."""
         hits = self.answer["results"] if self.answer else []
-        return next((place for place, hit in enumerate(hits) if hit["confidence"] == "low"), 0)
+        return next((index for index, hit in enumerate(hits) if hit["confidence"] == "low"), 0)
 
 
 def build_search_content(runtime: PluginRuntime, params: Mapping[str, Any]) -> SearchPageContent:
-    """What is found for the parameters of an address; never raises what a reader can cause."""
+    """Search for the query parameters. Never raises; errors become part of the content."""
     if not params.get("q", "").strip():
         return SearchPageContent()
     try:
-        request = _parse_params(params).to_request()
-        opened = replace(runtime.get_current_wiki().open_session(Scope.READ), path_style=get_request_paths())
-        with opened.use_handle() as handle:
-            asked = replace(request, where=opened.to_git_filter(request.where))
-            answer = handle.search(asked, interface=SearchInterface.OTTERWIKI)
-        return SearchPageContent(build_result_document(answer, opened.path_style))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the page says so and the wiki's own search is a click away
+        search = _parse_params(params).to_request()
+        session = replace(runtime.get_current_wiki().open_session(Scope.READ), path_style=get_request_paths())
+        with session.use_handle() as handle:
+            search = replace(search, where=session.to_git_filter(search.where))
+            result = handle.search(search, interface=SearchInterface.OTTERWIKI)
+        return SearchPageContent(build_result_document(result, session.path_style))
+    except Exception as error:  # noqa: BLE001 - the page shows the error and a link to Otterwiki's own search
         return _build_error_content(error)
 
 
 def _build_error_content(error: Exception) -> SearchPageContent:
-    """What a reader is told: their own mistakes in full, and of ours only what that means for them."""
+    """Return the error that a user may see: invalid queries in full, other errors without details."""
     if isinstance(error, InvalidQuery) or (isinstance(error, WikiholtError) and error.status >= _SERVER_ERROR_STATUS):
         message, hint = get_public_message(error)
         return SearchPageContent(problem=message, hint=hint)
-    known = isinstance(error, WikiholtError)
-    _log.error("search is not possible: %s", error, exc_info=None if known else error)
+    expected = isinstance(error, WikiholtError)
+    _log.error("search failed: %s", error, exc_info=None if expected else error)
     return SearchPageContent(
-        problem="Search is not set up rightly in this wiki.", hint="Whoever runs it finds the reason in its log."
+        problem="Search is not set up correctly in this wiki.", hint="The log of the wiki has the reason."
     )
 
 
 def render_hit_snippet(hit: HitDocument) -> Markup:
-    """The snippet as HTML with its matches and the closest sentence marked."""
+    """Return the snippet as HTML with its matches and the closest sentence marked."""
     matches = tuple(Span(start, end) for start, end in hit["matches"])
-    found = Snippet(hit["snippet"], matches, Span(*hit["sentence"]) if hit["sentence"] else None)
-    return Markup(render_snippet(found))  # noqa: S704 - escaped there
+    snippet = Snippet(hit["snippet"], matches, Span(*hit["sentence"]) if hit["sentence"] else None)
+    return Markup(render_snippet(snippet))  # noqa: S704 - render_snippet escapes
 
 
 def format_age(date: str) -> str:
-    """How long ago a moment was, roughly."""
+    """Return the approximate age of a date in words."""
     seconds = (datetime.now(UTC) - datetime.fromisoformat(date)).total_seconds()
     for unit, size in _TIME_UNITS_S:
         if seconds >= size:
@@ -97,11 +97,11 @@ def _parse_params(params: Mapping[str, Any]) -> SearchParams:
         return SearchParams.model_validate(dict(params))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "the search"
-        raise InvalidQuery(f"{where}: {fault['msg']}", hint="Change the address, or search anew.") from None
+        field = ".".join(map(str, fault["loc"])) or "query"
+        raise InvalidQuery(f"{field}: {fault['msg']}", hint="Correct the URL, or search again.") from None
 
 
-# The pages that the plugin adds to Otterwiki, in its theme: search, and how the index stands.
+# Flask views
 
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ _SINGLE_PARAMS = ("q", "mode", "path", "since", "n")
 
 
 def register(app: Flask, runtime: PluginRuntime) -> None:
-    """Add the pages to the wiki."""
+    """Add the views to Otterwiki."""
     app.extensions[RUNTIME_EXTENSION_KEY] = runtime
     blueprint = Blueprint("wikiholt", __name__, url_prefix="/-/wikiholt", template_folder="templates")
     blueprint.add_url_rule("/search", "search", lambda: render_search_page(runtime))
@@ -125,36 +125,39 @@ def register(app: Flask, runtime: PluginRuntime) -> None:
 
 
 def render_search_page(runtime: PluginRuntime) -> "AnyResponse":
-    """The search page, with the results of what its address asks for: it works without script."""
-    if (refusal := _check_permission("READ")) is not None:
-        return refusal
-    given: dict[str, Any] = {name: request.args[name] for name in _SINGLE_PARAMS if request.args.get(name)}
-    given |= {name: request.args.getlist(name) for name in _REPEATED_PARAMS if request.args.get(name)}
-    title = given.get("q") or "Search"
+    """Render the search page with the results for its URL."""
+    if (login := _check_permission("READ")) is not None:
+        return login
+    params: dict[str, Any] = {name: request.args[name] for name in _SINGLE_PARAMS if request.args.get(name)}
+    params |= {name: request.args.getlist(name) for name in _REPEATED_PARAMS if request.args.get(name)}
+    title = params.get("q") or "Search"
     return _make_private_response(
-        render_template("wikiholt/search.html", title=title, given=given, shown=build_search_content(runtime, given))
+        render_template(
+            "wikiholt/search.html", title=title, params=params, content=build_search_content(runtime, params)
+        )
     )
 
 
 def render_admin_page() -> "AnyResponse":
-    """How the index stands, and building it anew; for administrators."""
-    if (refusal := _check_permission("ADMIN")) is not None:
-        return refusal
+    """Render the admin page: index status and reindex."""
+    if (login := _check_permission("ADMIN")) is not None:
+        return login
     return _make_private_response(render_template("wikiholt/admin.html", title="Search index"))
 
 
 def serve_static_file(version: str, name: str) -> Response:
-    """A file for the browser; it says nothing of any wiki, so that anybody may have it."""
-    kept = load_plugin_files()
-    found = kept.files.get(name)
-    if found is None:
+    """Return a static file; it needs no permission, because it contains no wiki data."""
+    static_files = load_plugin_files()
+    file = static_files.files.get(name)
+    if file is None:
         abort(404)
-    return Response(found.data, mimetype=found.media_type, headers={"Cache-Control": kept.get_cache_control(version)})
+    headers = {"Cache-Control": static_files.get_cache_control(version)}
+    return Response(file.data, mimetype=file.media_type, headers=headers)
 
 
 def _check_permission(permission: str) -> "AnyResponse | None":
-    """What Otterwiki answers whoever lacks this permission: the way to the login, or 403 to who is known already."""
-    # Otterwiki loads this after its plugins.
+    """Return a redirect to the login if the user lacks the permission; abort with 403 if the user is signed in."""
+    # Otterwiki loads this module after its plugins.
     from otterwiki.auth import current_user, has_permission  # noqa: PLC0415
 
     if has_permission(permission):

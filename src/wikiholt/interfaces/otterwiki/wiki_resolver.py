@@ -1,7 +1,7 @@
-"""Which wiki a request is about: the one whose storage Otterwiki uses in this very request. Never a global of ours.
+"""Finds the wiki of a request from the storage that Otterwiki uses in that request, and registers it.
 
-A farm may put another storage in the place of Otterwiki's for each request, by setting module attributes or by a
-proxy, or have us ask a function of its own.
+A host of many wikis may replace Otterwiki's storage for each request, by module attributes or by a proxy object, or
+provide a resolver function.
 """
 
 import importlib
@@ -23,44 +23,44 @@ from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.slugs import propose_slug
 
 _STORAGE_MODULES = ("otterwiki.server", "otterwiki.wiki")
-"""Modules whose storage serves a request: the first is where a farm puts it, the second is what pages are read by."""
+"""Modules whose storage serves a request: hosts replace the first, page views read the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class WikiLocation:
-    """A repository on this machine, and what the farm calls its wiki, if it does."""
+    """A local repository, with the slug that the resolver function gave, if any."""
 
     path: str
     slug: str | None = None
     is_certain: bool = True
-    """Whether this is a wiki for sure; one that is not is left alone unless it is known."""
+    """False if this may be no wiki; such a location is used only if it is registered."""
 
 
 class WikiResolver:
-    """Says which wiki is meant, by storage or by the function that `named` names as module:function."""
+    """Finds wikis by Otterwiki's storage, or by the function that `function_name` names as module:function."""
 
     def __init__(self, function_name: str) -> None:
         self._function_name = function_name
         self._function: Callable[..., Any] | None = None
 
     def resolve_request(self) -> WikiLocation:
-        """The wiki of the request being handled; raises WikiNotFound where that cannot be told for certain."""
+        """Return the wiki of the current request. Raises WikiNotFound if it is ambiguous."""
         return self._call_function() if self._function_name else WikiLocation(_get_storage_path())
 
     def find_outside_request(self) -> list[WikiLocation]:
-        """The wikis that something outside of a request may have changed: a start, a pull in a thread of its own."""
+        """Return the wikis that code outside a request, such as a background pull, may have changed."""
         manager = getattr(sys.modules.get("otterwiki.repomgmt"), "repo_manager", None)
         paths = {_get_path(holder) for holder in (*map(sys.modules.get, _STORAGE_MODULES), manager)}
-        # Who names wikis by a function of their own may have none where Otterwiki was told to look.
+        # With a resolver function there may be no wiki at the path of Otterwiki's configuration.
         return [WikiLocation(path, is_certain=not self._function_name) for path in sorted(filter(None, paths))]
 
     def _call_function(self) -> WikiLocation:
         if self._function is None:
             self._function = _load_function(self._function_name)
-        answer = self._function(request)
-        slug, path = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
+        result = self._function(request)
+        slug, path = result if isinstance(result, tuple) and len(result) == 2 else (None, result)
         if not path or not isinstance(path, str | os.PathLike) or not isinstance(slug, str | None):
-            raise _build_unknown_wiki_error("the resolver named no wiki")
+            raise _build_unknown_wiki_error("the resolver returned no wiki")
         return WikiLocation(os.path.realpath(os.fspath(path)), slug or None)
 
 
@@ -72,13 +72,13 @@ def _get_storage_path() -> str:
     paths = {path for name in _STORAGE_MODULES if (path := _get_path(sys.modules.get(name))) is not None}
     if len(paths) != 1:
         raise _build_unknown_wiki_error(
-            "Otterwiki's parts use different storages" if paths else "Otterwiki has no storage here"
+            "Otterwiki's modules use different storages" if paths else "Otterwiki has no storage"
         )
     return paths.pop()
 
 
 def _get_path(holder: Any) -> str | None:
-    """Where the storage of a module of Otterwiki lies; None where it has none, or a proxy that leads nowhere now."""
+    """Return the storage path of an Otterwiki module; None if it has no storage, or an unbound proxy."""
     try:
         return os.path.realpath(str(holder.storage.path))
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
@@ -88,39 +88,39 @@ def _get_path(holder: Any) -> str | None:
 def _load_function(function_name: str) -> Callable[..., Any]:
     module, _, function = function_name.partition(":")
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-        if not callable(found):
-            raise TypeError(f"{function} is no function")
+        resolver: Callable[..., Any] = getattr(importlib.import_module(module), function)
+        if not callable(resolver):
+            raise TypeError(f"{function} is not a function")
     except Exception as error:
         raise InvalidSetting(
             f"WIKIHOLT_OTTERWIKI_RESOLVER = {function_name!r} cannot be used: {type(error).__name__}: {error}.",
             hint="Name a function as module:function that takes the request and returns a repository's path.",
         ) from error
-    return found
+    return resolver
 
 
 def _build_unknown_wiki_error(reason: str) -> WikiNotFound:
     return WikiNotFound(
-        f"Which wiki this request is about cannot be told: {reason}.",
-        hint="A farm can say so itself: set WIKIHOLT_OTTERWIKI_RESOLVER.",
+        f"The wiki of this request is unknown: {reason}.",
+        hint="Set WIKIHOLT_OTTERWIKI_RESOLVER to a function that returns it.",
     )
 
 
-# Wikis that requests are about are registered when they are first seen.
+# Registration of wikis on their first request
 
 
 _log = logging.getLogger(__name__)
 
 _DEFAULT_WIKI_SETTINGS = {"anchors": "otterwiki", "url": "/{path}"}
 _GENERIC_DIRECTORY_NAMES = ("repository", "repo", "wiki", "data", "pages")
-"""Names of directories that say nothing about the wiki in them."""
+"""Directory names that are not specific enough for a slug."""
 
 
 class WikiRegistrar:
-    """The wikis of one service by their repositories; safe to use from many threads."""
+    """Maps repositories to the wikis of one service. Safe to use from many threads."""
 
     def __init__(self, service: WikiService, hide: str | None) -> None:
-        """`hide` are the patterns of pages that no search shall find, or None to leave them as they are."""
+        """`hide` are patterns of pages to hide from search, or None to keep the setting of each wiki."""
         self._service = service
         self._hide = hide
         self._ids: dict[str, str] = {}
@@ -129,11 +129,11 @@ class WikiRegistrar:
         return location.path in self._ids
 
     def get_or_register(self, location: WikiLocation) -> Wiki:
-        """The wiki whose repository lies there, registered if it is not; raises WikiholtError."""
-        known = self._ids.get(location.path)
-        if known is not None:
-            with suppress(WikiNotFound):  # it was removed: who uses it has it registered again
-                wiki = self._service.registry.get_by_id(known)
+        """Return the wiki at this location, and register it if needed. Raises WikiholtError."""
+        wiki_id = self._ids.get(location.path)
+        if wiki_id is not None:
+            with suppress(WikiNotFound):  # the wiki was removed: register it again
+                wiki = self._service.registry.get_by_id(wiki_id)
                 if not self._service.discard_replaced(wiki):
                     return wiki
         wiki = self._apply_hide(self._find_or_add(location))
@@ -148,8 +148,8 @@ class WikiRegistrar:
             if wiki.source == location.path:
                 return wiki
         raise WikiExists(
-            "The name that this wiki is to have belongs to another repository.",
-            hint="Have the resolver give it another slug, or remove the other one with `wikiholt remove`.",
+            "The slug of this wiki belongs to another repository.",
+            hint="Return another slug from the resolver, or remove the other wiki with `wikiholt remove`.",
         )
 
     def _get_or_add(self, slug: str, location: WikiLocation) -> Wiki:
@@ -157,9 +157,9 @@ class WikiRegistrar:
             return self._service.registry.get(slug)
         try:
             added = self._service.add(slug, location.path, _DEFAULT_WIKI_SETTINGS)
-        except WikiExists:  # another worker was faster
+        except WikiExists:  # another worker registered it meanwhile
             return self._service.registry.get(slug)
-        _log.info("the wiki %s is taken up", slug)
+        _log.info("registered wiki %s", slug)
         return added
 
     def _apply_hide(self, wiki: Wiki) -> Wiki:
@@ -168,15 +168,15 @@ class WikiRegistrar:
         try:
             return self._service.configure(wiki.slug, {"hide": self._hide})
         except WikiholtError as error:
-            _log.error("pages are not hidden as WIKIHOLT_OTTERWIKI_HIDE says: %s (%s)", error.message, error.hint)
+            _log.error("cannot apply WIKIHOLT_OTTERWIKI_HIDE: %s (%s)", error.message, error.hint)
             return wiki
 
 
 def _propose_slugs(location: WikiLocation) -> list[str]:
-    """What the wiki may be called, the best first."""
+    """Return possible slugs, the best first."""
     if location.slug:
         return [location.slug]
     path = Path(location.path)
-    telling = (name for name in reversed(path.parts[1:]) if name.lower() not in _GENERIC_DIRECTORY_NAMES)
-    name = next(telling, path.name)
+    specific_names = (name for name in reversed(path.parts[1:]) if name.lower() not in _GENERIC_DIRECTORY_NAMES)
+    name = next(specific_names, path.name)
     return [propose_slug(name), propose_slug(f"{name[:50]}-{sha256(location.path.encode()).hexdigest()[:8]}")]

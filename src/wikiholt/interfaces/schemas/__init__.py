@@ -1,1 +1,1 @@
-"""TODO interfaces/schemas"""
+"""JSON documents and dates that the interfaces share."""

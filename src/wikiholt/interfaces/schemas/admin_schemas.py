@@ -1,14 +1,14 @@
-"""Health of an index, and what building one anew would take, as documents."""
+"""JSON documents about wikis and their operation: index status, sync, backups, keys, imports."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from typing_extensions import TypedDict
 
 from wikiholt.app.importer.import_report import ImportReport
-from wikiholt.app.settings.table import WIKI_SETTINGS
+from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
@@ -19,19 +19,19 @@ from wikiholt.wikis.status import WikiStatus
 
 
 class IndexHealthDocument(TypedDict):
-    """Whether an index is whole: `broken` once damage is noticed, `healing` until another index has taken its place.
+    """Health of an index: `broken` once damage is found, `repairing` until another index has replaced it.
 
-    `checked_at` is when every byte was last read and found right.
+    `checked_at` is the time of the last full check without a finding.
     """
 
-    condition: Literal["ok", "healing", "broken"]
+    condition: Literal["ok", "repairing", "broken"]
     reason: str | None
     since: str | None
     checked_at: str | None
 
 
 class ReindexEstimateDocument(TypedDict):
-    """What a reindexing would take; a sync after a change of settings embeds `reusable_vectors` fewer texts."""
+    """Estimated cost of a reindex; a sync after a settings change embeds `reusable_vectors` fewer texts."""
 
     pages: int
     chunks: int
@@ -54,28 +54,18 @@ def build_health_document(health: IndexHealth) -> IndexHealthDocument:
 
 
 def build_estimate_document(estimate: ReindexEstimate) -> ReindexEstimateDocument:
-    return {
-        "pages": estimate.pages,
-        "chunks": estimate.chunks,
-        "chunks_to_embed": estimate.chunks_to_embed,
-        "reusable_vectors": estimate.reusable_vectors,
-        "seconds": estimate.seconds,
-        "seconds_reusing": estimate.seconds_reusing,
-        "disk_bytes": estimate.disk_bytes,
-        "disk_free": estimate.disk_free,
-        "exact": estimate.exact,
-    }
+    return cast(ReindexEstimateDocument, asdict(estimate))  # the fields are the same
 
 
-# Wikis, how they stand, and what a sync did, as documents.
+# Wikis, their status, and syncs
 
 
 HIDDEN_VALUE = "(hidden)"
-_SECRET_SETTINGS = frozenset(setting.name for setting in WIKI_SETTINGS if setting.secret)
+_SECRET_SETTINGS = frozenset(setting.name for setting in WIKI_SETTINGS.values() if setting.secret)
 
 
 class ErrorDocument(TypedDict):
-    """What is wrong and what to do about it."""
+    """An error and what to do about it."""
 
     code: str
     message: str
@@ -83,7 +73,7 @@ class ErrorDocument(TypedDict):
 
 
 class ProblemDocument(TypedDict):
-    """A page that could not be indexed, and why."""
+    """A page that could not be indexed, with the reason."""
 
     file: str
     reason: str
@@ -99,8 +89,8 @@ class WikiDocument(TypedDict):
     created_at: str
 
 
-class StatusDocument(WikiDocument):
-    """How a wiki stands."""
+class IndexStatusDocument(TypedDict):
+    """What is indexed, how fresh it is, and what is wrong."""
 
     pages: int
     chunks: int
@@ -115,11 +105,16 @@ class StatusDocument(WikiDocument):
     disk_bytes: int
     error: ErrorDocument | None
     health: IndexHealthDocument
-    set_aside: list[str]
+
+
+class StatusDocument(WikiDocument, IndexStatusDocument):
+    """A wiki and its index; `quarantined` lists damaged indexes that were kept for inspection."""
+
+    quarantined: list[str]
 
 
 class SyncDocument(TypedDict):
-    """What a sync did."""
+    """The result of a sync."""
 
     wiki: str
     revision: str
@@ -166,14 +161,22 @@ def build_wiki_document(wiki: Wiki) -> WikiDocument:
 
 
 def get_public_settings(wiki: Wiki) -> dict[str, str]:
-    """A wiki's settings as anybody may see them: of a secret only that there is one."""
+    """Return a wiki's settings with secret values hidden."""
     return {name: HIDDEN_VALUE if name in _SECRET_SETTINGS else text for name, text in wiki.settings.items()}
 
 
 def build_status_document(status: WikiStatus) -> StatusDocument:
-    state = status.state
     return {
         **build_wiki_document(status.wiki),
+        **build_index_status(status, build_error_document(status.error) if status.error else None),
+        "quarantined": list(status.quarantined),
+    }
+
+
+def build_index_status(status: WikiStatus, error: ErrorDocument | None) -> IndexStatusDocument:
+    """Build the part that all status documents share. The caller decides how much the error reveals."""
+    state = status.state
+    return {
         "pages": state.pages if state else 0,
         "chunks": state.chunks if state else 0,
         "problems": [build_problem_document(problem) for problem in status.problems],
@@ -185,9 +188,8 @@ def build_status_document(status: WikiStatus) -> StatusDocument:
         "version": state.version if state else None,
         "model": state.recipe.fingerprint if state else None,
         "disk_bytes": status.disk_bytes,
-        "error": build_error_document(status.error) if status.error else None,
+        "error": error,
         "health": build_health_document(status.health),
-        "set_aside": list(status.quarantined),
     }
 
 
@@ -195,15 +197,15 @@ def build_error_document(error: WikiholtError) -> ErrorDocument:
     return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
-# Backups as documents. No path of this machine is in them.
+# Backups. The documents contain no path of the server.
 
 
 class BackupDocument(TypedDict):
-    """One wiki's index as it was; what it holds is null, and `fault` says why, where it cannot be used."""
+    """A backup of an index. If it cannot be used, `fault` says why and the fields of its content are null."""
 
     name: str
     taken_at: str
-    occasion: str
+    reason: str
     bytes: int
     generation: int | None
     version: int | None
@@ -215,11 +217,11 @@ class BackupDocument(TypedDict):
 
 
 class RegistryBackupDocument(TypedDict):
-    """The registry as it was."""
+    """A backup of the registry."""
 
     name: str
     taken_at: str
-    occasion: str
+    reason: str
     bytes: int
     wikis: int
     keys: int
@@ -231,7 +233,7 @@ def build_backup_document(backup: Backup) -> BackupDocument:
     return {
         "name": backup.name,
         "taken_at": format_date(backup.taken_at),
-        "occasion": str(backup.reason),
+        "reason": str(backup.reason),
         "bytes": backup.bytes,
         "generation": state.generation if state else None,
         "version": state.version if state else None,
@@ -247,7 +249,7 @@ def build_registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocu
     return {
         "name": backup.name,
         "taken_at": format_date(backup.taken_at),
-        "occasion": str(backup.reason),
+        "reason": str(backup.reason),
         "bytes": backup.bytes,
         "wikis": backup.wikis,
         "keys": backup.keys,
@@ -255,11 +257,11 @@ def build_registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocu
     }
 
 
-# Keys as documents. The token is in one of them, and only when the key has just been made.
+# Keys. Only the document of a new key contains its token.
 
 
 class KeyDocument(TypedDict):
-    """A key without its secret; `wiki` is null for an operator's."""
+    """A key without its secret; `wiki` is null for an operator key."""
 
     id: str
     wiki: str | None
@@ -271,7 +273,7 @@ class KeyDocument(TypedDict):
 
 
 class NewKeyDocument(KeyDocument):
-    """A key that has just been made, with its token, which is never shown again."""
+    """A new key with its token, which is never shown again."""
 
     token: str
 
@@ -292,11 +294,11 @@ def build_new_key_document(key: Key, wiki: Wiki | None, token: str) -> NewKeyDoc
     return {**build_key_document(key, wiki), "token": token}
 
 
-# An import as JSON.
+# Imports
 
 
 def build_import_document(report: ImportReport) -> Mapping[str, Any]:
-    """What was found and done; `proof` is null in a dry run."""
+    """Build the report of an import; `proof` is null in a dry run."""
     return {
         "source": report.source,
         "dry_run": report.dry_run,
@@ -309,9 +311,9 @@ def build_import_document(report: ImportReport) -> Mapping[str, Any]:
             "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in report.unclear.pages.items()],
             "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in report.unclear.tenants.items()],
         },
-        "agreements": [asdict(each) for each in report.agreements],
+        "agreements": [asdict(agreement) for agreement in report.agreements],
         "wikis": [
-            {"wiki" if name == "slug" else name: value for name, value in asdict(each).items()} for each in report.wikis
+            {"wiki" if name == "slug" else name: value for name, value in asdict(wiki).items()} for wiki in report.wikis
         ],
         "failed": [
             {"wiki": slug, "error": {"code": code, "message": message}}

@@ -1,15 +1,16 @@
-"""Files attached to pages, as documents. Names are those that otterwiki-mcp reads."""
+"""JSON documents of files attached to pages. The field names are those that otterwiki-mcp reads."""
 
 from base64 import b64encode
 
 from typing_extensions import TypedDict
 
 from wikiholt.domain.page import Attachment, AttachmentList, AttachmentResult
-from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
+from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
 class AttachmentDocument(TypedDict):
-    """A file attached to a page; `size` counts bytes."""
+    """A file attached to a page; `size` is in bytes."""
 
     filename: str
     size: int
@@ -18,7 +19,7 @@ class AttachmentDocument(TypedDict):
 
 
 class AttachmentsDocument(TypedDict):
-    """The files attached to a page, by name."""
+    """The files attached to a page, sorted by name."""
 
     path: str
     attachments: list[AttachmentDocument]
@@ -26,7 +27,7 @@ class AttachmentsDocument(TypedDict):
 
 
 class AttachmentContentDocument(TypedDict):
-    """A file attached to a page, with its bytes in base64."""
+    """A file attached to a page, with its content in base64."""
 
     filename: str
     path: str
@@ -36,7 +37,7 @@ class AttachmentContentDocument(TypedDict):
 
 
 class AttachmentAddDocument(TypedDict):
-    """A file that is attached to a page since this revision."""
+    """A file that this revision attached to a page."""
 
     filename: str
     path: str
@@ -47,7 +48,7 @@ class AttachmentAddDocument(TypedDict):
 
 
 class AttachmentRemoveDocument(TypedDict):
-    """A file that is gone since this revision."""
+    """A file that this revision removed from a page."""
 
     deleted: bool
     filename: str

@@ -1,4 +1,7 @@
-"""Commits, as documents."""
+"""JSON documents of pages, commits, links and filter values.
+
+Field names follow otterwiki-api where it has the field.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +22,9 @@ from wikiholt.domain.page import (
     PageWriteResult,
 )
 from wikiholt.domain.search import StoredPage
-from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.text.page_names import get_page_path
+from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
 class CommitDocument(TypedDict):
@@ -41,13 +45,13 @@ class HistoryDocument(TypedDict):
 
 
 class ChangeDocument(CommitDocument):
-    """A commit with the pages it touched."""
+    """A commit with the pages that it changed."""
 
     pages_affected: list[str]
 
 
 class ChangelogDocument(TypedDict):
-    """Commits that touched a page, newest first; `total` is how many are listed here."""
+    """Commits that changed pages, newest first; `total` is the number of entries listed."""
 
     entries: list[ChangeDocument]
     total: int
@@ -76,7 +80,7 @@ def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle 
     }
 
 
-# Pages, their links and their history, as documents. Names are those of otterwiki-api where it has them.
+# Pages
 
 
 class ListedPageDocument(TypedDict):
@@ -92,7 +96,7 @@ class ListedPageDocument(TypedDict):
 
 
 class PageListDocument(TypedDict):
-    """Some pages, by path; `total` is how many there are."""
+    """Pages sorted by path; `total` is the number of all matching pages."""
 
     pages: list[ListedPageDocument]
     total: int
@@ -100,7 +104,7 @@ class PageListDocument(TypedDict):
 
 
 class PageDocument(TypedDict):
-    """A page as git has it; `revision` is the commit that last changed it."""
+    """A page as stored in git; `revision` is the commit that last changed it."""
 
     name: str
     path: str
@@ -122,7 +126,7 @@ class PageDocument(TypedDict):
 
 
 class PageWriteDocument(TypedDict):
-    """A page after a write; `changed` is false where it held that content already."""
+    """A page after a write; `changed` is false if the content was the same."""
 
     name: str
     path: str
@@ -133,7 +137,7 @@ class PageWriteDocument(TypedDict):
 
 
 class PageDeleteDocument(TypedDict):
-    """A page that is gone since this revision."""
+    """A page that this revision deleted."""
 
     deleted: bool
     path: str
@@ -141,7 +145,7 @@ class PageDeleteDocument(TypedDict):
 
 
 class PageRenameDocument(TypedDict):
-    """A page that has another path since this revision, and the pages whose links follow it."""
+    """A page that this revision renamed, and the pages whose links it updated."""
 
     name: str
     old_path: str
@@ -218,15 +222,15 @@ def build_rename_document(result: PageRenameResult, path_style: PathStyle = STOR
 
 
 def to_display_paths(links: Sequence[PageLink], path_style: PathStyle = STORED_PATHS) -> list[str]:
-    """Each page once, in the order of the links."""
+    """Return the path of each linked page once, in the order of the links."""
     return list(dict.fromkeys(path_style.to_display_path(link.path) for link in links))
 
 
-# Links between pages, and what there is to filter by, as documents.
+# Links and filter values
 
 
 class LinksDocument(TypedDict):
-    """The pages a page links to, those that link to it, and paths it links to that are no page."""
+    """The pages that a page links to, the pages that link to it, and link targets that do not exist."""
 
     path: str
     links_to: list[str]
@@ -249,7 +253,7 @@ class EdgeDocument(TypedDict):
 
 
 class GraphDocument(TypedDict):
-    """All pages and the links between them; `missing` are links to what is no page."""
+    """All pages and the links between them; `missing` are links to pages that do not exist."""
 
     nodes: list[str]
     edges: list[EdgeDocument]
@@ -287,14 +291,14 @@ def _build_edges(pairs: Sequence[tuple[str, str]], path_style: PathStyle) -> lis
 
 
 class FacetDocument(TypedDict):
-    """A value that filters may name, and how many pages have it."""
+    """A filter value and the number of pages that have it."""
 
     value: str
     count: int
 
 
 class FacetsDocument(TypedDict):
-    """What there is to filter by, the most frequent first."""
+    """All filter values, the most frequent first."""
 
     pages: int
     categories: list[FacetDocument]

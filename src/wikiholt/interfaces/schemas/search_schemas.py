@@ -1,4 +1,4 @@
-"""That a search was made for other words than those typed, as a person is told."""
+"""JSON documents of search results, query reports and evaluations."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -8,24 +8,22 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from wikiholt.domain.search import Hit, SearchResult
-from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
+from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
 from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats, SlowQuery
+from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
 def format_did_you_mean(result: SearchResult) -> str:
-    """One sentence on what is shown instead, and why."""
+    """Return a sentence that explains a corrected query."""
     words = (result.query[start:end] for start, end in find_replaced_words(result.query, result.did_you_mean))
-    lacking = " or ".join(f"“{word}”" for word in dict.fromkeys(words))
-    return f"Showing pages for “{result.did_you_mean}”; no page holds {lacking}."
+    replaced = " or ".join(f"“{word}”" for word in dict.fromkeys(words))
+    return f"Showing results for “{result.did_you_mean}”; no page contains {replaced}."
 
 
-# What a search answers, as a document.
-
-
-# Not typing's: before Python 3.12 only this form can be turned into a schema.
+# Search results. TypedDict is from typing_extensions: before Python 3.12 pydantic cannot use the one of typing.
 
 
 class HitDocument(TypedDict):
@@ -56,7 +54,7 @@ class HitDocument(TypedDict):
 
 
 class SearchResultDocument(TypedDict):
-    """What was found, how fresh it is, and whether something had to be gone around."""
+    """The hits, how fresh the index is, and whether the search was degraded."""
 
     query: str
     did_you_mean: str | None
@@ -122,11 +120,11 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
     }
 
 
-# What was searched for in a wiki as JSON.
+# Query reports
 
 
 class QueryStatsDocument(TypedDict):
-    """One query however it was written; `without_result` counts answers with no hit, or none clearly relevant."""
+    """One normalized query; `without_result` counts searches without a clearly relevant hit."""
 
     query: str
     count: int
@@ -138,7 +136,7 @@ class QueryStatsDocument(TypedDict):
 
 
 class SlowQueryDocument(TypedDict):
-    """The slowest answer that one query had."""
+    """The slowest search for one query."""
 
     query: str
     ms: float
@@ -148,14 +146,14 @@ class SlowQueryDocument(TypedDict):
 
 
 class PageHitCountDocument(TypedDict):
-    """A page, and how many answers showed it."""
+    """A page and the number of searches that returned it."""
 
     path: str
     count: int
 
 
 class PageReachDocument(TypedDict):
-    """Which pages answers showed; `never_found` are the first of `never_found_total`, by path."""
+    """Which pages searches returned; `never_found` lists the first of `never_found_total` pages, by path."""
 
     indexed: int
     never_found_total: int
@@ -164,14 +162,14 @@ class PageReachDocument(TypedDict):
 
 
 class QueryReportDocument(TypedDict):
-    """What was searched for in one wiki; `beginnings`, of queries that were being typed, are no part of `searches`."""
+    """The searches in one wiki. `unfinished` counts queries while they were typed; `searches` excludes them."""
 
     wiki: str
     since: str
     until: str
     logging: bool
     searches: int
-    beginnings: int
+    unfinished: int
     queries: int
     surfaces: dict[str, int]
     without_result_total: int
@@ -195,7 +193,7 @@ def build_query_report_document(
         "until": format_date(report.until),
         "logging": report.logging,
         "searches": report.searches,
-        "beginnings": report.beginnings,
+        "unfinished": report.beginnings,
         "queries": report.queries,
         "surfaces": dict(report.surfaces),
         "without_result_total": report.without_result,
@@ -204,9 +202,9 @@ def build_query_report_document(
         "damaged_at": format_date(report.damaged_at),
         "p50_ms": round(report.p50_ms, 3),
         "p95_ms": round(report.p95_ms, 3),
-        "frequent": [_build_query_stats_document(each) for each in report.frequent],
-        "without_result": [_build_query_stats_document(each) for each in report.unanswered],
-        "slow": [_build_slow_query_document(each) for each in report.slow],
+        "frequent": [_build_query_stats_document(stats) for stats in report.frequent],
+        "without_result": [_build_query_stats_document(stats) for stats in report.unanswered],
+        "slow": [_build_slow_query_document(slow) for slow in report.slow],
         "pages": _build_page_reach_document(report.pages, path_style) if report.pages else None,
     }
 
@@ -242,11 +240,11 @@ def _build_page_reach_document(pages: PageReach, path_style: PathStyle) -> PageR
     }
 
 
-# An evaluation as JSON.
+# Evaluations
 
 
 def build_evaluation_document(evaluation: EvaluationReport) -> Mapping[str, Any]:
-    """Figures are rounded to four digits: no evaluation tells more."""
+    """Round metrics to four digits; no evaluation is more precise."""
     return {
         "wiki": evaluation.wiki,
         "indexed_revision": evaluation.revision,
@@ -263,14 +261,14 @@ def build_evaluation_document(evaluation: EvaluationReport) -> Mapping[str, Any]
 
 def _build_run(run: EvaluationRun, evaluation: EvaluationReport) -> dict[str, Any]:
     kinds = run.count_kinds()
-    half, most = run.get_latency_ms()
+    p50_ms, p95_ms = run.get_latency_ms()
     return {
         "configuration": run.label,
         "mode": str(run.mode),
         "figures": _build_metrics(run.compute_metrics(None, evaluation.seed)),
         "by_kind": {str(kind): _build_metrics(run.compute_metrics(kind, evaluation.seed)) for kind in kinds},
-        "p50_ms": half,
-        "p95_ms": most,
+        "p50_ms": p50_ms,
+        "p95_ms": p95_ms,
         "worst": [_build_outcome(outcome) for outcome in run.find_worst(evaluation.worst_count)],
     }
 
@@ -309,7 +307,7 @@ def _build_outcome(outcome: QuestionOutcome) -> dict[str, Any]:
         "query": question.text,
         "wanted": dict(question.relevant),
         "excluded": sorted(question.excluded),
-        "found": [asdict(found) for found in outcome.returned],
+        "found": [asdict(page) for page in outcome.returned],
         "figures": _round_values(dict(outcome.metrics)),
     }
 

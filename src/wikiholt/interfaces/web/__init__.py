@@ -1,1 +1,1 @@
-"""TODO interfaces/web"""
+"""The web page: search, status and page preview in the browser."""

@@ -1,20 +1,20 @@
-"""A page as a reader sees it: rendered and cleaned here, so that whoever shows it need not."""
+"""The route that returns a page as sanitized HTML."""
 
-from typing import Annotated, cast
+from typing import cast
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.settings_loader import Settings, WikiSettings
+from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import Page, PageContent, PageProblem
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import InvalidPage
 from wikiholt.interfaces.http.page_routes import PagePath
 from wikiholt.interfaces.http.problem_details import describe_error_responses
-from wikiholt.interfaces.http.query_params import NoParams
+from wikiholt.interfaces.http.query_params import NoQuery
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.schemas.common import format_date
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/api/v1", tags=["pages"])
 
 
 class HeadingDocument(TypedDict):
-    """A heading; its anchor is the id it has in the HTML, and what hits carry."""
+    """A heading; `anchor` is its id in the HTML and in search hits."""
 
     level: int
     text: str
@@ -36,14 +36,14 @@ class HeadingDocument(TypedDict):
 
 
 class PageRefDocument(TypedDict):
-    """A page by its two names."""
+    """A page by path and name."""
 
     path: str
     name: str
 
 
 class PreviewDocument(TypedDict):
-    """A page to be shown. `html` is clean: no script, no style, no address but links; `cut` says it goes on."""
+    """A page to display. `html` is sanitized: no script, style or URL except in links. `cut`: it is truncated."""
 
     name: str
     path: str
@@ -60,28 +60,34 @@ class PreviewDocument(TypedDict):
     notes: list[str]
 
 
-@router.get("/preview/{path:path}", response_model=PreviewDocument, responses=describe_error_responses(404))
-def preview(request: Request, path: PagePath, context: RequestContextDep, _: Annotated[NoParams, Query()]) -> Response:
-    """Show a page: its Markdown as HTML without anything that acts, with headings and the pages that link to it."""
-    opened = context.open_wiki(Scope.READ)
-    content = opened.handle.pages.read(path)
-    return make_json_response(build_preview_document(content, opened.wiki, request.app.state.application.settings))
+@router.get(
+    "/preview/{path:path}",
+    operation_id="preview_api_v1_preview__path__get",
+    response_model=PreviewDocument,
+    responses=describe_error_responses(404),
+)
+def preview_page(request: Request, path: PagePath, context: RequestContextDep, _: NoQuery) -> Response:
+    """Return a page as sanitized HTML, with its headings and the pages that link to it."""
+    session = context.open_wiki(Scope.READ)
+    content = session.handle.pages.read(path)
+    return make_json_response(build_preview_document(content, session.wiki, request.app.state.application.settings))
 
 
 def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings) -> PreviewDocument:
+    """Raises InvalidPage if the page cannot be parsed."""
     own = WikiSettings.parse(wiki.settings)
     anchors = cast(AnchorStyle, own.anchors or settings.anchors)
     page = parse_page(content.file, content.blob, content.content.encode("utf-8", "replace"), None, anchors)
     if isinstance(page, PageProblem):
-        raise InvalidPage(f"{content.path} cannot be shown: {page.detail}", hint="read it with git")
-    shown = render_markdown(page, make_link_resolver(content))
+        raise InvalidPage(f"{content.path} cannot be displayed: {page.detail}", hint="read it with git")
+    rendered = render_markdown(page, make_link_resolver(content))
     return {
         "name": content.name,
         "path": content.path,
         "file": content.file,
         "url": (own.url or settings.url).replace("{path}", quote(content.path)),
-        "html": shown.html,
-        "cut": shown.cut,
+        "html": rendered.html,
+        "cut": rendered.cut,
         "headings": _build_headings(page),
         "category": content.metadata.category,
         "tags": list(content.metadata.tags),
@@ -93,21 +99,21 @@ def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings)
 
 
 def make_link_resolver(content: PageContent) -> LinkResolver:
-    """Which page a link on this page means, by the links that the index knows of."""
+    """Return a function that resolves links on this page, from the links in the index."""
     names = PageNameIndex([*(link.path for link in content.links_to), content.path])
 
     def resolve(target: str, wiki: bool) -> str | None:
         paths = resolve_link_paths((target,), wiki, content.file)
-        # Without an index nobody knows which pages there are: a link by path is taken at its word.
+        # Without an index the existing pages are unknown: accept a link by path as it is.
         return names.find_page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
 
     return resolve
 
 
 def _build_headings(page: Page) -> list[HeadingDocument]:
-    return [{"level": each.level, "text": each.text, "anchor": each.anchor} for each in page.headings]
+    return [{"level": heading.level, "text": heading.text, "anchor": heading.anchor} for heading in page.headings]
 
 
 def _get_linking_pages(content: PageContent) -> dict[str, str]:
-    """The pages that link here, each once."""
+    """Return the name of each page that links here, by path."""
     return {link.path: link.name for link in content.linked_from if link.path != content.path}

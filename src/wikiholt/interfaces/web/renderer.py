@@ -1,6 +1,7 @@
-"""A page's Markdown as HTML that may be shown in the reader's browser: rendered, then cleaned of all that could act.
+"""Renders a page's Markdown as sanitized HTML for the browser.
 
-Headings carry the anchors hits point to, links between pages lead to their preview, pictures are named and not loaded.
+Headings get the anchors that search hits use, links between pages lead to their preview, and images are replaced by
+their description.
 """
 
 import re
@@ -23,55 +24,55 @@ from wikiholt.interfaces.web.sanitizer import WIKI_SCHEME, LinkResolver, measure
 from wikiholt.text.inline import WIKI_LINK_PATTERN, parse_wiki_link
 
 MAX_PAGE_CHARS = 120_000
-"""Of a page's text that are rendered: some forty printed pages, and a moment's work whatever they hold."""
+"""Maximum length of the rendered text, about forty printed pages; bounds the work for any content."""
 
 _MAX_LINES = 10_000
-"""Of those: lines of a character or two take a hundred times as long as a page of sentences."""
+"""Maximum number of lines; text with very short lines takes a hundred times as long as prose."""
 
 _MAX_DEPTH = 200
-"""Elements within one another; a cleaner of HTML takes time in their square."""
+"""Maximum nesting depth of elements; the sanitizer takes quadratic time in the depth."""
 
 _MAX_RUN_CHARS = 20_000
-"""Characters of one paragraph; markdown-it takes time in their square where they are brackets."""
+"""Maximum length of a paragraph; markdown-it takes quadratic time for a run of brackets."""
 
 _TASK_PATTERN = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedPage:
-    """HTML that is safe to show; `cut` says that the page goes on beyond it."""
+    """Sanitized HTML; `cut` says that the page was truncated."""
 
     html: str
     cut: bool
 
 
 def render_markdown(page: Page, resolve: LinkResolver) -> RenderedPage:
-    """Render a page; any text gives HTML, and none gives HTML that acts."""
+    """Render a page. Never raises, and the HTML is safe for any input."""
     body, cut = _truncate_body(page.body)
     anchors = {heading.line - page.body_line: heading.anchor for heading in page.headings}
-    surroundings = {"anchors": anchors, "resolve": resolve}
-    html = _render_html(_get_parser, body, surroundings)
+    environment = {"anchors": anchors, "resolve": resolve}
+    html = _render_html(_get_parser, body, environment)
     if html is None or measure_depth(html) > _MAX_DEPTH:
-        html = _render_html(_get_parser_without_html, body, surroundings)
+        html = _render_html(_get_parser_without_html, body, environment)
     if html is None or measure_depth(html) > _MAX_DEPTH:
         html = f"<pre>{escape(body)}</pre>"
     return RenderedPage(sanitize_html(html, frozenset(anchors.values()), resolve), cut)
 
 
 def _truncate_body(body: str) -> tuple[str, bool]:
-    most = MAX_PAGE_CHARS
-    if body.count("\n", 0, most) > _MAX_LINES:
-        most = next(islice(re.finditer("\n", body), _MAX_LINES - 1, None)).end()
-    if len(body) <= most:
+    limit = MAX_PAGE_CHARS
+    if body.count("\n", 0, limit) > _MAX_LINES:
+        limit = next(islice(re.finditer("\n", body), _MAX_LINES - 1, None)).end()
+    if len(body) <= limit:
         return body, False
-    end = body.rfind("\n\n", 0, most)
-    return body[: end if end > 0 else most], True
+    end = body.rfind("\n\n", 0, limit)
+    return body[: end if end > 0 else limit], True
 
 
-def _render_html(parser: Callable[[], MarkdownIt], body: str, surroundings: Mapping[str, Any]) -> str | None:
-    """The HTML of a body, or None where markdown-it gives up on it."""
+def _render_html(parser: Callable[[], MarkdownIt], body: str, environment: Mapping[str, Any]) -> str | None:
+    """Return the HTML of a body, or None if markdown-it fails on it."""
     try:
-        return str(parser().render(body, dict(surroundings)))
+        return str(parser().render(body, dict(environment)))
     except (RecursionError, IndexError, ValueError, KeyError, AttributeError, TypeError):
         return None
 
@@ -98,65 +99,65 @@ def _configure_parser(parser: MarkdownIt) -> MarkdownIt:
 
 
 def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
-    """`[[target]]` and `[[text|target]]`, or the other way round; `![[target]]`, which would embed, is a link too."""
+    """Parse `[[target]]` and `[[text|target]]` in either order; `![[target]]`, an embed, becomes a link too."""
     start = state.pos
     if not state.src.startswith(("[[", "![["), start):
         return False
-    found = WIKI_LINK_PATTERN.match(state.src, start, state.posMax)
-    target, text = parse_wiki_link(found[1]) if found else ("", "")
-    if found is None or not target:
+    match = WIKI_LINK_PATTERN.match(state.src, start, state.posMax)
+    target, text = parse_wiki_link(match[1]) if match else ("", "")
+    if match is None or not target:
         return False
     if not silent:
         href, text = _resolve_wiki_link(target, text, state.env["resolve"])
         state.push("link_open", "a", 1).attrs = {"href": href} if href else {}
         state.push("text", "", 0).content = text
         state.push("link_close", "a", -1)
-    state.pos = found.end()
+    state.pos = match.end()
     return True
 
 
 def _resolve_wiki_link(target: str, text: str, resolve: LinkResolver) -> tuple[str, str]:
-    """Where a `[[link]]` leads, if anywhere, and what it says."""
-    for aim, said in dict.fromkeys(((target, text), (text, target))):
-        path = resolve(aim, True)
+    """Return the URL of a `[[link]]`, empty if it has none, and its text."""
+    for candidate, label in dict.fromkeys(((target, text), (text, target))):
+        path = resolve(candidate, True)
         if path is not None:
-            fragment = aim.partition("#")[2]
-            return WIKI_SCHEME + quote(path) + (f"#{quote(fragment)}" if fragment else ""), said
+            fragment = candidate.partition("#")[2]
+            return WIKI_SCHEME + quote(path) + (f"#{quote(fragment)}" if fragment else ""), label
     return (target if target.startswith(("#", "http://", "https://")) else ""), text
 
 
 def _escape_long_runs(state: StateCore) -> None:
-    """A paragraph that nobody wrote by hand is shown as it is written."""
+    """Show a very long paragraph as plain text."""
     for token in state.tokens:
         if token.type == "inline" and len(token.content) > _MAX_RUN_CHARS:
             token.type, token.content = "html_block", escape(token.content)
 
 
 def _set_anchors(state: StateCore) -> None:
-    """Give headings the anchors that the index knows them by, told by their lines."""
-    known: Mapping[int, str] = state.env.get("anchors", {})
+    """Set the anchors of the index on headings, by line number."""
+    anchors: Mapping[int, str] = state.env.get("anchors", {})
     for token in state.tokens:
         if token.type == "heading_open" and token.map:
-            anchor = known.get(token.map[0])
+            anchor = anchors.get(token.map[0])
             if anchor:
                 token.attrSet("id", anchor)
 
 
 def _render_tasks(state: StateCore) -> None:
-    """`- [x] done` shows a ticked box, as a character: there is nothing here to click."""
-    for at in range(2, len(state.tokens)):
-        token = state.tokens[at]
-        if token.type != "inline" or state.tokens[at - 2].type != "list_item_open" or not token.children:
+    """Show the checkbox of `- [x] done` as a character."""
+    for index in range(2, len(state.tokens)):
+        token = state.tokens[index]
+        if token.type != "inline" or state.tokens[index - 2].type != "list_item_open" or not token.children:
             continue
         first = token.children[0]
-        found = _TASK_PATTERN.match(first.content) if first.type == "text" else None
-        if found:
-            first.content = ("☐ " if found[1] == " " else "☑ ") + first.content[found.end() :]
-            state.tokens[at - 2].attrSet("class", "task")
+        match = _TASK_PATTERN.match(first.content) if first.type == "text" else None
+        if match:
+            first.content = ("☐ " if match[1] == " " else "☑ ") + first.content[match.end() :]
+            state.tokens[index - 2].attrSet("class", "task")
 
 
 def _set_alignment(state: StateCore) -> None:
-    """A column's alignment as a class: a style would be refused by the page's own policy."""
+    """Turn the alignment of a column into a class: the Content-Security-Policy refuses inline styles."""
     for token in state.tokens:
         if token.type in {"th_open", "td_open"}:
             style = str(token.attrs.pop("style", ""))
@@ -164,7 +165,7 @@ def _set_alignment(state: StateCore) -> None:
                 token.attrSet("class", style.removeprefix("text-align:"))
 
 
-def _render_image(self: RendererHTML, tokens: list[Token], at: int, options: Any, env: Any) -> str:
-    """What a picture shows, in words: no address of it is ever fetched from here."""
-    told = self.renderInlineAsText(tokens[at].children, options, env) or "picture without a description"
-    return f'<span class="picture">{escape(told)}</span>'
+def _render_image(self: RendererHTML, tokens: list[Token], index: int, options: Any, env: Any) -> str:
+    """Render the description of an image; the browser never fetches the image."""
+    description = self.renderInlineAsText(tokens[index].children, options, env) or "image without a description"
+    return f'<span class="picture">{escape(description)}</span>'

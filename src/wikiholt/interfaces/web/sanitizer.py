@@ -1,4 +1,4 @@
-"""What may remain of a page's HTML: a short list of elements, no attribute that acts, no address but links."""
+"""Sanitizes HTML: a short list of elements, no active attributes, no URLs except in links."""
 
 import re
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from urllib.parse import quote, unquote, urlsplit
 import nh3
 
 WIKI_SCHEME = "wiki:"
-"""How links whose page is known already are told from links by path; never reaches a reader."""
+"""Marks links whose page is resolved already; never reaches the browser."""
 
 LinkResolver = Callable[[str, bool], str | None]
-"""The path of the page that a link's target means, or None; with it comes whether it was written as `[[target]]`."""
+"""Takes a link target and whether it was a `[[wiki link]]`; returns the path of the page, or None."""
 
 _HEADING_TAGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _BLOCK_TAGS = {"blockquote", "dd", "details", "div", "dl", "dt", "hr", "li", "ol", "p", "pre", "summary", "ul"}
@@ -49,9 +49,9 @@ _VOID_TAGS = frozenset({"br", "hr", "img", "col", "wbr", "input", "area", "embed
 
 
 def sanitize_html(html: str, anchors: frozenset[str], resolve: LinkResolver) -> str:
-    """The HTML without anything that acts; ids are these anchors only, and links lead to previews or outside."""
+    """Return safe HTML. Ids are limited to `anchors`; links lead to previews, headings or external URLs."""
 
-    def attribute(tag: str, name: str, value: str) -> str | None:
+    def filter_attribute(tag: str, name: str, value: str) -> str | None:
         if name == "href":
             return resolve_link(value, resolve)
         if name == "id":
@@ -65,14 +65,14 @@ def sanitize_html(html: str, anchors: frozenset[str], resolve: LinkResolver) -> 
         tags=set(_ALLOWED_TAGS),
         clean_content_tags=set(_REMOVED_WITH_CONTENT),
         attributes=_ALLOWED_ATTRIBUTES,
-        attribute_filter=attribute,
+        attribute_filter=filter_attribute,
         url_schemes={*_ALLOWED_SCHEMES, WIKI_SCHEME[:-1]},
         link_rel="noopener noreferrer nofollow",
     )
 
 
 def resolve_link(target: str, resolve: LinkResolver) -> str | None:
-    """Where a link leads from here: to a page's preview, to a heading, outside; None where it would lead nowhere."""
+    """Return the URL of a link to a preview, a heading or an external page; None if the target is not allowed."""
     if target.startswith(WIKI_SCHEME):
         path, _, fragment = target.removeprefix(WIKI_SCHEME).partition("#")
         return _format_preview_link(unquote(path), unquote(fragment))
@@ -82,17 +82,17 @@ def resolve_link(target: str, resolve: LinkResolver) -> str | None:
         return None
     if _SCHEME_PATTERN.match(target):
         return target if urlsplit(target).scheme.lower() in _ALLOWED_SCHEMES else None
-    known = resolve(target, False)
-    return None if known is None else _format_preview_link(known, unquote(target.partition("#")[2]))
+    page_path = resolve(target, False)
+    return None if page_path is None else _format_preview_link(page_path, unquote(target.partition("#")[2]))
 
 
 def measure_depth(html: str) -> int:
-    """How deep elements of this HTML may lie within one another, at worst."""
-    deepest = now = 0
+    """Return an upper bound of the nesting depth of elements."""
+    deepest = depth = 0
     for closing, name in _TAG_PATTERN.findall(html):
         if name.lower() not in _VOID_TAGS:
-            now = max(now - 1, 0) if closing else now + 1
-            deepest = max(deepest, now)
+            depth = max(depth - 1, 0) if closing else depth + 1
+            deepest = max(deepest, depth)
     return deepest
 
 
@@ -107,7 +107,7 @@ def _filter_class(tag: str, value: str) -> str | None:
 
 
 def _replace_image(image: re.Match[str]) -> str:
-    """A picture written as HTML, in words; what is made here is cleaned like the rest."""
+    """Replace an HTML image by its description; the result is sanitized with the rest."""
     alt = _ALT_PATTERN.search(image[0])
-    told = (alt[1] or alt[2] or "") if alt else ""
-    return f'<span class="picture">{told.replace("<", "&lt;")}</span>' if told.strip() else ""
+    description = (alt[1] or alt[2] or "") if alt else ""
+    return f'<span class="picture">{description.replace("<", "&lt;")}</span>' if description.strip() else ""

@@ -1,4 +1,4 @@
-"""Search and reading without script: whole pages made by the server, for wikis that are open to everyone."""
+"""Routes of the web page: views that scripts fill, and search and pages without JavaScript for public wikis."""
 
 from collections.abc import Iterator
 from html import escape
@@ -6,15 +6,15 @@ from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from wikiholt.app.bootstrap import Application
-from wikiholt.domain.search import Hit, SearchMode, SearchResult, Snippet
+from wikiholt.domain.search import Hit, SearchMode, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message, make_error_response
 from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.http.snippet_html import render_snippet
 from wikiholt.interfaces.web import preview
 from wikiholt.interfaces.web.page_layout import PageContext, load_static_files, render_page, render_view
 from wikiholt.interfaces.web.preview import build_preview_document
@@ -22,58 +22,60 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import format_as_typed
 
 _MAX_HITS = 20
-_TITLE_HTML = '<h1 class="unseen">Search</h1>'
+_TITLE_HTML = '<h1 class="visually-hidden">Search</h1>'
 
 
-def handle_search(request: HttpRequest) -> Response:
-    """The results of a search, as a page of links."""
+def handle_search(request: Request) -> Response:
+    """Render the results of a search, without JavaScript."""
     query, mode = request.query_params.get("q", ""), request.query_params.get("mode", SearchMode.HYBRID)
     form = _render_form(query, mode)
     try:
         wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
-        asked = SearchRequest(query, _MAX_HITS, SearchMode(mode) if mode in tuple(SearchMode) else SearchMode.HYBRID)
+        search = SearchRequest(query, _MAX_HITS, SearchMode(mode) if mode in tuple(SearchMode) else SearchMode.HYBRID)
         with wiki.use_handle() as handle:
-            answer = handle.search(asked, interface=wiki.interface)
+            result = handle.search(search, interface=wiki.interface)
     except WikiholtError as error:
         return _render_error(request, error, form)
-    main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{"".join(_render_result(answer))}</main>'
+    main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{"".join(_render_result(result))}</main>'
     return render_page("plain", PageContext.from_request(request), main, current="search", title=query)
 
 
-def handle_page(request: HttpRequest) -> Response:
-    """One page, rendered."""
+def handle_page(request: Request) -> Response:
+    """Render one page, without JavaScript."""
     try:
         wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
         content = wiki.handle.pages.read(request.query_params.get("page", ""))
-        shown = build_preview_document(content, wiki.wiki, request.app.state.application.settings)
+        preview_document = build_preview_document(content, wiki.wiki, request.app.state.application.settings)
     except WikiholtError as error:
         return _render_error(request, error, _render_form("", SearchMode.HYBRID))
     form = _render_form("", SearchMode.HYBRID)
-    named = any(heading["level"] == 1 for heading in shown["headings"][:1])
-    title = "" if named else f"<h1>{escape(shown['name'])}</h1>"
-    article = f'{title}<article class="page">{shown["html"]}</article>'
+    has_title = any(heading["level"] == 1 for heading in preview_document["headings"][:1])
+    title = "" if has_title else f"<h1>{escape(preview_document['name'])}</h1>"
+    article = f'{title}<article class="page">{preview_document["html"]}</article>'
     main = f'<main id="app.main" class="plain">{form}{article}</main>'
-    return render_page("plain", PageContext.from_request(request), main, current="search", title=shown["name"])
+    return render_page(
+        "plain", PageContext.from_request(request), main, current="search", title=preview_document["name"]
+    )
 
 
 def _render_form(query: str, mode: str) -> str:
-    kept = f'<input type="hidden" name="mode" value="{escape(mode)}">' if mode in tuple(SearchMode) else ""
+    mode_input = f'<input type="hidden" name="mode" value="{escape(mode)}">' if mode in tuple(SearchMode) else ""
     return (
         '<form class="plain-form" role="search" action="find">'
-        '<label class="unseen" for="app.q">Search this wiki</label>'
+        '<label class="visually-hidden" for="app.q">Search this wiki</label>'
         f'<div class="box"><input id="app.q" type="search" name="q" value="{escape(query)}" maxlength="2000"></div>'
-        f'{kept}<button class="primary">Search</button></form>'
+        f'{mode_input}<button class="primary">Search</button></form>'
     )
 
 
 def _render_result(result: SearchResult) -> Iterator[str]:
     if result.did_you_mean:
         href = "find?" + urlencode({"q": format_as_typed(result.query, result.did_you_mean), "mode": result.mode.value})
-        meant, typed = escape(result.did_you_mean), escape(result.query)
-        yield f'<p class="meant">Showing results for <strong>{meant}</strong>. '
+        corrected, typed = escape(result.did_you_mean), escape(result.query)
+        yield f'<p class="correction">Showing results for <strong>{corrected}</strong>. '
         yield f'<a href="{escape(href)}">Search for {typed}</a></p>'
     if result.nothing_relevant:
-        yield '<p class="said">Nothing here is clearly relevant.</p>'
+        yield '<p class="message">Nothing here is clearly relevant.</p>'
     if result.stale:
         yield '<p class="note">The index is behind the repository.</p>'
     yield from (f'<p class="note">{escape(note)}</p>' for note in result.notes)
@@ -95,72 +97,52 @@ def _render_hit(hit: Hit) -> str:
     )
 
 
-def render_snippet(snippet: Snippet) -> str:
-    """A snippet as HTML, its matches and the sentence closest to the query marked."""
-    closest = snippet.sentence
-    if closest is None:
-        return _render_marked(snippet, 0, len(snippet.text))
-    inside = _render_marked(snippet, closest.start, closest.end)
-    before, after = _render_marked(snippet, 0, closest.start), _render_marked(snippet, closest.end, len(snippet.text))
-    return f'{before}<span class="closest">{inside}</span>{after}'
-
-
-def _render_marked(snippet: Snippet, start: int, end: int) -> str:
-    """A part of a snippet with its matches marked."""
-    parts: list[str] = []
-    text, at = snippet.text, start
-    for span in snippet.matches:
-        first, last = max(span.start, at), min(span.end, end)
-        if first < last:
-            parts += escape(text[at:first]), "<mark>", escape(text[first:last]), "</mark>"
-            at = last
-    return "".join([*parts, escape(text[at:end])])
-
-
-def _render_error(request: HttpRequest, error: WikiholtError, form: str) -> Response:
+def _render_error(request: Request, error: WikiholtError, form: str) -> Response:
     message, hint = get_public_message(error)
     if isinstance(error, Unauthorized):
-        # A form cannot send a key.
-        hint = "Turn on JavaScript to use a key. Without it, wikis that are open to everyone can be read."
-    said = f'<div class="said problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
-    main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{said}</main>'
+        # A plain form cannot send a key.
+        hint = "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
+    message_html = (
+        f'<div class="message problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
+    )
+    main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{message_html}</main>'
     return render_page(
         "plain", PageContext.from_request(request), main, current="search", title="Search", status=error.status
     )
 
 
-# The pages a browser is given. They hold nothing of any wiki: that comes from the API, with the visitor's key.
+# Views filled by scripts. The HTML contains no wiki data: scripts request that from the API with the user's key.
 
 
 def add_pages(app: FastAPI, application: Application) -> None:
-    """Add the web page to an application: search, start page, status, their files, and the preview they show."""
+    """Add the routes of the web page: start page, search, status, static files and preview."""
 
-    def start(request: Request) -> Response:
-        place = PageContext.from_request(request)
-        if place.slug is None and not _can_read_default_wiki(RequestContext(application, request)):
-            return render_view("wikis", place, title="Wikis")
-        return render_view("search", place)
+    def handle_start(request: Request) -> Response:
+        page = PageContext.from_request(request)
+        if page.slug is None and not _can_read_default_wiki(RequestContext(application, request)):
+            return render_view("wikis", page, title="Wikis")
+        return render_view("search", page)
 
-    def status(request: Request) -> Response:
-        place = PageContext.from_request(request)
-        if place.slug is None and not _can_read_default_wiki(RequestContext(application, request)):
-            return render_view("statuses", place, title="Status")
-        return render_view("status", place, title="Status", heading=f"Index of {place.slug}" if place.slug else "Index")
+    def handle_status(request: Request) -> Response:
+        page = PageContext.from_request(request)
+        if page.slug is None and not _can_read_default_wiki(RequestContext(application, request)):
+            return render_view("statuses", page, title="Status")
+        return render_view("status", page, title="Status", heading=f"Index of {page.slug}" if page.slug else "Index")
 
     app.router.routes.extend(preview.router.routes)
-    for path, answer in (
-        ("/", start),
-        ("/status", status),
+    for path, handler in (
+        ("/", handle_start),
+        ("/status", handle_status),
         ("/find", handle_search),
         ("/read", handle_page),
         ("/favicon.ico", _handle_favicon),
         ("/static/{version}/{name}", _handle_static_file),
     ):
-        app.add_route(path, answer, methods=["GET"], include_in_schema=False)
+        app.add_route(path, handler, methods=["GET"], include_in_schema=False)
 
 
 def _can_read_default_wiki(context: RequestContext) -> bool:
-    """Whether this visitor may read a wiki that needs no naming: the host's, or the only one there is."""
+    """Return whether the client may read the default wiki: the one of the host name, or the only one."""
     try:
         context.open_wiki(Scope.READ)
     except WikiholtError:
@@ -169,12 +151,12 @@ def _can_read_default_wiki(context: RequestContext) -> bool:
 
 
 def _handle_static_file(request: Request) -> Response:
-    kept = load_static_files()
-    found = kept.files.get(request.path_params["name"])
-    if found is None:
-        return make_error_response(404, "not-found", "There is no such file.", "")
-    headers = {"Cache-Control": kept.get_cache_control(request.path_params["version"])}
-    return Response(found.data, media_type=found.media_type, headers=headers)
+    static_files = load_static_files()
+    file = static_files.files.get(request.path_params["name"])
+    if file is None:
+        return make_error_response(404, "not-found", "File not found.", "")
+    headers = {"Cache-Control": static_files.get_cache_control(request.path_params["version"])}
+    return Response(file.data, media_type=file.media_type, headers=headers)
 
 
 def _handle_favicon(_: Request) -> Response:

@@ -1,1 +1,1 @@
-"""Indexes in PostgreSQL: a schema and a login role per wiki."""
+"""The store in PostgreSQL: one schema and one login role per wiki."""

@@ -1,4 +1,4 @@
-"""What an operator asks of the databases: which there are and how they stand, another one, upgrades, moves."""
+"""Database administration for the operator: status, adding and removing databases, upgrades and moves."""
 
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -7,10 +7,11 @@ from pathlib import Path
 
 from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import WikiholtError
-from wikiholt.storage.postgres import migrations, move, notes, schema
+from wikiholt.storage.postgres import migrations, move, schema
 from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.storage.postgres.pool import ConnectionPool
 from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.storage.wiki_files import list_wiki_directories
 
 _SELECT_VERSIONS = """
 SELECT split_part(current_setting('server_version'), ' ', 1),
@@ -23,7 +24,7 @@ FROM placements GROUP BY database
 
 
 class PostgresDatabaseAdmin:
-    """`Databases` of one home, beside the store that is in them."""
+    """`Databases` for the databases of one catalog and the store in them."""
 
     def __init__(self, catalog: Catalog, pool: ConnectionPool, store: PostgresStore, scratch: Path) -> None:
         self._catalog = catalog
@@ -47,9 +48,9 @@ class PostgresDatabaseAdmin:
         move.finish_move(self._store, wiki_id)
 
     def add(self, name: str, address: str, weight: float) -> DatabaseStatus:
-        added = self._catalog.add_database(name, address, weight)
+        database = self._catalog.add_database(name, address, weight)
         self._store.placements.invalidate_counts()
-        return next(each for each in self.get_statuses() if each.name == added.name)
+        return next(status for status in self.get_statuses() if status.name == database.name)
 
     def remove(self, name: str) -> None:
         self._catalog.remove_database(name)
@@ -60,25 +61,25 @@ class PostgresDatabaseAdmin:
         self._store.placements.invalidate_counts()
 
     def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
-        total = sum(each.behind for each in self.get_statuses())
+        total = sum(status.behind for status in self.get_statuses())
         progress(0, total)
         return migrations.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total))).failed
 
     def get_database_name(self, wiki_id: str) -> str | None:
-        found = self._store.placements.find(wiki_id, refresh=True)
-        return found.database if found is not None else None
+        placement = self._store.placements.find(wiki_id, refresh=True)
+        return placement.database if placement is not None else None
 
     def move(self, wiki_id: str, to: str) -> bool:
         self._catalog.get_database(to)
         return move.move_wiki(self._store, wiki_id, to)
 
     def remove_leftovers(self, wiki_ids: Collection[str]) -> None:
-        wanted = set(wiki_ids)
-        for wiki_id in notes.list_wiki_directories(self._scratch):
-            if wiki_id not in wanted:
+        known = set(wiki_ids)
+        for wiki_id in list_wiki_directories(self._scratch):
+            if wiki_id not in known:
                 shutil.rmtree(self._scratch / wiki_id, ignore_errors=True)
         for wiki_id in self.find_unfinished_moves():
-            with suppress(WikiholtError):  # whoever is at it just now finishes it
+            with suppress(WikiholtError):  # another node is finishing it
                 move.finish_move(self._store, wiki_id, 0)
 
     def get_metrics(self) -> Mapping[str, int]:
@@ -88,25 +89,28 @@ class PostgresDatabaseAdmin:
         }
 
     def get_timeout_counts(self) -> Mapping[str, int]:
-        of_wikis = self._pool.timeout_counter.get_counts
-        return {kind: count + of_wikis[kind] for kind, count in self._catalog.timeout_counter.get_counts.items()}
+        wiki_counts = self._pool.timeout_counter.counts
+        return {kind: count + wiki_counts[kind] for kind, count in self._catalog.timeout_counter.counts.items()}
 
     def get_availability(self) -> Mapping[str, bool]:
-        away = self._pool.unreachable
-        return {name: well and place not in away for name, (place, well) in self._catalog.availability.items()}
+        unreachable = self._pool.unreachable
+        return {
+            name: is_available and location not in unreachable
+            for name, (location, is_available) in self._catalog.availability.items()
+        }
 
     def close(self) -> None:
         self._pool.close()
         self._catalog.close()
 
     def _get_status(self, database: CatalogDatabase, wikis: int, behind: int) -> DatabaseStatus:
-        server = vector = away = ""
+        server = vector = problem = ""
         try:
             with database.connections.read_connection() as connection:
                 server, vector = connection.execute(_SELECT_VERSIONS).fetchone() or ("", "")
         except WikiholtError as error:
-            said = " ".join(str(error.__cause__ or "").split())
-            away = f"{error.message}: {said}" if said else error.message
+            cause = " ".join(str(error.__cause__ or "").split())
+            problem = f"{error.message}: {cause}" if cause else error.message
         return DatabaseStatus(
             database.name,
             database.address.redacted,
@@ -116,5 +120,5 @@ class PostgresDatabaseAdmin:
             behind,
             server,
             vector,
-            away,
+            problem,
         )

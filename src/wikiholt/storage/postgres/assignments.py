@@ -1,4 +1,10 @@
-"""What nodes tell each other through the home's database: short words on one channel, which may get lost."""
+"""Assigns wikis to nodes and carries messages between nodes, through the home database.
+
+A row of `work` assigns a wiki to a node for as long as the node's lease in `nodes` lasts. One thread with its own
+connection sends a heartbeat three times per lease: it renews the lease, removes expired nodes, claims wikis up to this
+node's share and releases the surplus. Between heartbeats it listens. A notification can get lost; a row cannot, and
+every heartbeat reads the rows. All times are the database's.
+"""
 
 import logging
 import os
@@ -16,30 +22,17 @@ from wikiholt.storage.postgres.catalog import Catalog, TableSet
 from wikiholt.storage.postgres.errors import translate_errors
 from wikiholt.storage.postgres.pool import Connection
 
+_LOG = logging.getLogger(__name__)
+
 NOTIFY_CHANNEL = "wikiholt"
 REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED, WIKI_MESSAGE = "registry", "nodes", "free", "work"
-"""What has changed: the registry; which nodes there are; wikis have no node now; something is to be done for a wiki."""
-
-
-def notify_nodes(connection: Connection, event: str, *arguments: str) -> None:
-    """Tell all nodes, once the transaction is committed."""
-    connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, " ".join((event, *arguments))))
-
-
-# Which node looks after which wiki: claimed in the home's `work`, for as long as the node's lease in `nodes` lasts.
-# TABLES the home's part that makes them; they stand beside those of the registry PostgresShifts(home, lease=15.0) ->
-# ports.Shifts One thread with one connection beats three times a lease: it renews the lease, ends those that have run
-# out, takes as many wikis as are this node's share and gives back what is more. In between it listens. Words may get
-# lost; the rows do not, and every beat looks at them. All times are the database's.
-
-
-_LOG = logging.getLogger(__name__)
+"""Events: the registry changed, a node joined, wikis were released, a wiki has a message."""
 
 ASSIGNMENT_TABLES = TableSet(
     "shifts",
     (
         "CREATE TABLE nodes (id text PRIMARY KEY, name text NOT NULL, until timestamptz NOT NULL)",
-        # A node that ends, or is ended, lets go of all it had in the same transaction.
+        # Deleting a node releases its wikis in the same transaction.
         "CREATE TABLE work (wiki_id text PRIMARY KEY, node text REFERENCES nodes ON DELETE SET NULL, asked text)",
         "CREATE INDEX work_of_a_node ON work (node, wiki_id)",
         "CREATE INDEX work_asked_for ON work (node) WHERE asked IS NOT NULL",
@@ -48,9 +41,9 @@ ASSIGNMENT_TABLES = TableSet(
 
 _CLAIM_BATCH_WIKIS = 500
 _RETRY_DELAY_S = 1.0
-"""Seconds until a database that is away is tried again."""
+"""Delay before reconnecting to an unreachable database."""
 _MIN_HEARTBEAT_INTERVAL_S = 0.2
-"""Seconds between two beats at least, however much is told."""
+"""Minimum time between two heartbeats, however many notifications arrive."""
 _RENEW_NODE = (
     "UPDATE nodes SET until = clock_timestamp() + make_interval(secs => %s)"
     " WHERE id = %s AND until > clock_timestamp() RETURNING 1"
@@ -79,8 +72,13 @@ _TAKE_REQUESTS = (
 )
 
 
+def notify_nodes(connection: Connection, event: str, *arguments: str) -> None:
+    """Send an event to all nodes when the transaction commits."""
+    connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, " ".join((event, *arguments))))
+
+
 class PostgresAssignments:
-    """One node's part of the work."""
+    """`NodeAssignments` of one node."""
 
     def __init__(self, catalog: Catalog, lease_s: float = 15.0) -> None:
         self._catalog = catalog
@@ -93,7 +91,7 @@ class PostgresAssignments:
         self._reset()
 
     def _reset(self) -> None:
-        """Be a new node, which has nothing: what the old one had may be another's by now."""
+        """Become a new node without wikis: those of the old node may belong to another node by now."""
         self._node_id = secrets.token_hex(8)
         self._is_joined = False
         self._registry_checksum: str | None = None
@@ -101,20 +99,20 @@ class PostgresAssignments:
         self._assigned_until = 0.0
 
     def get_assigned(self) -> Set[str]:
-        # A node that cannot renew its lease has to take it that others have its wikis.
+        # If the lease is not renewed, other nodes may have claimed the wikis.
         return self._assigned if time.monotonic() < self._assigned_until else frozenset()
 
     def send(self, wiki_id: str, message: NodeMessage) -> None:
         with self._catalog.write_transaction() as connection:
-            if message is not NodeMessage.TOUCH:  # that somebody looks at a wiki is not worth a row
+            if message is not NodeMessage.TOUCH:  # a lost touch is harmless, so it needs no row
                 connection.execute(_REQUEST_WORK, {"wiki": wiki_id, "why": message.value})
             notify_nodes(connection, WIKI_MESSAGE, wiki_id, message)
 
     def start(self, on_message: Callable[[str, NodeMessage], None]) -> None:
         self._on_message = on_message
-        self._interrupt_socket, ringer = socket.socketpair()
-        self._interrupt = ringer.close
-        self._thread = Thread(target=self._run, name="shifts", daemon=True)
+        self._interrupt_socket, writer = socket.socketpair()
+        self._interrupt = writer.close
+        self._thread = Thread(target=self._run, name="wikiholt-assignments", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -140,76 +138,77 @@ class PostgresAssignments:
                     self._remove_node(connection)
             except DatabaseUnavailable:
                 self._wait(None, _RETRY_DELAY_S)
-            except Exception:  # noqa: BLE001 - whatever it was, without this thread the node would lose its wikis
-                _LOG.warning("the work of the nodes could not be divided", exc_info=True)
+            except Exception:  # noqa: BLE001 - without this thread the node would lose its wikis
+                _LOG.warning("wikis could not be assigned to nodes", exc_info=True)
                 self._wait(None, _RETRY_DELAY_S)
 
     def _heartbeat(self, connection: Connection) -> float:
-        """Put everything in order; in how many seconds to do so again."""
+        """Renew the lease and update the assignments. Returns the seconds until the next heartbeat."""
         before = self._assigned
-        began = time.monotonic()
+        started = time.monotonic()
         if not self._is_joined or not connection.execute(_RENEW_NODE, (self._lease_s, self._node_id)).fetchone():
             self._reset()
             connection.execute(_INSERT_NODE, (self._node_id, f"{socket.gethostname()}:{os.getpid()}", self._lease_s))
             self._is_joined = True
             notify_nodes(connection, NODES_CHANGED)
-        self._assigned_until = began + self._lease_s
+        self._assigned_until = started + self._lease_s
         if connection.execute(_DELETE_EXPIRED_NODES).fetchall():
             notify_nodes(connection, WIKIS_UNASSIGNED)
         changed = self._sync_registry(connection)
         row = connection.execute(_COUNT_NODES, (self._node_id,)).fetchone()
         assert row is not None
-        nodes, soonest, wikis = row
+        nodes, next_expiry_s, wikis = row
         self._balance(connection, -(-wikis // max(1, nodes)))
         if changed or self._assigned != before:
             self._on_message("", NodeMessage.ASSIGNMENTS)
         self._handle_requests(connection)
-        # A node that dies is noticed as soon as its lease ends.
-        return max(0.05, min(self._lease_s / 3, self._lease_s if soonest is None else soonest + 0.02))
+        # Wake up when the next lease expires, to take over the wikis of a dead node at once.
+        return max(0.05, min(self._lease_s / 3, self._lease_s if next_expiry_s is None else next_expiry_s + 0.02))
 
     def _sync_registry(self, connection: Connection) -> bool:
-        """Have a row of work for every wiki that is registered; whether there was a change."""
-        row = connection.execute("SELECT digest FROM sealed").fetchone()
-        if row is None or row[0] == self._registry_checksum:
+        """Create a row of `work` for every registered wiki. Returns whether the registry changed."""
+        (checksum,) = connection.execute("SELECT digest FROM sealed").fetchone() or (None,)
+        if checksum is None or checksum == self._registry_checksum:
             return False
         connection.execute(_INSERT_WORK)
         connection.execute(_DELETE_WORK)
-        mine = connection.execute("SELECT wiki_id FROM work WHERE node = %s", (self._node_id,))
-        self._assigned = frozenset(wiki_id for (wiki_id,) in mine)
-        self._registry_checksum = row[0]
+        assigned = connection.execute("SELECT wiki_id FROM work WHERE node = %s", (self._node_id,))
+        self._assigned = frozenset(wiki_id for (wiki_id,) in assigned)
+        self._registry_checksum = checksum
         return True
 
     def _balance(self, connection: Connection, share: int) -> None:
-        while (wanting := share - len(self._assigned)) > 0:
-            claimed = connection.execute(_CLAIM_WORK, (self._node_id, min(_CLAIM_BATCH_WIKIS, wanting))).fetchall()
+        """Claim unassigned wikis up to the share, or release the surplus."""
+        while (missing := share - len(self._assigned)) > 0:
+            claimed = connection.execute(_CLAIM_WORK, (self._node_id, min(_CLAIM_BATCH_WIKIS, missing))).fetchall()
             if not claimed:
                 return
             self._assigned = self._assigned.union(wiki_id for (wiki_id,) in claimed)
-        if wanting < 0:
+        if missing < 0:
             surplus = sorted(self._assigned)[share:]
             self._assigned = self._assigned.difference(surplus)
             connection.execute(_RELEASE_WORK, (self._node_id, surplus))
             notify_nodes(connection, WIKIS_UNASSIGNED)
 
     def _handle_requests(self, connection: Connection) -> None:
-        for wiki_id, asked in connection.execute(_TAKE_REQUESTS, (self._node_id,)).fetchall():
-            for why in asked.split():
-                with suppress(ValueError):  # what a newer node asks for is nothing to an older one
-                    self._on_message(wiki_id, NodeMessage(why))
+        for wiki_id, messages in connection.execute(_TAKE_REQUESTS, (self._node_id,)).fetchall():
+            for message in messages.split():
+                with suppress(ValueError):  # a newer node may send messages that this version does not know
+                    self._on_message(wiki_id, NodeMessage(message))
 
     def _listen(self, connection: Connection, seconds: float) -> None:
-        """Hear what is told until the next beat is due, or until something is that does not wait for it."""
-        soon, until = time.monotonic() + _MIN_HEARTBEAT_INTERVAL_S, time.monotonic() + seconds
+        """Handle notifications until the next heartbeat, or until an event that requires one early."""
+        earliest, until = time.monotonic() + _MIN_HEARTBEAT_INTERVAL_S, time.monotonic() + seconds
         while not self._stopping and (left := until - time.monotonic()) > 0:
-            # Some came while statements were at work, and would wake nobody any more.
-            heard = list(connection.notifies(timeout=0))
-            for each in heard:
-                what, *words = each.payload.split()
-                if what == WIKI_MESSAGE and words:
-                    self._handle_message(connection, words[0], words[-1])
-                elif what in (REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED):
-                    until = min(until, soon)
-            if not heard:
+            # Notifications that arrived during a statement do not make the socket readable again.
+            notifications = list(connection.notifies(timeout=0))
+            for notification in notifications:
+                event, *arguments = notification.payload.split()
+                if event == WIKI_MESSAGE and arguments:
+                    self._handle_message(connection, arguments[0], arguments[-1])
+                elif event in (REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED):
+                    until = min(until, earliest)
+            if not notifications:
                 self._wait(connection, left)
 
     def _handle_message(self, connection: Connection, wiki_id: str, message: str) -> None:
@@ -225,8 +224,8 @@ class PostgresAssignments:
         notify_nodes(connection, WIKIS_UNASSIGNED)
 
     def _wait(self, connection: Connection | None, seconds: float) -> None:
-        """Until something is told, or close() rings, or the time is over."""
-        poll = select.poll()  # select knows no descriptor above 1,023
+        """Wait for a notification, for close(), or until the time is over."""
+        poll = select.poll()  # select() fails for descriptors above 1,023
         poll.register(self._interrupt_socket, select.POLLIN)
         if connection is not None:
             poll.register(connection.pgconn.socket, select.POLLIN)

@@ -1,11 +1,14 @@
-"""Whether two addresses lead to one database, whatever they look like: a session of one is seen by the other."""
+"""The catalog of all databases that hold wikis.
+
+It is stored in the schema `wikiholt` of the home database, the database of the setting `store`. Missing tables are
+created on first use, under a lock that all nodes share.
+"""
 
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
 
 from psycopg import sql
 
@@ -16,55 +19,18 @@ from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login, Ro
 from wikiholt.storage.postgres.provision import prepare_database, require_rights
 from wikiholt.storage.postgres.timeouts import TimeoutCounter
 
-# Every login of the server may see which name a session has given itself, and in which database it is.
-_MARK = "SELECT set_config('application_name', %s, true)"
-_SELECT_LOCK = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
-
-
-class NamedDatabase(Protocol):
-    """A database by its name."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def connections(self) -> RoleConnections: ...
-
-
-def find_same_database(connection: Connection, databases: Sequence[NamedDatabase]) -> str | None:
-    """The name of the known database that an open transaction is in; one that is away cannot be asked."""
-    mark = (f"wikiholt-{secrets.token_hex(16)}",)
-    connection.execute(_MARK, mark)
-    for each in databases:
-        try:
-            with each.connections.read_connection() as other:
-                if other.execute(_SELECT_LOCK, mark).fetchone() is not None:
-                    return each.name
-        except DatabaseUnavailable:
-            continue
-    return None
-
-
-# The database that knows of all others: schema `wikiholt`, reached by the operator's login, the setting `store`.
-# Part(name, steps) tables of one module there: statements, never changed, only added to Home(dsn, parts=(),
-# connections=8) nothing is touched until it is used .reading() .snapshot() .writing() as of a Door (pool.py), as the
-# operator, search path = wikiholt .alone() -> Connection for LISTEN; close it .database(name) -> Database one of
-# those that hold wikis; HOME is this one; raises InvalidSetting .databases() -> list[Database] .add_database(name,
-# dsn, weight=1.0) made ready for wikis; raises InvalidSetting, DatabaseAway .set_open(name, open) whether new wikis
-# go there .remove_database(name) raises Conflict while wikis are there .close() Database: name, address, guests,
-# types, open, weight, door (the operator's way in; search path = types) What is missing in the schema is made at the
-# first use, under a lock that all nodes share.
-
-
 HOME_DATABASE = "home"
 CATALOG_SCHEMA = "wikiholt"
 _CATALOG_LOCK_ID = "home"
-"""The lock under which nodes make and change the home's tables."""
+"""The lock under which nodes create and change the tables of the catalog."""
+# Every login can see the application name and the database of every session of the server.
+_SET_SESSION_NAME = "SELECT set_config('application_name', %s, true)"
+_FIND_SESSION = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
 
 
 @dataclass(frozen=True, slots=True)
 class TableSet:
-    """The tables of one module: statements that each run once, in order, in the schema of the home."""
+    """The tables of one module: statements that each run once, in order. Append to `steps`, never change them."""
 
     name: str
     steps: tuple[str, ...]
@@ -93,7 +59,10 @@ PLACEMENTS_TABLES = TableSet(
 
 @dataclass(frozen=True, slots=True)
 class CatalogDatabase:
-    """A database that holds wikis: the group its wikis' roles are in, the schema of pgvector, the operator's way in."""
+    """A database that holds wikis.
+
+    `group` contains the roles of its wikis, `types_schema` is the schema of pgvector, `connections` are the operator's.
+    """
 
     name: str
     address: DatabaseAddress
@@ -104,8 +73,28 @@ class CatalogDatabase:
     connections: RoleConnections
 
 
+def find_same_database(connection: Connection, databases: Sequence[CatalogDatabase]) -> str | None:
+    """Return the name of the database that the open transaction is in, whatever its address; None if unknown.
+
+    Skips databases that are unreachable.
+    """
+    session_name = f"wikiholt-{secrets.token_hex(16)}"
+    connection.execute(_SET_SESSION_NAME, (session_name,))
+    for database in databases:
+        try:
+            with database.connections.read_connection() as other:
+                if other.execute(_FIND_SESSION, (session_name,)).fetchone() is not None:
+                    return database.name
+        except DatabaseUnavailable:
+            continue
+    return None
+
+
 class Catalog:
-    """Bound to the operator's address. Safe to use from many threads and after a fork."""
+    """The operator's access to the home database. Safe to use from many threads and after a fork.
+
+    Connects on first use. Methods raise DatabaseUnavailable.
+    """
 
     def __init__(
         self,
@@ -148,7 +137,10 @@ class Catalog:
         return self._connections.open_dedicated()
 
     def get_database(self, name: str) -> CatalogDatabase:
-        """One that is known, as it was when it was first asked for; addresses do not change under a running node."""
+        """Return a database of the catalog, from the cache if possible. Raises InvalidSetting if it is unknown.
+
+        A running node keeps the address it read first.
+        """
         if name not in self._databases:
             self.list_databases()
         try:
@@ -159,49 +151,49 @@ class Catalog:
     def list_databases(self) -> list[CatalogDatabase]:
         with self.read_connection() as connection:
             rows = connection.execute("SELECT name, dsn, guests, types, open, weight FROM databases ORDER BY name")
-            found = [self._make_database(*row) for row in rows]
-        self._databases = {each.name: each for each in found}
-        return found
+            databases = [self._make_database(*row) for row in rows]
+        self._databases = {database.name: database for database in databases}
+        return databases
 
     def add_database(self, name: str, dsn: str, weight: float = 1.0) -> CatalogDatabase:
-        """Make a database ready for wikis, and know it from then on; one that is known gets another address."""
+        """Prepare a database for wikis and add it, or change the address of a known one. Raises InvalidSetting."""
         if not name.isidentifier() or not name.islower() or name == HOME_DATABASE or weight <= 0:
-            raise InvalidSetting("that is no name, or no weight, for a database", hint="lower-case letters and digits")
+            raise InvalidSetting("invalid database name or weight", hint="use lower-case letters and digits")
         address = DatabaseAddress.parse(dsn)
-        door = RoleConnections(self._pool, lambda _: _make_login(address, ("public",)))
+        connections = RoleConnections(self._pool, lambda _: _make_login(address, ("public",)))
         known = self.list_databases()
-        with door.write_transaction() as connection:
-            twin = find_same_database(connection, known)
-            if twin not in (None, name):
-                raise InvalidSetting(f"that is the database {twin}", hint="one database has one name")
+        with connections.write_transaction() as connection:
+            same = find_same_database(connection, known)
+            if same not in (None, name):
+                raise InvalidSetting(f"that is the database {same}", hint="add a database only once")
             self._require_same_wikis(connection, name)
-            guests, types = prepare_database(connection, address.dbname)
-        order = (
+            group, types_schema = prepare_database(connection, address.dbname)
+        statement = (
             "INSERT INTO databases (name, dsn, guests, types, weight) VALUES (%s, %s, %s, %s, %s)"
             " ON CONFLICT (name) DO UPDATE SET dsn = excluded.dsn, weight = excluded.weight"
         )
         with self.write_transaction() as connection:
-            connection.execute(order, (name, dsn, guests, types, weight))
+            connection.execute(statement, (name, dsn, group, types_schema, weight))
         self.list_databases()
         return self.get_database(name)
 
     def set_open(self, name: str, *, accept_new: bool) -> None:
-        """Whether new wikis may be placed there."""
+        """Set whether new wikis may be placed on the database."""
         self.get_database(name)
         with self.write_transaction() as connection:
             connection.execute("UPDATE databases SET open = %s WHERE name = %s", (accept_new, name))
         self.list_databases()
 
     def remove_database(self, name: str) -> None:
-        """Know it no more; nothing in it is touched."""
+        """Remove a database from the catalog without changing it. Raises Conflict if wikis are placed there."""
         self.get_database(name)
         if name == HOME_DATABASE:
-            raise InvalidSetting("the home cannot be removed", hint="close it to new wikis instead")
+            raise InvalidSetting("the home database cannot be removed", hint="close it to new wikis instead")
         with self.write_transaction() as connection:
-            order = (
+            statement = (
                 "SELECT (SELECT count(*) FROM placements WHERE database = %s), count(*) FROM moves WHERE database = %s"
             )
-            row = connection.execute(order, (name, name)).fetchone()
+            row = connection.execute(statement, (name, name)).fetchone()
             if row is None or any(row):
                 raise Conflict(
                     f"there are wikis on {name}",
@@ -212,21 +204,22 @@ class Catalog:
 
     @property
     def connection_count(self) -> int:
-        """How many connections of the operator there are."""
+        """The number of open operator connections."""
         return self._pool.open_count
 
     @property
     def timeout_counter(self) -> TimeoutCounter:
-        """How many statements of the operator waited or ran for too long."""
+        """The timeouts of operator statements."""
         return self._pool.timeout_counter
 
     @property
     def availability(self) -> dict[str, tuple[str, bool]]:
-        """Of each database that is known here its place, and whether it answered when it was last needed."""
-        places = {each.name: each.address.location for each in self._databases.values()} or {
+        """The location of each known database, and whether it was reachable at its last use."""
+        locations = {database.name: database.address.location for database in self._databases.values()} or {
             HOME_DATABASE: self._address.location
         }
-        return {name: (place, place not in self._pool.unreachable) for name, place in places.items()}
+        unreachable = self._pool.unreachable
+        return {name: (location, location not in unreachable) for name, location in locations.items()}
 
     def close(self) -> None:
         self._pool.close()
@@ -241,24 +234,26 @@ class Catalog:
         )
 
     def _require_same_wikis(self, connection: Connection, name: str) -> None:
-        """Raise if wikis are placed on the database of this name and are not in the one at the other end."""
+        """Raise InvalidSetting if wikis are placed on the database of this name and missing behind the connection."""
         with self.read_connection() as home:
-            placed = home.execute("SELECT schema FROM placements WHERE database = %s AND condition = 'here'", (name,))
-            schemas = [schema for (schema,) in placed]
-        order = "SELECT count(*) FROM unnest(%s::text[]) AS wanted WHERE to_regnamespace(wanted) IS NULL"
-        if schemas and connection.execute(order, (schemas,)).fetchone() != (0,):
+            placements = home.execute(
+                "SELECT schema FROM placements WHERE database = %s AND condition = 'here'", (name,)
+            )
+            schemas = [schema for (schema,) in placements]
+        statement = "SELECT count(*) FROM unnest(%s::text[]) AS wanted WHERE to_regnamespace(wanted) IS NULL"
+        if schemas and connection.execute(statement, (schemas,)).fetchone() != (0,):
             raise InvalidSetting(f"the wikis of {name} are not in that database", hint="check the address")
 
     def _ensure_created(self) -> None:
-        """Make what is missing, once a process."""
+        """Create missing tables, once per process."""
         if self._is_created:
             return
         with self._lock:
             if self._is_created:
                 return
             with self._connections.read_connection() as connection:
-                behind = self._is_outdated(connection)
-            if behind:
+                is_outdated = self._is_outdated(connection)
+            if is_outdated:
                 with self._connections.write_transaction() as connection:
                     self._create(connection)
             self._is_created = True
@@ -267,7 +262,7 @@ class Catalog:
         if connection.execute("SELECT to_regclass(%s)", (f"{CATALOG_SCHEMA}.parts",)).fetchone() == (None,):
             return True
         known: dict[str, int] = dict(connection.execute(f"SELECT name, steps FROM {CATALOG_SCHEMA}.parts").fetchall())
-        return any(known.get(part.name, 0) < len(part.steps) for part in self._table_sets)
+        return any(known.get(table_set.name, 0) < len(table_set.steps) for table_set in self._table_sets)
 
     def _create(self, connection: Connection) -> None:
         require_rights(connection, self._address.dbname)
@@ -276,30 +271,31 @@ class Catalog:
             f"CREATE TABLE IF NOT EXISTS {CATALOG_SCHEMA}.parts (name text PRIMARY KEY, steps int4 NOT NULL)"
         )
         known: dict[str, int] = dict(connection.execute("SELECT name, steps FROM parts").fetchall())
-        for part in self._table_sets:
-            for step in part.steps[known.get(part.name, 0) :]:
+        for table_set in self._table_sets:
+            steps = table_set.steps[known.get(table_set.name, 0) :]
+            for step in steps:
                 connection.execute(sql.SQL(step))
-            order = "INSERT INTO parts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET steps = excluded.steps"
-            if known.get(part.name, 0) < len(part.steps):
-                connection.execute(order, (part.name, len(part.steps)))
+            statement = "INSERT INTO parts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET steps = excluded.steps"
+            if steps:
+                connection.execute(statement, (table_set.name, len(table_set.steps)))
         if connection.execute("SELECT 1 FROM databases WHERE name = %s", (HOME_DATABASE,)).fetchone() is None:
-            guests, types = prepare_database(connection, self._address.dbname)
-            order = "INSERT INTO databases (name, dsn, guests, types) VALUES (%s, '', %s, %s)"
-            connection.execute(order, (HOME_DATABASE, guests, types))
+            group, types_schema = prepare_database(connection, self._address.dbname)
+            statement = "INSERT INTO databases (name, dsn, guests, types) VALUES (%s, '', %s, %s)"
+            connection.execute(statement, (HOME_DATABASE, group, types_schema))
         _disable_statistics(connection)
 
 
 def _disable_statistics(connection: Connection) -> None:
-    """Have the planner keep no texts of rows: they would outlive the wiki, the key or the address they are of."""
-    order = (
+    """Keep row values out of the planner statistics, where they would outlive the deleted rows."""
+    statement = (
         "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
         " WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' AND attnum > 0 AND NOT attisdropped"
         " AND atttypid = 'text'::regtype AND coalesce(attstattarget, -1) <> 0"
     )
-    for table, column in connection.execute(order, (CATALOG_SCHEMA,)).fetchall():
+    for table, column in connection.execute(statement, (CATALOG_SCHEMA,)).fetchall():
         names = sql.Identifier(table), sql.Identifier(column)
         connection.execute(sql.SQL("ALTER TABLE {} ALTER {} SET STATISTICS 0").format(*names))
 
 
 def _make_login(address: DatabaseAddress, search_path: tuple[str, ...]) -> Login:
-    return Login(address, dict(address.parts).get("user", ""), search_path, is_operator=True)
+    return Login(address, dict(address.parameters).get("user", ""), search_path, is_operator=True)

@@ -1,7 +1,7 @@
-"""The generations of one wiki's index: rows of `state`, and the tables each has.
+"""The generations of one wiki's index: the rows of `state` and the tables of each generation.
 
-What these functions are given is a connection whose search path is the wiki's schema. Rows are written as the wiki's
-role; tables are made and dropped by the operator, whose transaction then also holds the row.
+The functions take a connection whose search path is the wiki's schema. The wiki's role writes rows; the operator
+creates and drops tables, in the same transaction as the row.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ from psycopg import sql
 
 from wikiholt.domain.index import Recipe
 from wikiholt.errors import IndexMissing
-from wikiholt.storage.postgres import rows, schema
+from wikiholt.storage.postgres import schema
 from wikiholt.storage.postgres.placements import Placement
 from wikiholt.storage.postgres.pool import Connection
+from wikiholt.storage.postgres.rows import STATE_COLUMNS, make_initial_state
 from wikiholt.storage.postgres.schema import MOVED_MARK, SchemaLayout
 
 _GENERATION_COLUMNS = (
@@ -24,30 +25,29 @@ _SELECT_PUBLISHED = (
     "SELECT number, version, seal FROM state WHERE published OR condition = 'good'"
     " ORDER BY published DESC, revision IS NOT NULL DESC, number DESC LIMIT 1"
 )
-"""Where it was lost which one is published, it is the newest good one that stands for a revision."""
-
+"""If no generation is marked as published, the newest good one with a revision counts as published."""
 
 _LOST_TABLES_WINDOW = 20
 
 
 class PostgresGenerationOrigin(StrEnum):
-    """What a generation is made from."""
+    """What a generation is built from."""
 
     SCRATCH = "nothing"
     PREVIOUS = "before"
-    """Vectors of the published one are taken over."""
+    """Reuses vectors of the published generation."""
     BACKUP = "backup"
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRow:
-    """A row of `state`, as far as it says what a generation is."""
+    """The columns of `state` that identify a generation."""
 
     number: int
     published: bool
     origin: PostgresGenerationOrigin
     condition: str
-    """building, good or aside"""
+    """`building`, `good` or `aside` (quarantined)."""
     reason: str
     recipe: Recipe
     revision: str | None
@@ -55,40 +55,42 @@ class GenerationRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """What one statement tells of a wiki's schema."""
+    """The status of a wiki's schema, read in one statement."""
 
     layout: SchemaLayout | None
-    """None where the wiki has been moved to another database."""
+    """None if the wiki has been moved to another database."""
     published: int | None
     change_token: str
-    """Another after anything was written."""
+    """Changes with every write."""
     last_change_token: str
-    """The stamp as the last writer left it."""
+    """The change token that the last writer recorded."""
 
 
 def read_status(connection: Connection) -> SchemaStatus:
-    """How the wiki stands; cheap enough for every search."""
-    order = (
+    """Read the status of a wiki. Cheap enough for every search."""
+    statement = (
         "SELECT (SELECT text FROM notes WHERE name = 'layout'), (SELECT text FROM notes WHERE name = 'mark'),"
         f" number, version, seal FROM (SELECT 1) AS one LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
     )
-    text, mark, number, version, seal = connection.execute(order).fetchone() or (None,) * 5
-    stamp = f"{number} {version} {seal}" if number is not None else "None"
-    return SchemaStatus(None if text == MOVED_MARK else SchemaLayout.parse(text), number, stamp, mark or "")
+    layout, mark, number, version, checksum = connection.execute(statement).fetchone() or (None,) * 5
+    change_token = f"{number} {version} {checksum}" if number is not None else "None"
+    return SchemaStatus(None if layout == MOVED_MARK else SchemaLayout.parse(layout), number, change_token, mark or "")
 
 
 def write_change_mark(connection: Connection) -> None:
-    """Note the stamp as it is now."""
-    order = "INSERT INTO notes (name, text) VALUES ('mark', %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
-    connection.execute(order, (read_status(connection).change_token,))
+    """Record the current change token."""
+    statement = (
+        "INSERT INTO notes (name, text) VALUES ('mark', %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+    )
+    connection.execute(statement, (read_status(connection).change_token,))
 
 
 def list_generations(connection: Connection) -> list[GenerationRow]:
-    """Every generation, those set aside too, in order."""
-    found = connection.execute(f"SELECT {_GENERATION_COLUMNS} FROM state ORDER BY number").fetchall()
+    """List all generations by number, including quarantined ones."""
+    rows = connection.execute(f"SELECT {_GENERATION_COLUMNS} FROM state ORDER BY number").fetchall()
     return [
         GenerationRow(number, published, PostgresGenerationOrigin(origin), condition, why, Recipe(*recipe), revision)
-        for number, published, origin, condition, why, *recipe, revision in found
+        for number, published, origin, condition, why, *recipe, revision in rows
     ]
 
 
@@ -100,86 +102,86 @@ def create_generation(
     *,
     published: bool = False,
 ) -> int:
-    """Make an empty generation, as the operator; its number was never another's."""
-    order = (
+    """Create an empty generation, as the operator, and return its number. Numbers are not reused."""
+    statement = (
         "SELECT greatest((SELECT max(number) FROM state), (SELECT max(substring(relname FROM '^g([0-9]+)_')::int4)"
         " FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'), 0) + 1"
     )
-    (number,) = connection.execute(order).fetchone() or (1,)
+    (number,) = connection.execute(statement).fetchone() or (1,)
     statements = schema.build_create_statements(placement.schema, number, recipe.dimensions, placement.role)
     connection.execute(sql.SQL("; ").join(statements))
-    standing = rows.make_initial_state(number, recipe)
+    state = make_initial_state(number, recipe)
     values = (
-        *standing.row,
-        standing.get_checksum(placement.wiki_id),
+        *state.row,
+        state.get_checksum(placement.wiki_id),
         published,
         origin,
         "good" if published else "building",
     )
-    order = (
-        f"INSERT INTO state ({rows.STATE_COLUMNS}, seal, published, origin, condition)"
+    statement = (
+        f"INSERT INTO state ({STATE_COLUMNS}, seal, published, origin, condition)"
         f" VALUES ({', '.join(['%s'] * len(values))})"
     )
-    connection.execute(order, values)
+    connection.execute(statement, values)
     return int(number)
 
 
 def remove_generations(connection: Connection, placement: Placement, numbers: Sequence[int]) -> None:
-    """Remove generations with their tables, as the operator."""
+    """Delete generations and their tables, as the operator."""
     for number in numbers:
         connection.execute(schema.build_drop_statement(placement.schema, number))
     connection.execute("DELETE FROM state WHERE number = ANY(%s)", (list(numbers),))
 
 
 def publish_generation(connection: Connection, number: int) -> None:
-    """Make that one the published one, in one statement; raises IndexMissing."""
-    order = (
+    """Publish a generation, in one statement. Raises IndexMissing."""
+    statement = (
         "UPDATE state SET published = (number = %(number)s), condition = 'good',"
         " ended = CASE WHEN number = %(number)s THEN NULL ELSE clock_timestamp() END"
         " WHERE published OR number = %(number)s RETURNING number"
     )
-    changed = connection.execute(order, {"number": number}).fetchall()
+    changed = connection.execute(statement, {"number": number}).fetchall()
     if (number,) not in changed:
-        raise IndexMissing("this generation is not there", hint="run `wikiholt sync`")
+        raise IndexMissing("this generation does not exist", hint="run `wikiholt sync`")
 
 
 def find_old_generations(connection: Connection, linger_s: float) -> list[int]:
-    """Those that were before the published one, for longer than any search that began in one may take."""
-    order = (
+    """List generations older than the published one that no search can still be using."""
+    statement = (
         "SELECT number FROM state WHERE number < (SELECT max(number) FROM state WHERE published)"
         " AND condition <> 'aside' AND coalesce(ended < clock_timestamp() - %s * interval '1 second', true)"
     )
-    # And tables that have lost their row; to look for names is cheap, to look through a schema of thousands is not.
-    lost = (
+    # Also finds tables without a row. Looking up a few names is cheap; scanning a large catalog is not.
+    orphaned = (
         "SELECT number FROM (SELECT max(number) AS last FROM state WHERE published) AS published,"
         f" generate_series(greatest(1, last - {_LOST_TABLES_WINDOW}), last - 1) AS number"
         " WHERE to_regclass(format('g%%s_pages', number)) IS NOT NULL AND number NOT IN (SELECT number FROM state)"
     )
-    return [number for (number,) in connection.execute(f"{order} UNION ALL {lost}", (linger_s,))]
+    return [number for (number,) in connection.execute(f"{statement} UNION ALL {orphaned}", (linger_s,))]
 
 
 def find_abandoned(connection: Connection) -> list[int]:
-    """Copies whose restoring never came to its end."""
-    order = (
+    """List generations of restores that did not finish."""
+    statement = (
         "SELECT number FROM state WHERE origin = 'backup' AND condition = 'building'"
         " AND number > (SELECT max(number) FROM state WHERE published)"
     )
-    return [number for (number,) in connection.execute(order)]
+    return [number for (number,) in connection.execute(statement)]
 
 
 def set_origin(connection: Connection, number: int, origin: PostgresGenerationOrigin) -> None:
-    """Say what a generation that is gone on with is made from."""
+    """Change the origin of a generation that is resumed."""
     connection.execute("UPDATE state SET origin = %s WHERE number = %s", (origin, number))
 
 
 def quarantine_generations(connection: Connection, numbers: Sequence[int], name: str) -> None:
-    """Mark generations as set aside under a name: they are kept, and nothing opens them."""
-    order = "UPDATE state SET published = false, condition = 'aside', why = %s WHERE number = ANY(%s)"
-    connection.execute(order, (name, list(numbers)))
+    """Quarantine generations under a name: they are kept and never opened."""
+    statement = "UPDATE state SET published = false, condition = 'aside', why = %s WHERE number = ANY(%s)"
+    connection.execute(statement, (name, list(numbers)))
 
 
 def list_quarantined(connection: Connection) -> list[str]:
-    """The names of what was set aside, oldest first: generations, then schemas that had lost their tables."""
+    """List the names of quarantined generations, then of quarantined schemas, oldest first."""
     schemas = "SELECT nspname FROM pg_namespace WHERE nspname ~ ('^b[0-9]{14}_' || current_schema() || '$') ORDER BY 1"
-    names = {each.reason for each in list_generations(connection) if each.condition == "aside"}
+    names = {generation.reason for generation in list_generations(connection) if generation.condition == "aside"}
     return sorted(names) + [name for (name,) in connection.execute(schemas)]

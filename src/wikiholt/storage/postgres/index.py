@@ -1,6 +1,6 @@
-"""One generation of a wiki's index in PostgreSQL, reached through the wiki's own door.
+"""One generation of a wiki's index in PostgreSQL.
 
-Any thread may read; writes are single transactions, and the writer's lease keeps to one writing process.
+Any thread may read. A write is one transaction; the writer's lease ensures that only one process writes.
 """
 
 from collections import defaultdict
@@ -22,11 +22,12 @@ from wikiholt.domain.index import (
     VectorRows,
 )
 from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
-from wikiholt.storage.postgres.errors import make_missing_error
+from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch
 from wikiholt.storage.postgres.page_queries import build_where_clause
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
@@ -40,10 +41,10 @@ _KEYWORD_BATCH_ROWS = 500
 
 
 class PostgresIndex:
-    """A `WikiIndex` over the tables of one generation; its door leads to no other wiki's.
+    """A `WikiIndex` over the tables of one generation. Its connections reach no other wiki.
 
-    `fence` gives the number of the writer's lease this process holds, or None; `hnsw_from` is how many chunks an HNSW
-    index is made, and used, from.
+    `fence` returns the fence of the writer's lease if this process holds it, else None. `hnsw_min_chunks` is the number
+    of chunks from which an HNSW index is used. Raises IndexMissing, IndexCorrupt.
     """
 
     def __init__(
@@ -61,16 +62,13 @@ class PostgresIndex:
         self._keywords = PostgresKeywordSearch(connections, self._tables)
         self.generation = generation
         with connections.read_connection() as db:
-            standing, seal = index_writer.read_state(db, generation)
-        if standing.get_checksum(connections.wiki_id) != seal:
-            raise IndexCorrupt(
-                "the index has lost its state, or belongs to another wiki",
-                hint="run `wikiholt sync` to build it again",
-            )
-        self.recipe = standing.recipe
-        self._chunks = standing.chunks
+            state, checksum = index_writer.read_state(db, generation)
+        if state.get_checksum(connections.wiki_id) != checksum:
+            raise make_foreign_state_error()
+        self.recipe = state.recipe
+        self._chunks = state.chunks
 
-    # ── where it stands ──────────────────────────────────────────────────────────────────────────
+    # ── state ────────────────────────────────────────────────────────────────────────────────────
 
     def get_state(self) -> IndexState:
         with self._connections.read_connection() as db:
@@ -88,23 +86,24 @@ class PostgresIndex:
             return self._read_version(db)[0]
 
     def _read_version(self, db: Connection) -> tuple[int, int]:
-        """The version, and the horizon before which nothing is known of what was dropped."""
+        """Read the version and the horizon, the oldest version whose dropped rows are recorded."""
         row = db.execute("SELECT version, horizon FROM state WHERE number = %s", (self.generation,)).fetchone()
         if row is None:
             raise make_missing_error()
-        return row[0], row[1]
+        version, horizon = row
+        return version, horizon
 
     def get_page_blobs(self) -> Mapping[str, str]:
         with self._connections.read_connection() as db:
-            found = db.execute(f"SELECT file, blob FROM {self._tables.pages}").fetchall()
-        return {rows.decode_text(file): rows.decode_text(blob) for file, blob in found}
+            pages = db.execute(f"SELECT file, blob FROM {self._tables.pages}").fetchall()
+        return {rows.decode_text(file): rows.decode_text(blob) for file, blob in pages}
 
     def get_problems(self) -> Sequence[PageProblem]:
         with self._connections.read_connection() as db:
             sql = f'SELECT file, blob, reason, detail FROM {self._tables.problems} ORDER BY file COLLATE "C"'
             return [PageProblem(*rows.decode_row(row)) for row in db.execute(sql)]
 
-    def check(self, stop: Callable[[], bool] = lambda: False) -> Sequence[str]:
+    def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():
             raise Busy("the check was stopped", hint="try again")
         with self._connections.read_snapshot() as db:
@@ -119,11 +118,11 @@ class PostgresIndex:
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = f"SELECT hash, vector FROM {self._tables.chunks} WHERE hash = ANY(%s)"
         with self._connections.read_connection() as db:
-            found = db.execute(sql, (list(hashes),), binary=True).fetchall()
-        vectors = rows.decode_vectors([vector for _, vector in found], self.recipe.dimensions)
-        return {digest: vector for (digest, _), vector in zip(found, vectors, strict=True)}
+            chunks = db.execute(sql, (list(hashes),), binary=True).fetchall()
+        vectors = rows.decode_vectors([vector for _, vector in chunks], self.recipe.dimensions)
+        return {digest: vector for (digest, _), vector in zip(chunks, vectors, strict=True)}
 
-    def write_backup(self, to: Path, stop: Callable[[], bool] = lambda: False) -> IndexState:
+    def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:
             return self._make_state(sqlite_copy.write_copy(db, self._tables, to, stop))
 
@@ -149,33 +148,33 @@ class PostgresIndex:
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         if page_ids is None and self._chunks >= self._hnsw_min_chunks:
             with self._connections.read_snapshot() as db:
-                near = vector_search.search_hnsw(db, self._tables, vector, limit)
-            if near is not None:
-                return near
+                hits = vector_search.search_hnsw(db, self._tables, vector, limit)
+            if hits is not None:
+                return hits
         with self._connections.read_connection() as db:
-            near = vector_search.search_exact(db, self._tables, vector, limit, page_ids)
-            if page_ids is None and not len(near.chunk_ids) and limit > 0:
+            hits = vector_search.search_exact(db, self._tables, vector, limit, page_ids)
+            if page_ids is None and not len(hits.chunk_ids) and limit > 0:
                 self._require_no_chunks(db)
-        return near
+        return hits
 
     def _require_no_chunks(self, db: Connection) -> None:
-        """Raise where there should be chunks: nothing is silently empty."""
-        standing, _ = index_writer.read_state(db, self._tables.number)
-        if standing.chunks:
-            raise IndexCorrupt("the index has lost its passages", hint="run `wikiholt sync` to build it again")
+        """Raise IndexCorrupt if the state counts chunks, so that lost rows never look like an empty result."""
+        state, _ = index_writer.read_state(db, self._tables.number)
+        if state.chunks:
+            raise IndexCorrupt("the index has lost its chunks", hint="run `wikiholt sync` to rebuild it")
 
     # ── for caches ───────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
         with self._connections.read_snapshot() as db:
-            standing, _ = index_writer.read_state(db, self.generation)
-            yield PostgresVectorSnapshot(standing.version, standing.chunks, lambda: self._iter_blocks(db))
+            state, _ = index_writer.read_state(db, self.generation)
+            yield PostgresVectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
         with self._connections.read_snapshot() as db:
-            now, horizon = self._read_version(db)
-            if not horizon <= version <= now:
+            current, horizon = self._read_version(db)
+            if not horizon <= version <= current:
                 return None
             added = db.execute(
                 f"SELECT c.id, c.page_id, c.vector FROM {self._tables.pages} p JOIN {self._tables.chunks} c"
@@ -184,7 +183,7 @@ class PostgresIndex:
                 binary=True,
             ).fetchall()
             dropped = self._read_dropped(db, "chunk_id", version)
-        return VectorDelta(now, rows.to_vector_rows(added, self.recipe.dimensions), dropped)
+        return VectorDelta(current, rows.to_vector_rows(added, self.recipe.dimensions), dropped)
 
     @contextmanager
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
@@ -193,13 +192,14 @@ class PostgresIndex:
 
     def get_keyword_changes(self, version: int) -> KeywordDelta | None:
         with self._connections.read_snapshot() as db:
-            now, horizon = self._read_version(db)
-            if not horizon <= version <= now:
+            current, horizon = self._read_version(db)
+            if not horizon <= version <= current:
                 return None
             sql = f"SELECT id, words FROM {self._tables.pages} WHERE version > %s ORDER BY id"
-            found = db.execute(sql, (version,), binary=True).fetchall()
-            gone = self._read_dropped(db, "page_id", version)
-        return KeywordDelta(now, tuple(KeywordRow(i, decode_terms(w)) for i, w in found), gone)
+            added = db.execute(sql, (version,), binary=True).fetchall()
+            dropped = self._read_dropped(db, "page_id", version)
+        keyword_rows = tuple(KeywordRow(page_id, decode_terms(packed)) for page_id, packed in added)
+        return KeywordDelta(current, keyword_rows, dropped)
 
     def _read_dropped(self, db: Connection, column: str, version: int) -> IntArray:
         sql = f"SELECT {column} FROM {self._tables.dropped} WHERE version > %s AND {column} IS NOT NULL"
@@ -207,25 +207,26 @@ class PostgresIndex:
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"
-        last = 0
-        while block := db.execute(sql, (last, _VECTOR_BATCH_ROWS), binary=True).fetchall():
-            last = block[-1][0]
-            yield rows.to_vector_rows(block, self.recipe.dimensions)
+        last_id = 0
+        while batch := db.execute(sql, (last_id, _VECTOR_BATCH_ROWS), binary=True).fetchall():
+            last_id, *_ = batch[-1]
+            yield rows.to_vector_rows(batch, self.recipe.dimensions)
 
     def _iter_keyword_rows(self, db: Connection) -> Iterator[KeywordRow]:
         sql = f"SELECT id, words FROM {self._tables.pages} WHERE id > %s ORDER BY id LIMIT %s"
-        last = 0
-        while block := db.execute(sql, (last, _KEYWORD_BATCH_ROWS), binary=True).fetchall():
-            last = block[-1][0]
-            for page_id, packed in block:
+        last_id = 0
+        while batch := db.execute(sql, (last_id, _KEYWORD_BATCH_ROWS), binary=True).fetchall():
+            for page_id, packed in batch:
                 yield KeywordRow(page_id, decode_terms(packed))
+            last_id, _ = batch[-1]
 
-    # ── what was found ───────────────────────────────────────────────────────────────────────────
+    # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
         sql = f"SELECT {rows.PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
         with self._connections.read_connection() as db:
-            return {row[0]: rows.to_stored_page(row) for row in db.execute(sql, (list(page_ids),))}
+            pages = [rows.to_stored_page(row) for row in db.execute(sql, (list(page_ids),))]
+        return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
         sql = (
@@ -239,18 +240,20 @@ class PostgresIndex:
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE id = ANY(%s)"
         with self._connections.read_connection() as db:
-            return {row[0]: rows.to_stored_chunk(row) for row in db.execute(sql, (list(chunk_ids),))}
+            chunks = [rows.to_stored_chunk(row) for row in db.execute(sql, (list(chunk_ids),))]
+        return {chunk.chunk_id: chunk for chunk in chunks}
 
     def get_page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
         sql = (
             f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE page_id = ANY(%s)"
             f"{'' if limit is None else ' AND number < %s'} ORDER BY page_id, number"
         )
-        found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+        chunks: defaultdict[int, list[StoredChunk]] = defaultdict(list)
         with self._connections.read_connection() as db:
             for row in db.execute(sql, (list(page_ids),) if limit is None else (list(page_ids), limit)):
-                found[row[1]].append(rows.to_stored_chunk(row))
-        return found
+                chunk = rows.to_stored_chunk(row)
+                chunks[chunk.page_id].append(chunk)
+        return chunks
 
     # ── contents ─────────────────────────────────────────────────────────────────────────────────
 
@@ -273,19 +276,19 @@ class PostgresIndex:
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY id"
         with self._connections.read_connection() as db:
-            found = db.execute(sql, (np.asarray(page_ids, np.int64).tolist(),), binary=True).fetchall()
-        return rows.to_vector_rows(found, self.recipe.dimensions)
+            chunks = db.execute(sql, (np.asarray(page_ids, np.int64).tolist(),), binary=True).fetchall()
+        return rows.to_vector_rows(chunks, self.recipe.dimensions)
 
     def get_facets(self, where: PageFilter) -> Facets:
         with self._connections.read_connection() as db:
             return page_queries.get_facets(db, self._tables, where)
 
     def close(self) -> None:
-        """Nothing is held: connections belong to the door."""
+        """Do nothing: the connections belong to the pool."""
 
 
 class PostgresVectorSnapshot:
-    """All vectors at one version, while its transaction is open."""
+    """All vectors of one version, while its transaction is open."""
 
     def __init__(self, version: int, count: int, iter_blocks: Callable[[], Iterator[VectorRows]]) -> None:
         self.version = version

@@ -1,4 +1,4 @@
-"""A page as rows, and rows on their way into a generation's tables: by COPY, in binary form."""
+"""Writes changes to the tables of a generation, in one transaction. Rows are sent by COPY in binary format."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,135 +12,147 @@ from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.leases import check_fence
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import GenerationState
+from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow, PageRow
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import rows as packing
 
 Row = tuple[Any, ...]
 
-PAGE_FIELDS = (
-    *("id", "file", "path", "name", "blob", "category", "category_key", "description", "language", "last_updated"),
-    *("hidden", "tags", "warnings", "chunks", "words", "version", "key", "last_key", "word_count", "length"),
-)
-"""The columns of a page that the embedded store has too, in the order they are sealed in."""
-DERIVED_PAGE_FIELDS = ("links", "tag_keys", "link_keys", "size", "terms", "seal")
-CHUNK_FIELDS = ("id", "page_id", "number", "text", "heading_path", "anchor", "first_line", "last_line", "hash")
+MAX_DROPPED_ROWS = 200_000
+"""How many dropped chunks are recorded. A cache that is further behind is rebuilt."""
+_TRIM_INTERVAL_VERSIONS = 16
 
-# A tsvector and a vector come in the binary form they travel in, so they are given as bytes.
-_PAGE_TYPES = (
-    *("int8", "text", "text", "text", "text", "text", "text", "text", "text", "float8"),
-    *("int4", "text", "text", "int4", "bytea", "int8", "text", "text", "int4", "int8"),
-    *("text", "text[]", "text[]", "int8", "bytea", "int8"),
-)
-_CHUNK_TYPES = ("int8", "int8", "int4", "text", "text", "text", "int4", "int4", "bytea", "bytea")
+_COMPARED_PAGE_FIELDS = tuple(name for name in PageRow._fields if name not in ("id", "version"))
+"""The columns that decide whether a page has changed."""
+
+# A tsvector and a vector are already in binary format, so COPY sends them as bytea.
+_COLUMN_TYPES = {
+    **dict.fromkeys(("id", "page_id", "chunk_id", "version", "length", "size", "seal"), "int8"),
+    **dict.fromkeys(("number", "first_line", "last_line", "hidden", "chunks", "word_count"), "int4"),
+    **dict.fromkeys(("words", "hash", "terms", "vector"), "bytea"),
+    **dict.fromkeys(("tag_keys", "link_keys"), "text[]"),
+    "last_updated": "float8",
+}
+"""The types of all columns that are not text. A name has the same type in every table."""
 
 
-def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[Row]:
-    """The chunks of a page, with ids from `first` on."""
-    found = []
-    for at, (chunk, digest, _) in enumerate(zip(entry.chunks, entry.hashes, entry.vectors, strict=True)):
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[ChunkRow]:
+    """Make the rows of a page's chunks, with consecutive ids from `first_id`."""
+    chunk_rows = []
+    for offset, (chunk, digest, _) in enumerate(zip(entry.chunks, entry.hashes, entry.vectors, strict=True)):
         path, lines = packing.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-        found.append((first_id + at, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
-    return found
+        chunk_rows.append(
+            ChunkRow(first_id + offset, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest)
+        )
+    return chunk_rows
 
 
-def make_page_row(
-    page: Row, chunks: Sequence[Row], vectors: FloatArray, tags: Sequence[str], links: Sequence[Row]
-) -> Row:
-    """The whole row of a page, from what the embedded store keeps of one."""
-    terms = rows.build_term_vector(packing.decode_terms(page[PAGE_FIELDS.index("words")]))
-    blobs = [(chunk[0], chunk[1], packing.encode_vector(one)) for chunk, one in zip(chunks, vectors, strict=True)]
-    seal = compute_page_checksum(page, chunks, blobs, tags, links)
-    keys = sorted({rows.encode_key(tag) for tag in tags}), rows.get_link_keys(links)
-    return (*page, rows.encode_links(links), *keys, terms.size, terms.tsvector, seal)
+def make_vector_rows(chunks: Sequence[ChunkRow], vectors: FloatArray) -> list[Row]:
+    """Make the vector rows of a page as the SQLite store has them; the checksum covers this form."""
+    return [
+        (chunk.id, chunk.page_id, packing.encode_vector(vector)) for chunk, vector in zip(chunks, vectors, strict=True)
+    ]
+
+
+def derive_page_columns(
+    page: PageRow, chunks: Sequence[ChunkRow], vectors: FloatArray, tags: Sequence[str], links: Sequence[LinkRow]
+) -> DerivedPageColumns:
+    """Compute the columns that only PostgreSQL has, including the checksum of the page."""
+    terms = rows.build_term_vector(packing.decode_terms(page.words))
+    checksum = compute_page_checksum(page, chunks, make_vector_rows(chunks, vectors), tags, links)
+    tag_keys = sorted({rows.encode_key(tag) for tag in tags})
+    return DerivedPageColumns(
+        rows.encode_links(links), tag_keys, rows.get_link_keys(links), terms.size, terms.tsvector, checksum
+    )
 
 
 def copy_pages(db: Connection, tables: GenerationTables, pages: Iterable[Row]) -> None:
-    _copy_rows(db, tables.pages, (*PAGE_FIELDS, *DERIVED_PAGE_FIELDS), _PAGE_TYPES, pages)
+    """Insert page rows, each followed by its derived columns."""
+    _copy_rows(db, tables.pages, (*PageRow._fields, *DerivedPageColumns._fields), pages)
 
 
 def copy_chunks(db: Connection, tables: GenerationTables, chunks: Iterable[Row]) -> None:
-    """Rows of chunks, each with its vector as `rows.vector_fields` gives it."""
-    _copy_rows(db, tables.chunks, (*CHUNK_FIELDS, "vector"), _CHUNK_TYPES, chunks)
+    """Insert chunk rows, each followed by its vector as encoded by `rows.encode_vectors`."""
+    _copy_rows(db, tables.chunks, (*ChunkRow._fields, "vector"), chunks)
 
 
 def copy_problems(db: Connection, tables: GenerationTables, problems: Iterable[PageProblem]) -> None:
-    found = ((each.file, each.blob, each.reason, each.detail, compute_problem_checksum(each)) for each in problems)
-    names, types = ("file", "blob", "reason", "detail", "seal"), ("text", "text", "text", "text", "int8")
-    _copy_rows(db, tables.problems, names, types, found)
+    problem_rows = (
+        (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))
+        for problem in problems
+    )
+    _copy_rows(db, tables.problems, ("file", "blob", "reason", "detail", "seal"), problem_rows)
 
 
 def copy_dropped(db: Connection, tables: GenerationTables, dropped: Iterable[Row]) -> None:
-    _copy_rows(db, tables.dropped, ("version", "chunk_id", "page_id"), ("int8", "int8", "int8"), dropped)
+    _copy_rows(db, tables.dropped, ("version", "chunk_id", "page_id"), dropped)
 
 
-def _copy_rows(db: Connection, table: str, names: Sequence[str], types: Sequence[str], records: Iterable[Row]) -> None:
-    order = f"COPY {table} ({', '.join(names)}) FROM STDIN (FORMAT binary)"
-    with db.cursor() as cursor, cursor.copy(order) as copy:
-        copy.set_types(types)
+def _copy_rows(db: Connection, table: str, columns: Sequence[str], records: Iterable[Row]) -> None:
+    statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"
+    with db.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types([_COLUMN_TYPES.get(name, "text") for name in columns])
         for row in records:
             copy.write_row([rows.encode_text(value) if isinstance(value, str) else value for value in row])
 
 
-# What one transaction does to a generation. What a change asks for is compared with what is there in two statements,
-# and written in a few, however many pages it has: rows travel by COPY in binary form.
-
-
-MAX_DROPPED_ROWS = 200_000
-"""How many dropped chunks are remembered; a cache older than that is built anew."""
-_TRIM_INTERVAL_VERSIONS = 16
-
-_COMPARED_PAGE_FIELDS = PAGE_FIELDS[1:15] + PAGE_FIELDS[16:]
-"""What a page that is put once more must have alike."""
+# ── changes ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_state(db: Connection, number: int, *, lock: bool = False) -> tuple[GenerationState, int]:
-    """Where a generation stands, and the seal that was written with it."""
+    """Read the state of a generation and its stored checksum. Raises IndexMissing."""
     sql = f"SELECT {rows.STATE_COLUMNS}, seal FROM state WHERE number = %s{' FOR UPDATE' if lock else ''}"
     row = db.execute(sql, (number,)).fetchone()
     if row is None:
         raise make_missing_error()
-    return GenerationState(*row[:-1]), row[-1]
+    *values, checksum = row
+    return GenerationState(*values), checksum
 
 
 def write_state(db: Connection, tables: GenerationTables, state: GenerationState) -> None:
+    """Write the state of a generation and its checksum."""
     names = ", ".join(f"{name} = %s" for name in rows.STATE_FIELDS)
     sql = f"UPDATE state SET {names}, seal = %s WHERE number = %s"
     db.execute(sql, (*state.row, state.get_checksum(tables.wiki_id), state.number))
 
 
 def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, fence: int | None) -> int:
-    """Make the change true inside the open transaction and return the version the index then has.
+    """Apply a change inside the open transaction and return the new version of the index.
 
-    Raises Busy where the writer's lease, that `fence` is the number of, has gone to another.
+    Raises Busy if the writer's lease with this fence was taken over.
     """
     check_fence(db, fence)
-    standing, _ = read_state(db, tables.number, lock=True)
-    writer = _PostgresWriter(db, tables, standing, change)
-    standing = writer.write()
+    state, _ = read_state(db, tables.number, lock=True)
+    writer = _PostgresWriter(db, tables, state, change)
+    state = writer.write()
     if writer.changed:
-        standing = _trim_dropped(db, tables, replace(standing, version=standing.version + 1))
+        state = _trim_dropped(db, tables, replace(state, version=state.version + 1))
     if writer.changed or change.revision is not None:
-        write_state(db, tables, standing)
+        write_state(db, tables, state)
     check_fence(db, fence)
-    return standing.version
+    return state.version
 
 
 def _trim_dropped(db: Connection, tables: GenerationTables, state: GenerationState) -> GenerationState:
-    """Keep the list of dropped rows short; `horizon` says from which version on it is whole."""
-    if state.version % _TRIM_INTERVAL_VERSIONS:  # counting them takes as long as there are many
+    """Limit the list of dropped rows. The list is complete for versions after `horizon`."""
+    if state.version % _TRIM_INTERVAL_VERSIONS:  # counting the rows is slow when there are many
         return state
     sql = f"SELECT version FROM {tables.dropped} ORDER BY version DESC OFFSET %s LIMIT 1"
     if db.execute(sql, (MAX_DROPPED_ROWS,)).fetchone() is None:
         return state
-    row = db.execute(sql, (MAX_DROPPED_ROWS // 2,)).fetchone()
-    middle = row[0] if row else state.horizon
-    db.execute(f"DELETE FROM {tables.dropped} WHERE version <= %s", (middle,))
-    return replace(state, horizon=middle)
+    (horizon,) = db.execute(sql, (MAX_DROPPED_ROWS // 2,)).fetchone() or (state.horizon,)
+    db.execute(f"DELETE FROM {tables.dropped} WHERE version <= %s", (horizon,))
+    return replace(state, horizon=horizon)
 
 
 class _PostgresWriter:
-    """One change on its way into the tables; `touched` says whether it made a difference."""
+    """Applies one change. `changed` says whether any row differs.
+
+    Compares the change with the tables in two statements and writes it in a few, regardless of the number of pages.
+    """
 
     def __init__(self, db: Connection, tables: GenerationTables, state: GenerationState, change: IndexChange) -> None:
         self._db = db
@@ -153,85 +165,89 @@ class _PostgresWriter:
         self.changed = False
 
     def write(self) -> GenerationState:
-        """Write what differs and say where the index then stands, but for its version."""
-        pages, problems = self._read_known_pages(), self._read_known_problems()
-        same = self._find_unchanged(pages)
-        going = [file for file in (*self._change.deleted, *self._problems) if file in pages]
-        fresh = [entry for file, entry in self._entries.items() if file not in same or file in going]
+        """Write what differs and return the new state, still with the old version."""
+        pages, known_problems = self._read_known_pages(), self._read_known_problems()
+        unchanged = self._find_unchanged(pages)
         deleted = set(self._change.deleted)
-        notes = {file: note for file, note in self._problems.items() if problems.get(file) != note or file in deleted}
-        leaving = {*deleted, *notes, *(entry.page.file for entry in fresh)} & problems.keys()
-        self.changed = bool(going or fresh or notes or leaving)
-        self._remove_pages({pages[file] for file in going}, deleted=True)
-        self._remove_pages({pages[e.page.file] for e in fresh if e.page.file in pages} - {pages[f] for f in going})
-        self._delete_problems(leaving)
-        self._write_problems([note for file, note in notes.items() if file not in self._entries])
-        ids = {file: page_id for file, page_id in pages.items() if file not in going}
-        self._write_pages(fresh, ids)
+        removed = {file for file in (*deleted, *self._problems) if file in pages}
+        entries = [entry for file, entry in self._entries.items() if file not in unchanged or file in removed]
+        written = {entry.page.file for entry in entries}
+        problems = {
+            file: problem
+            for file, problem in self._problems.items()
+            if known_problems.get(file) != problem or file in deleted
+        }
+        solved = {*deleted, *problems, *written} & known_problems.keys()
+        self.changed = bool(removed or entries or problems or solved)
+        self._remove_pages({pages[file] for file in removed}, deleted=True)
+        self._remove_pages({pages[file] for file in (written & pages.keys()) - removed})
+        self._delete_problems(solved)
+        self._write_problems([problem for file, problem in problems.items() if file not in self._entries])
+        self._write_pages(entries, {file: page_id for file, page_id in pages.items() if file not in removed})
         if self._change.revision is not None:
             self._set_revision(self._change.revision)
         return self._state
 
-    # ── what is there ────────────────────────────────────────────────────────────────────────────
+    # ── known rows ───────────────────────────────────────────────────────────────────────────────
 
     def _read_known_pages(self) -> dict[str, int]:
         sql = f"SELECT file, id FROM {self._tables.pages} WHERE file = ANY(%s)"
-        found = self._db.execute(sql, ([rows.encode_text(file) for file in self._files],))
-        return {rows.decode_text(file): page_id for file, page_id in found}
+        pages = self._db.execute(sql, ([rows.encode_text(file) for file in self._files],))
+        return {rows.decode_text(file): page_id for file, page_id in pages}
 
     def _read_known_problems(self) -> dict[str, PageProblem]:
         if not self._state.problems:
             return {}
         sql = f"SELECT file, blob, reason, detail FROM {self._tables.problems} WHERE file = ANY(%s)"
-        found = self._db.execute(sql, ([rows.encode_text(file) for file in self._files],))
-        return {problem.file: problem for problem in (PageProblem(*rows.decode_row(row)) for row in found)}
+        problem_rows = self._db.execute(sql, ([rows.encode_text(file) for file in self._files],))
+        return {problem.file: problem for problem in (PageProblem(*rows.decode_row(row)) for row in problem_rows)}
 
     def _find_unchanged(self, pages: Mapping[str, int]) -> set[str]:
-        """The files that are put as they are there already."""
+        """Find the files whose stored page and chunks equal the new ones."""
         known = {pages[file]: entry for file, entry in self._entries.items() if file in pages}
         if not known:
             return set()
         sql = f"SELECT id, {', '.join(_COMPARED_PAGE_FIELDS)} FROM {self._tables.pages} WHERE id = ANY(%s)"
-        alike: dict[int, PageEntry] = {}
+        same_page: dict[int, PageEntry] = {}
         for page_id, *row in self._db.execute(sql, (list(known),), binary=True):
             columns = packing.to_page_columns(known[page_id])
             if rows.decode_row(row) == tuple(columns[name] for name in _COMPARED_PAGE_FIELDS):
-                alike[page_id] = known[page_id]
-        if not alike:
+                same_page[page_id] = known[page_id]
+        if not same_page:
             return set()
-        chunks: dict[int, list[tuple[bytes, str]]] = {page_id: [] for page_id in alike}
+        chunks: dict[int, list[tuple[bytes, str]]] = {page_id: [] for page_id in same_page}
         sql = f"SELECT page_id, hash, text FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY page_id, number"
-        for page_id, digest, text in self._db.execute(sql, (list(alike),), binary=True):
+        for page_id, digest, text in self._db.execute(sql, (list(same_page),), binary=True):
             chunks[page_id].append((digest, rows.decode_text(text)))
         return {
             entry.page.file
-            for page_id, entry in alike.items()
+            for page_id, entry in same_page.items()
             if chunks[page_id] == [(h, c.text) for h, c in zip(entry.hashes, entry.chunks, strict=True)]
         }
 
-    # ── what becomes of it ───────────────────────────────────────────────────────────────────────
+    # ── writes ───────────────────────────────────────────────────────────────────────────────────
 
     def _remove_pages(self, page_ids: set[int], *, deleted: bool = False) -> None:
-        """Remove pages with all that hangs on them; what follows the index is told, of pages only if they are gone."""
+        """Remove pages with their chunks and record the chunks, and deleted pages, in the list of dropped rows."""
         if not page_ids:
             return
-        tables, version, some = self._tables, self._state.version + 1, sorted(page_ids)
+        tables, version, ids = self._tables, self._state.version + 1, sorted(page_ids)
         chunks = self._db.execute(
             f"WITH out AS (DELETE FROM {tables.chunks} WHERE page_id = ANY(%s) RETURNING id)"
             f" INSERT INTO {tables.dropped} SELECT %s, id, NULL FROM out ORDER BY id",
-            (some, version),
+            (ids, version),
         ).rowcount
-        sizes = self._db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s) RETURNING size", (some,)).fetchall()
+        sizes = self._db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s) RETURNING size", (ids,)).fetchall()
         if deleted:
             sql = f"INSERT INTO {tables.dropped} SELECT %s, NULL, unnest(%s::int8[])"
-            self._db.execute(sql, (version, some))
+            self._db.execute(sql, (version, ids))
         self._add_counts(pages=-len(sizes), chunks=-chunks, terms=-sum(size for (size,) in sizes))
 
     def _delete_problems(self, files: Iterable[str]) -> None:
-        leaving = [rows.encode_text(file) for file in files]
-        if leaving:
-            self._db.execute(f"DELETE FROM {self._tables.problems} WHERE file = ANY(%s)", (leaving,))
-            self._add_counts(problems=-len(leaving))
+        encoded = [rows.encode_text(file) for file in files]
+        if encoded:
+            self._db.execute(f"DELETE FROM {self._tables.problems} WHERE file = ANY(%s)", (encoded,))
+            self._add_counts(problems=-len(encoded))
 
     def _write_problems(self, problems: Sequence[PageProblem]) -> None:
         if problems:
@@ -239,37 +255,40 @@ class _PostgresWriter:
             self._add_counts(problems=len(problems))
 
     def _write_pages(self, entries: Sequence[PageEntry], ids: Mapping[str, int]) -> None:
-        next_page, next_chunk = self._state.next_page, self._state.next_chunk
-        pages: list[tuple[Any, ...]] = []
-        chunks: list[tuple[Any, ...]] = []
+        next_page, next_chunk, terms = self._state.next_page, self._state.next_chunk, 0
+        pages: list[Row] = []
+        chunks: list[Row] = []
         for entry in entries:
             page_id = ids.get(entry.page.file)
             if page_id is None:
                 page_id, next_page = next_page, next_page + 1
-            own = make_chunk_rows(page_id, next_chunk, entry)
-            next_chunk += len(own)
+            page_chunks = make_chunk_rows(page_id, next_chunk, entry)
+            next_chunk += len(page_chunks)
             columns = packing.to_page_columns(entry) | {"id": page_id, "version": self._state.version + 1}
-            page = tuple(columns[name] for name in PAGE_FIELDS)
-            tags = sorted(packing.fold_tags(entry.page.metadata))
-            pages.append(make_page_row(page, own, entry.vectors, tags, rows.to_link_rows(entry.page.links)))
-            chunks += [(*row, field) for row, field in zip(own, rows.encode_vectors(entry.vectors), strict=True)]
+            page = PageRow._make(columns[name] for name in PageRow._fields)
+            tags, links = sorted(packing.fold_tags(entry.page.metadata)), rows.to_link_rows(entry.page.links)
+            derived = derive_page_columns(page, page_chunks, entry.vectors, tags, links)
+            terms += derived.size
+            pages.append((*page, *derived))
+            fields = rows.encode_vectors(entry.vectors)
+            chunks += [(*chunk, field) for chunk, field in zip(page_chunks, fields, strict=True)]
         if pages:
             copy_pages(self._db, self._tables, pages)
         if chunks:
             copy_chunks(self._db, self._tables, chunks)
         self._state = replace(self._state, next_page=next_page, next_chunk=next_chunk)
-        self._add_counts(pages=len(pages), chunks=len(chunks), terms=sum(page[-3] for page in pages))
+        self._add_counts(pages=len(pages), chunks=len(chunks), terms=terms)
 
     def _set_revision(self, revision: str) -> None:
         self.changed = self.changed or self._state.revision != revision
         self._state = replace(self._state, revision=revision, synced_at=datetime.now(UTC).timestamp())
 
     def _add_counts(self, pages: int = 0, chunks: int = 0, problems: int = 0, terms: int = 0) -> None:
-        now = self._state
+        state = self._state
         self._state = replace(
-            now,
-            pages=now.pages + pages,
-            chunks=now.chunks + chunks,
-            problems=now.problems + problems,
-            terms=now.terms + terms,
+            state,
+            pages=state.pages + pages,
+            chunks=state.chunks + chunks,
+            problems=state.problems + problems,
+            terms=state.terms + terms,
         )

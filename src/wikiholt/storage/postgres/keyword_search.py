@@ -1,8 +1,8 @@
-"""Which pages hold a word, a beginning of one, or a phrase, and how often.
+"""Keyword search in a generation, with the same pages and the same BM25 scores as FTS5.
 
-A page's tsvector holds every term once, and in place of a position how often the page has it, each occurrence counted
-with the weight of its field: nothing else of a page is needed to rank it. What follows what, it does not say: for
-phrases the words of the pages that hold all of their terms are read. So are those of vast pages (`rows.VAST`).
+A page's tsvector contains every term once, with the weighted count of the term as its position. That is all a page
+needs to be ranked. It does not contain the order of words, so phrases are checked against the stored words of the pages
+that contain all their terms. Pages too large for a tsvector (`rows.OVERSIZED`) are always searched by their words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,16 +19,20 @@ from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite.rows import decode_terms
 from wikiholt.text.bm25 import FIELD_WEIGHTS, JOINERS, K1, PREFIX_WEIGHT, B, compute_idf, compute_max_score, split_terms
 
+Row = tuple[Any, ...]
+
 _MATCHED_TERMS = "ts_filter(setweight(p.terms, 'A', %(lexemes)s::text[]), '{a}')"
-"""Of a page's terms those that are asked for."""
-_PREFIX_TERMS = "CASE WHEN p.terms @@ %(begun)s::tsquery THEN p.terms END"
-"""All of them, where one begins as asked for: to go through them takes PostgreSQL ten times as long as it takes us."""
+"""The terms of a page that are in the query."""
+_PREFIX_TERMS = "CASE WHEN p.terms @@ %(prefix)s::tsquery THEN p.terms END"
+"""All terms of a page with a match of the prefix. Filtering them here is ten times as fast as in PostgreSQL."""
 _WORD_COLUMNS = f"p.size, p.words, p.terms @@ $q$'{rows.OVERSIZED}'$q$::tsquery"
+_MAX_CACHED_PAGES = 20_000
+"""Cached matches of the current version, in pages: one search needs the same matches three times."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermUnit:
-    """Terms that follow one another; of the last, its beginning is enough if `begun`. Without any, nothing holds it."""
+    """A sequence of terms; with `is_prefix` the last one is a prefix. Without terms it matches no page."""
 
     terms: tuple[str, ...]
     is_prefix: bool = False
@@ -39,7 +43,7 @@ class TermUnit:
 
     @property
     def tsquery(self) -> str:
-        """A tsquery for the pages that may hold it; empty where only vast ones can."""
+        """A tsquery for the candidate pages; empty if only an oversized page can match."""
         parts = [rows.quote_term(term) for term in self.terms]
         if not parts or None in parts:
             return ""
@@ -51,12 +55,12 @@ class TermUnit:
 
 
 PageCounts = Mapping[int, int]
-"""The pages that hold a unit, with how often, by weight."""
+"""The pages that contain a unit, with the weighted count."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermMatches:
-    """What was found at one version; `sizes` are the terms of each page that was found."""
+    """The matches of units at one version. `sizes` is the number of terms of each matching page."""
 
     version: int
     pages: int
@@ -66,17 +70,19 @@ class TermMatches:
 
 
 def find_matches(db: Connection, tables: GenerationTables, units: Sequence[TermUnit]) -> TermMatches:
-    """The pages of each unit. More than one statement only where there are phrases or vast pages: use a snapshot."""
+    """Find the pages of each unit. Call inside a snapshot if there are phrases: they need more than one statement."""
     while True:
-        look = _Lookup(db, tables, units)
-        look.read_state()
-        look.read_terms()
-        look.read_words()
-        if not look.is_outdated:
-            return look.get_matches()
+        lookup = _Lookup(db, tables, units)
+        lookup.read_state()
+        lookup.read_terms()
+        lookup.read_words()
+        if not lookup.is_outdated:
+            return lookup.get_matches()
 
 
 class _Lookup:
+    """Reads the matches of units in as few statements as possible."""
+
     def __init__(self, db: Connection, tables: GenerationTables, units: Sequence[TermUnit]) -> None:
         self._db = db
         self._tables = tables
@@ -86,45 +92,43 @@ class _Lookup:
         self._oversized: list[int] = []
         self._state: tuple[int, int, int] | None = None
         self.is_outdated = False
-        """Whether another version came between two statements."""
+        """Whether the version changed between two statements."""
 
     def get_matches(self) -> TermMatches:
         assert self._state is not None
         return TermMatches(*self._state, self._counts, self._sizes)
 
     def read_state(self) -> None:
-        """Only that, where no page is asked for."""
+        """Read the state alone, if there are no units."""
         if not self._units:
             sql = "SELECT version, pages, terms FROM state WHERE number = %s"
             self._set_state(self._db.execute(sql, (self._tables.number,), binary=True).fetchone())
 
     def read_terms(self) -> None:
-        """Single words, and the beginning of one, by the tsvectors alone."""
+        """Match single terms and a prefix, by the tsvectors alone."""
         single = {unit.terms[0]: unit for unit in self._units if not (unit.is_phrase or unit.is_prefix)}
-        begun = next((unit for unit in self._units if unit.is_prefix and not unit.is_phrase), None)
-        if not single and begun is None:
+        prefix = next((unit for unit in self._units if unit.is_prefix and not unit.is_phrase), None)
+        if not single and prefix is None:
             return
-        lexemes = [rows.OVERSIZED, *(term for term in single if rows.quote_term(term))]
-        more = ""
-        if begun is not None and begun.tsquery:
-            more = f", {_PREFIX_TERMS}"
+        prefix_tsquery = prefix.tsquery if prefix is not None else ""
         values = {
-            "lexemes": lexemes,
-            "wanted": _build_any_tsquery([*single.values(), *([begun] if begun else [])]),
-            "begun": begun.tsquery if begun else "",
+            "lexemes": [rows.OVERSIZED, *(term for term in single if rows.quote_term(term))],
+            "wanted": _build_any_tsquery([*single.values(), *([prefix] if prefix is not None else [])]),
+            "prefix": prefix_tsquery,
         }
-        for page_id, size, field, *every in self._select_rows(f"p.size, {_MATCHED_TERMS}{more}", values):
+        columns = f"p.size, {_MATCHED_TERMS}, {_PREFIX_TERMS if prefix_tsquery else 'NULL'}"
+        for page_id, size, matched_terms, all_terms in self._select_rows(columns, values):
             self._sizes[page_id] = size
-            for lexeme, count in rows.iter_lexemes(field):
+            for lexeme, count in rows.iter_lexemes(matched_terms):
                 if lexeme == rows.OVERSIZED:
                     self._oversized.append(page_id)
                 else:
                     self._counts[single[lexeme]][page_id] = count
-            if begun is not None and every and every[0] is not None:
-                self._counts[begun][page_id] = rows.sum_prefix_positions(every[0], begun.terms[0])
+            if prefix is not None and all_terms is not None:
+                self._counts[prefix][page_id] = rows.sum_prefix_positions(all_terms, prefix.terms[0])
 
     def read_words(self) -> None:
-        """Phrases, by the words of the pages that hold their terms; everything, by those of vast pages."""
+        """Match phrases by the words of their candidate pages, and all units by the words of oversized pages."""
         phrases = [unit for unit in self._units if unit.is_phrase]
         if phrases:
             self._count_matches(phrases, self._select_rows(_WORD_COLUMNS, {"wanted": _build_any_tsquery(phrases)}))
@@ -132,27 +136,34 @@ class _Lookup:
         if self._oversized and others:
             self._count_matches(others, self._select_rows(_WORD_COLUMNS, {"wanted": _build_any_tsquery([])}))
 
-    def _count_matches(self, units: Sequence[TermUnit], page_rows: Iterable[tuple[Any, ...]]) -> None:
+    def _count_matches(self, units: Sequence[TermUnit], page_rows: Iterable[Row]) -> None:
         needles = [(unit, unit.needle) for unit in units]
-        for page_id, size, packed, vast in page_rows:
-            fields = _split_fields(packed, oversized=vast)
+        for page_id, size, packed, oversized in page_rows:
+            fields = _split_fields(packed, oversized=oversized)
             for unit, needle in needles:
                 if any(needle in field for field in fields):
-                    weighed = zip(fields, FIELD_WEIGHTS, strict=True)
+                    weighted_fields = zip(fields, FIELD_WEIGHTS, strict=True)
                     self._counts[unit][page_id] = sum(
-                        _count_occurrences(needle, field) * int(weight) for field, weight in weighed
+                        _count_occurrences(needle, field) * int(weight) for field, weight in weighted_fields
                     )
                     self._sizes[page_id] = size
 
-    def _select_rows(self, columns: str, values: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
-        """Rows of pages that match `wanted`; one statement sees one state, and says which."""
+    def _select_rows(self, columns: str, values: Mapping[str, object]) -> Iterable[Row]:
+        """Select the id and the columns of the pages that match `wanted`, with the state they were read at."""
         sql = (
             f"SELECT s.version, s.pages, s.terms, p.id, {columns} FROM state s"
             f" LEFT JOIN {self._tables.pages} p ON p.terms @@ %(wanted)s::tsquery WHERE s.number = %(number)s"
         )
-        found = self._db.execute(sql, {**values, "number": self._tables.number}, binary=True).fetchall()
-        self._set_state(found[0][:3] if found else None)
-        return [row[3:] for row in found if row[3] is not None]
+        matches: list[Row] = []
+        state: tuple[int, int, int] | None = None
+        for version, pages, terms, page_id, *page_values in self._db.execute(
+            sql, {**values, "number": self._tables.number}, binary=True
+        ):
+            state = version, pages, terms
+            if page_id is not None:
+                matches.append((page_id, *page_values))
+        self._set_state(state)
+        return matches
 
     def _set_state(self, state: tuple[Any, ...] | None) -> None:
         if state is None:
@@ -163,12 +174,12 @@ class _Lookup:
 
 
 def _build_any_tsquery(units: Sequence[TermUnit]) -> str:
-    """A tsquery for every page that may hold one of the units."""
-    return " | ".join([f"'{rows.OVERSIZED}'", *(wanted for unit in units if (wanted := unit.tsquery))])
+    """Build a tsquery for every page that may contain one of the units."""
+    return " | ".join([f"'{rows.OVERSIZED}'", *(tsquery for unit in units if (tsquery := unit.tsquery))])
 
 
 def _split_fields(packed: bytes, *, oversized: bool) -> list[str]:
-    """The fields of a page, each with one space before every term and one at the end."""
+    """Return the fields of a page, each with a space before every term and at the end."""
     words = decode_terms(packed)
     fields = (words.name, words.headings, words.body)
     if not oversized and not any(joiner in field for joiner in JOINERS for field in fields):
@@ -177,23 +188,15 @@ def _split_fields(packed: bytes, *, oversized: bool) -> list[str]:
 
 
 def _count_occurrences(needle: str, field: str) -> int:
-    """How often; what overlaps counts twice."""
-    count, at = 0, field.find(needle)
-    while at >= 0:
-        count, at = count + 1, field.find(needle, at + 1)
+    """Count occurrences, including overlapping ones."""
+    count, position = 0, field.find(needle)
+    while position >= 0:
+        count, position = count + 1, field.find(needle, position + 1)
     return count
 
 
-# Keyword search in a generation: which pages hold what and how often is looked up, BM25 is worked out here. The same
-# pages with the same scores as FTS5's, to the last bit.
-
-
-_MAX_CACHED_PAGES = 20_000
-"""Pages of words and phrases that are kept until the version changes: one search asks for the same three times."""
-
-
 class PostgresKeywordSearch:
-    """Searches one generation by words. Safe to use from many threads."""
+    """Keyword search in one generation. Safe to use from many threads."""
 
     def __init__(self, connections: RoleConnections, tables: GenerationTables) -> None:
         self._connections = connections
@@ -201,68 +204,69 @@ class PostgresKeywordSearch:
         self._cache: TermMatches | None = None
 
     def search(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
-        """The best pages, best first; ties go to the older page, so that the order never wavers."""
+        """Find the best pages, best first. Ties go to the older page, so the order is stable."""
         if limit <= 0:
             return []
-        asked = _QueryUnits(query)
-        look, allowed = self._find_filtered_matches(asked.all_units, where)
-        found: dict[int, float] = {}
-        if asked.terms or asked.phrases:
-            _add_scores(found, asked.score_terms(look, allowed), limit, 1.0)
-        if asked.prefix is not None:
-            _add_scores(found, asked.score_prefix(look, allowed), limit, PREFIX_WEIGHT)
-        best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        units = _QueryUnits(query)
+        matches, page_ids = self._find_filtered_matches(units.all_units, where)
+        scores: dict[int, float] = {}
+        if units.terms or units.phrases:
+            _add_scores(scores, units.score_terms(matches, page_ids), limit, 1.0)
+        if units.prefix is not None:
+            _add_scores(scores, units.score_prefix(matches, page_ids), limit, PREFIX_WEIGHT)
+        best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         return [KeywordHit(page_id, score) for page_id, score in best[:limit]]
 
     def get_max_score(self, query: KeywordQuery) -> float:
-        """The sum of what each word and phrase can give at most; one that no page holds counts as the rarest."""
-        asked = _QueryUnits(query)
-        units = [*asked.terms, *asked.phrases]
-        look, _ = self._find_filtered_matches(units, PageFilter())
-        return sum(compute_max_score(look.pages, len(look.counts[unit])) for unit in units)
+        """Sum the maximum scores of all terms and phrases. One without matches counts as the rarest possible."""
+        units = _QueryUnits(query)
+        scored = [*units.terms, *units.phrases]
+        matches, _ = self._find_filtered_matches(scored, PageFilter())
+        return sum(compute_max_score(matches.pages, len(matches.counts[unit])) for unit in scored)
 
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
-        """The ids of pages with every phrase and without what is excluded, in order."""
-        asked = _QueryUnits(query)
+        """Return the sorted ids of pages with every phrase and without excluded phrases."""
+        units = _QueryUnits(query)
         with self._connections.read_snapshot() as db:
-            look = self._find_matches(db, [*asked.phrases, *asked.excluded])
-            if asked.phrases:
-                found = set.intersection(*(set(look.counts[unit]) for unit in asked.phrases))
+            matches = self._find_matches(db, [*units.phrases, *units.excluded])
+            if units.phrases:
+                page_ids = set.intersection(*(set(matches.counts[unit]) for unit in units.phrases))
             else:
-                found = {page_id for (page_id,) in db.execute(f"SELECT id FROM {self._tables.pages}")}
-        for unit in asked.excluded:
-            found.difference_update(look.counts[unit])
-        return rows.to_id_array([(page_id,) for page_id in sorted(found)])
+                page_ids = {page_id for (page_id,) in db.execute(f"SELECT id FROM {self._tables.pages}")}
+        for unit in units.excluded:
+            page_ids.difference_update(matches.counts[unit])
+        return rows.to_id_array([(page_id,) for page_id in sorted(page_ids)])
 
     def _find_filtered_matches(
         self, units: Sequence[TermUnit], where: PageFilter
     ) -> tuple[TermMatches, frozenset[int] | None]:
-        """The units' pages, and the pages that pass; all at one version."""
+        """Find the matches of the units and the pages that pass the filter (None: all), at one version."""
         clause, values = build_where_clause(where)
-        simple = not clause and not any(unit.is_phrase for unit in units)
-        # A single statement sees a single state; more than one need a transaction.
-        with self._connections.read_connection() if simple else self._connections.read_snapshot() as db:
+        is_single = not clause and not any(unit.is_phrase for unit in units)
+        # A single statement sees a single version; several need a transaction.
+        with self._connections.read_connection() if is_single else self._connections.read_snapshot() as db:
             if not clause:
                 return self._find_matches(db, units), None
             sql = f"SELECT id FROM {self._tables.pages} WHERE {clause}"
-            return self._find_matches(db, units), frozenset(row[0] for row in db.execute(sql, values))
+            return self._find_matches(db, units), frozenset(page_id for (page_id,) in db.execute(sql, values))
 
     def _find_matches(self, db: Connection, units: Sequence[TermUnit]) -> TermMatches:
-        """The units' pages, as far as possible from memory."""
-        last = self._cache
-        lacking = [unit for unit in units if last is None or unit not in last.counts]
-        if last is not None and len(lacking) < len(units):
-            look = find_matches(db, self._tables, lacking)
-            if look.version == last.version:
-                look = replace(look, counts={**last.counts, **look.counts}, sizes={**last.sizes, **look.sizes})
-                self._cache_matches(look, units)
-                return look
-        look = find_matches(db, self._tables, units)
-        self._cache_matches(look, units)
-        return look
+        """Find the matches of the units, from the cache if possible."""
+        cached = self._cache
+        missing = [unit for unit in units if cached is None or unit not in cached.counts]
+        if cached is not None and len(missing) < len(units):
+            matches = find_matches(db, self._tables, missing)
+            if matches.version == cached.version:
+                counts, sizes = {**cached.counts, **matches.counts}, {**cached.sizes, **matches.sizes}
+                matches = replace(matches, counts=counts, sizes=sizes)
+                self._cache_matches(matches, units)
+                return matches
+        matches = find_matches(db, self._tables, units)
+        self._cache_matches(matches, units)
+        return matches
 
     def _cache_matches(self, matches: TermMatches, units: Sequence[TermUnit]) -> None:
-        """Keep what was just asked for, and of what was before as much as there is room for."""
+        """Cache the matches of the units, then older matches while there is room."""
         counts: dict[TermUnit, PageCounts] = {}
         room = _MAX_CACHED_PAGES
         for unit in dict.fromkeys([*units, *matches.counts]):
@@ -270,12 +274,12 @@ class PostgresKeywordSearch:
             if room < 0:
                 break
             counts[unit] = matches.counts[unit]
-        sizes = {page_id: matches.sizes[page_id] for held in counts.values() for page_id in held}
+        sizes = {page_id: matches.sizes[page_id] for page_counts in counts.values() for page_id in page_counts}
         self._cache = replace(matches, counts=counts, sizes=sizes)
 
 
 class _QueryUnits:
-    """A query as units, and what it makes of what was found."""
+    """The units of a query, and the scores of their matches."""
 
     def __init__(self, query: KeywordQuery) -> None:
         self.terms = [_make_unit((term,)) for term in query.terms]
@@ -289,34 +293,34 @@ class _QueryUnits:
         return [*self.terms, *self.phrases, *self.excluded, *prefix]
 
     def score_terms(self, matches: TermMatches, page_ids: frozenset[int] | None) -> Iterable[tuple[int, float]]:
-        """Pages by words and phrases: any word, every phrase."""
-        fits = self._make_page_test(matches, page_ids)
+        """Score the pages with any of the terms and all of the phrases."""
+        is_match = self._make_page_test(matches, page_ids)
         scores = _compute_scores(matches, [*self.terms, *self.phrases])
-        return ((page_id, score) for page_id, score in scores if fits(page_id))
+        return ((page_id, score) for page_id, score in scores if is_match(page_id))
 
     def score_prefix(self, matches: TermMatches, page_ids: frozenset[int] | None) -> Iterable[tuple[int, float]]:
-        """Pages with a word that goes on from the last one typed, though not with that word itself."""
+        """Score the pages with a completion of the last term, except those with that term itself."""
         assert self.prefix is not None
-        barred = [matches.counts[unit] for unit in self.terms[-1:]]
-        fits = self._make_page_test(matches, page_ids)
+        with_last_term = [matches.counts[unit] for unit in self.terms[-1:]]
+        is_match = self._make_page_test(matches, page_ids)
         for page_id, score in _compute_scores(matches, [self.prefix]):
-            if fits(page_id) and not any(page_id in held for held in barred):
+            if is_match(page_id) and not any(page_id in counts for counts in with_last_term):
                 yield page_id, score
 
     def _make_page_test(self, matches: TermMatches, page_ids: frozenset[int] | None) -> Callable[[int], bool]:
         required = [matches.counts[unit] for unit in self.phrases]
         excluded = [matches.counts[unit] for unit in self.excluded]
 
-        def fits(page_id: int) -> bool:
+        def is_match(page_id: int) -> bool:
             if page_ids is not None and page_id not in page_ids:
                 return False
-            return all(page_id in held for held in required) and not any(page_id in held for held in excluded)
+            return all(page_id in counts for counts in required) and not any(page_id in counts for counts in excluded)
 
-        return fits
+        return is_match
 
 
 def _make_unit(phrase: Sequence[str], *, is_prefix: bool = False) -> TermUnit:
-    """FTS5 splits what stands between quotation marks once more; so do we."""
+    """Make a unit. Splits quoted text again, as FTS5 does."""
     return TermUnit(tuple(split_terms(" ".join(phrase))), is_prefix)
 
 
@@ -326,13 +330,13 @@ def _add_scores(totals: dict[int, float], scores: Iterable[tuple[int, float]], l
 
 
 def _compute_scores(matches: TermMatches, units: Sequence[TermUnit]) -> Iterable[tuple[int, float]]:
-    """BM25 of every page that holds one of the units; the order of the operations is FTS5's, to the last bit."""
-    average = matches.terms / matches.pages if matches.terms else 1.0
+    """Compute BM25 for every matching page. The operations are in FTS5's order, so scores are equal to the last bit."""
+    average_size = matches.terms / matches.pages if matches.terms else 1.0
     scores: dict[int, float] = {}
     for unit in units:
-        held = matches.counts[unit]
-        telling = compute_idf(matches.pages, len(held))
-        for page_id, count in held.items():
-            below = count + K1 * (1 - B + B * matches.sizes[page_id] / average)
-            scores[page_id] = scores.get(page_id, 0.0) + telling * ((count * (K1 + 1.0)) / below)
+        page_counts = matches.counts[unit]
+        idf = compute_idf(matches.pages, len(page_counts))
+        for page_id, count in page_counts.items():
+            denominator = count + K1 * (1 - B + B * matches.sizes[page_id] / average_size)
+            scores[page_id] = scores.get(page_id, 0.0) + idf * ((count * (K1 + 1.0)) / denominator)
     return scores.items()

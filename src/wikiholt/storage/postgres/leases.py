@@ -1,15 +1,9 @@
-"""Leases with fences: who writes a wiki's index, or sits at its desk, whichever node that is on.
+"""Leases with fences, for the write lock and the activity lock of a wiki across all nodes.
 
-A lease is a row of the wiki's `notes`: a holder, a time by the server's clock until which it holds, and a fence, which
-grows with every taking. A thread renews what this process holds. One that sleeps for too long loses its lease to the
-next who asks; when it wakes, its fence is an old one, and `hold`, which every write calls in its own transaction, ends
-it. The row is locked until that transaction's end, so no other can take the lease in the middle of it.
-
-    hold(connection, fence)    in a transaction whose search path is the wiki's schema: raises Busy unless the lease of
-                               the writer still has this fence; at the beginning and, if it took long, before the end
-    Leases(placements, seconds)
-        .held(wiki_id, name, timeout) -> context: Lease    raises Busy, IndexMissing, DatabaseAway
-        .leave(lease, text)                                a note in the lease's row; never fails
+A lease is a row of the wiki's `notes` with a holder, an expiry time by the server's clock, and a fence number that
+grows with every acquisition. A thread renews the leases of this process. A process that is suspended too long loses its
+lease to the next one that acquires it. Every write calls `check_fence` in its own transaction, which fails for an old
+fence. The row stays locked until the end of that transaction, so nobody can acquire the lease meanwhile.
 """
 
 import logging
@@ -40,7 +34,7 @@ ON CONFLICT (name) DO UPDATE SET text = excluded.text, holder = excluded.holder,
 WHERE known.holder IS NULL OR known.until < clock_timestamp()
 RETURNING fence
 """
-# A row that is locked is one whose writer is just writing: it has until the end of that.
+# A locked row belongs to a writer that is writing now; it renews the lease itself.
 _RENEW_STATEMENT = """
 WITH mine AS (
     SELECT name FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s FOR UPDATE SKIP LOCKED)
@@ -57,27 +51,27 @@ _RELEASE_STATEMENT = (
 
 
 def check_fence(connection: Connection, fence: int | None) -> None:
-    """Raise Busy unless the writer's lease has this fence; it is renewed, and nobody can take it in this transaction.
+    """Renew the writer's lease and lock it until the end of this transaction. Raises Busy if the fence is outdated.
 
-    Without a fence nothing is asked: who writes without the lease has nothing to lose.
+    The search path must be the wiki's schema. Without a fence nothing is checked.
     """
     if fence is None:
         return
-    order = (
+    statement = (
         "UPDATE notes SET until = clock_timestamp() + text::float8 * interval '1 second'"
         " WHERE name = %s AND fence = %s AND holder IS NOT NULL"
     )
-    if not connection.execute(order, (WRITE_LEASE, fence)).rowcount:
+    if not connection.execute(statement, (WRITE_LEASE, fence)).rowcount:
         raise make_lost_lease_error()
 
 
 def make_lost_lease_error() -> Busy:
-    return Busy("another took over the writing of this wiki's index meanwhile", hint="it goes on there")
+    return Busy("another process has taken over writing this wiki's index", hint="the other process continues")
 
 
 @dataclass(slots=True)
 class Lease:
-    """A lease this process holds, as far as it knows."""
+    """A lease of this process. It may have expired meanwhile."""
 
     wiki_id: str
     name: str
@@ -91,7 +85,7 @@ class Lease:
 
 
 class LeaseManager:
-    """The leases of a process, renewed by one thread a database, for as long as there are any."""
+    """The leases of this process. One thread per database renews them while there are any."""
 
     def __init__(self, placements: PlacementCatalog, duration_s: float) -> None:
         self._placements = placements
@@ -106,7 +100,7 @@ class LeaseManager:
 
     @contextmanager
     def hold(self, wiki_id: str, name: str, timeout: float) -> Iterator[Lease]:
-        """Hold a lease of a wiki that is placed; it is given back at the end, or runs out."""
+        """Hold a lease of a placed wiki. Raises Busy, IndexMissing, DatabaseUnavailable."""
         lease = self._acquire(wiki_id, name, timeout)
         self._register(lease)
         try:
@@ -115,39 +109,41 @@ class LeaseManager:
             with self._changed:
                 self._leases.pop(lease.holder, None)
                 self._changed.notify_all()
-            # Where it cannot be given back it runs out; where the wiki was removed it went with it.
+            # A lease that cannot be released expires, or was removed with its wiki.
             with suppress(WikiholtError, psycopg.Error):
                 self._execute(_RELEASE_STATEMENT, lease)
 
     @property
     def count(self) -> int:
-        """How many leases this process holds."""
+        """The number of leases that this process holds."""
         return len(self._leases) if self._pid == os.getpid() else 0
 
     def set_text(self, lease: Lease, text: str) -> None:
-        """Leave a note in the lease's row, if that can be; whoever lost the lease leaves none."""
+        """Set the text of the lease's row. Best effort: never raises, and does nothing if the lease is lost."""
         with suppress(WikiholtError, psycopg.Error):
             self._execute(_SET_TEXT_STATEMENT, lease, text=text)
 
     def renew(self, database: str) -> None:
-        """Renew all that is held on a database."""
+        """Renew all leases on a database."""
         for lease in self._list_leases(database):
             try:
                 renewed = self._execute(_RENEW_STATEMENT, lease, seconds=self.duration_s) or self._execute(
                     _HELD_STATEMENT, lease
                 )
             except IndexMissing:
-                self._placements.invalidate(lease.wiki_id)  # moved or removed; the next beat knows
+                self._placements.invalidate(
+                    lease.wiki_id
+                )  # moved or removed; read its placement again at the next renewal
             except (WikiholtError, psycopg.Error):
                 continue
             else:
                 if not renewed:
-                    _LOG.warning("a lease on a wiki was lost to another node: this one was away for too long")
+                    _LOG.warning("%s: this node was suspended too long and lost a lease to another node", lease.wiki_id)
                     with self._changed:
                         self._leases.pop(lease.holder, None)
 
     def _acquire(self, wiki_id: str, name: str, timeout: float) -> Lease:
-        until, waited = time.monotonic() + timeout, False
+        deadline, waited = time.monotonic() + timeout, False
         lease = Lease(wiki_id, name, f"{os.getpid()}-{secrets.token_hex(8)}")
         while True:
             fence, locked = None, False
@@ -166,40 +162,42 @@ class LeaseManager:
             if fence is not None:
                 lease.fence = fence
                 return lease
-            if time.monotonic() >= until:
-                raise self._give_up(lease, locked=locked)
+            if time.monotonic() >= deadline:
+                raise self._make_timeout_error(lease, locked=locked)
             waited = True
-            time.sleep(min(_POLL_INTERVAL_S, max(0.0, until - time.monotonic())))
+            time.sleep(min(_POLL_INTERVAL_S, max(0.0, deadline - time.monotonic())))
 
-    def _give_up(self, lease: Lease, *, locked: bool) -> Busy:
-        """The error for a lease that was not to be had: another has it, or a session holds a lock on the notes."""
+    def _make_timeout_error(self, lease: Lease, *, locked: bool) -> Busy:
+        """Make the error for a lease that another process holds, or whose row is locked."""
         if locked:
             self._placements.catalog.timeout_counter.record("lock", lease.wiki_id)
-        kind = LockTimeout if locked else Busy
-        return kind("another is at work on this wiki's index", hint="wait for it to finish, or raise lock.timeout")
+        error = LockTimeout if locked else Busy
+        return error(
+            "another process is at work on this wiki's index", hint="wait for it to finish, or raise lock.timeout"
+        )
 
     def _try_acquire(self, lease: Lease) -> int | None:
         text = str(self.duration_s) if lease.name == WRITE_LEASE else ""
-        given = {"name": lease.name, "holder": lease.holder, "seconds": self.duration_s, "text": text}
-        # Asked of the home every time: nobody must begin to write where the wiki is no more.
+        parameters = {"name": lease.name, "holder": lease.holder, "seconds": self.duration_s, "text": text}
+        # Read from the home database every time, so that nobody writes to a place the wiki has left.
         placement = self._placements.get(lease.wiki_id, refresh=True)
-        order = sql.SQL(_TAKE_STATEMENT).format(notes=sql.Identifier(placement.schema, "notes"))
+        statement = sql.SQL(_TAKE_STATEMENT).format(notes=sql.Identifier(placement.schema, "notes"))
         with self._placements.get_operator_connections(placement).write_transaction(
             lock_timeout_s=LEASE_LOCK_TIMEOUT_S
         ) as connection:
             lease.database = placement.database
-            row = connection.execute(order, given).fetchone()
-            return None if row is None else int(row[0])
+            (fence,) = connection.execute(statement, parameters).fetchone() or (None,)
+            return None if fence is None else int(fence)
 
     def _execute(self, statement: str, lease: Lease, **parameters: object) -> int:
         placement = self._placements.get(lease.wiki_id)
         composed = sql.SQL(statement).format(notes=sql.Identifier(placement.schema, "notes"))
-        door = self._placements.get_operator_connections(placement)
+        connections = self._placements.get_operator_connections(placement)
         try:
-            with door.write_transaction(lock_timeout_s=RENEW_LOCK_TIMEOUT_S) as connection:
+            with connections.write_transaction(lock_timeout_s=RENEW_LOCK_TIMEOUT_S) as connection:
                 return connection.execute(composed, lease.parameters | parameters).rowcount
         except LockTimeout:
-            door.timeout_counter.record("lock", placement.schema)
+            connections.timeout_counter.record("lock", placement.schema)
             raise
 
     def _register(self, lease: Lease) -> None:
@@ -218,11 +216,11 @@ class LeaseManager:
             return [lease for lease in self._leases.values() if lease.database == database]
 
     def _run_renewals(self, database: str) -> None:
-        """Renew what is held on one database: another that has gone silent must not cost it."""
+        """Renew the leases on one database. An unresponsive database does not delay the others."""
         while True:
-            until = time.monotonic() + self.duration_s / 3
+            renew_at = time.monotonic() + self.duration_s / 3
             with self._changed:
-                while self._list_leases(database) and (left := until - time.monotonic()) > 0:
+                while self._list_leases(database) and (left := renew_at - time.monotonic()) > 0:
                     self._changed.wait(left)
                 if not self._list_leases(database):
                     del self._threads[database]

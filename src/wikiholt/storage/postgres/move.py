@@ -1,14 +1,10 @@
-"""A wiki moves to another database while it answers.
+"""Moves a wiki to another database while it keeps answering searches.
 
-Under the writer's lease all its tables are copied, byte for byte and under the same numbers, to a schema and a role
-that are made for it there. The copy is counted and read against its seals; then one transaction of the home places the
-wiki there, and the old schema says `moved`. Readers go on in that until they see it, or until it is gone. The row in
-`moves` always names the place that is not the wiki's: the new one before that transaction, the old one after it. So the
-move of one who was killed is finished by removing what the row names, and can be made again.
-
-    move(store, wiki_id, to, timeout=30.0) -> bool   whether it had to be moved; raises Busy, DatabaseAway, IndexCorrupt
-    finish(store, wiki_id) -> bool                   remove what a move left behind; whether there was something
-    unfinished(placements) -> list[str]              the wikis for which there is something
+Under the writer's lease all tables are copied to a new schema and role on the target, with the same generation numbers.
+The copy is verified by row counts and checksums. Then one transaction of the home database switches the placement, and
+the old schema is marked as `moved`. Readers use the old schema until they see the mark or it is removed. The row in
+`moves` always names the place that is not the wiki's: the new one before the switch, the old one after it. A move that
+was killed is therefore finished by removing what the row names, and can be repeated.
 """
 
 import logging
@@ -35,13 +31,16 @@ _LOG = logging.getLogger(__name__)
 _PLACEMENT_COLUMNS = "database, schema, role, secret"
 _LONG_STATEMENT = sql.SQL("SET LOCAL statement_timeout TO {}").format(f"{MOVE_STATEMENT_TIMEOUT_S:.3f}s")
 _QUIET_S = 1.0
-"""Seconds without a statement after which nobody is in the old schema any more."""
+"""Seconds without a statement after which the old schema counts as unused."""
 _READER_TIMEOUT_S = 120.0
-"""How long the old schema waits for its last readers."""
+"""How long to wait for the last readers of the old schema."""
 
 
 def move_wiki(store: PostgresStore, wiki_id: str, target: str, timeout: float = 30.0) -> bool:
-    """Move a wiki to a database that the home knows; one that is there already stays."""
+    """Move a wiki to a database of the catalog. Returns False if it is already there.
+
+    Raises Busy, DatabaseUnavailable, IndexCorrupt.
+    """
     placements = store.placements
     placements.catalog.get_database(target)
     finish_move(store, wiki_id, timeout)
@@ -56,43 +55,44 @@ def move_wiki(store: PostgresStore, wiki_id: str, target: str, timeout: float = 
 
 
 def finish_move(store: PostgresStore, wiki_id: str, timeout: float = 30.0) -> bool:
-    """Remove the place that is not the wiki's, once nobody is in it, if a move left one."""
-    found = _find_leftover(store.placements, wiki_id)
-    if found is None:
+    """Remove the schema that a move left behind, once nobody uses it. Returns whether there was one."""
+    leftover = _find_leftover(store.placements, wiki_id)
+    if leftover is None:
         return False
-    left, switched = found
+    placement, switched = leftover
     if switched:
-        retry_lock_timeouts(lambda: _mark_moved(store.placements, left))
-        _wait_until_quiet(store.placements, left)
-        _remove_leftover(store.placements, left)
+        retry_lock_timeouts(lambda: _mark_moved(store.placements, placement))
+        _wait_until_quiet(store.placements, placement)
+        _remove_leftover(store.placements, placement)
     else:
-        with store.write_lock(wiki_id, timeout):  # or whoever moves it would lose what it is making
+        with store.write_lock(wiki_id, timeout):  # a move in progress holds the lock
             _discard_unswitched(store.placements, wiki_id)
     return True
 
 
 def find_unfinished_moves(placements: PlacementCatalog) -> list[str]:
+    """List the wikis whose move left a schema behind."""
     with placements.catalog.read_connection() as connection:
         return [wiki_id for (wiki_id,) in connection.execute("SELECT wiki_id FROM moves ORDER BY wiki_id")]
 
 
 def _move_locked(store: PostgresStore, old: Placement, target: str) -> None:
-    """The move itself, for who holds the lease."""
+    """Move a wiki. Requires the write lock."""
     _discard_unswitched(store.placements, old.wiki_id)
-    store.open(old.wiki_id).close()  # brings it to today's layout
+    store.open(old.wiki_id).close()  # migrates it to the current layout
     new = _provision_target(store.placements, old, target)
-    with _open_target_connections(store.placements, new) as door:
-        _copy_generations(store, old, new, door)
+    with _open_target_connections(store.placements, new) as connections:
+        _copy_generations(store, old, new, connections)
         store.build_missing_indexes(new)
-        _verify_copy(store, old, door)
-        _switch_placement(store, old, new, door)
+        _verify_copy(store, old, connections)
+        _switch_placement(store, old, new, connections)
 
 
 def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> tuple[Placement, bool] | None:
-    """The place that is not the wiki's, and whether it once was."""
+    """Return the placement that a move left behind, and whether it is the old one (else the new one)."""
     with placements.catalog.read_connection() as connection:
-        order = f"SELECT {_PLACEMENT_COLUMNS}, switched FROM moves WHERE wiki_id = %s"
-        row = connection.execute(order, (wiki_id,)).fetchone()
+        statement = f"SELECT {_PLACEMENT_COLUMNS}, switched FROM moves WHERE wiki_id = %s"
+        row = connection.execute(statement, (wiki_id,)).fetchone()
     if row is None:
         return None
     database, schema, role, secret, switched = row
@@ -102,14 +102,14 @@ def _find_leftover(placements: PlacementCatalog, wiki_id: str) -> tuple[Placemen
 
 
 def _discard_unswitched(placements: PlacementCatalog, wiki_id: str) -> None:
-    """Remove what a move that came to no end has made, for who holds the lease."""
-    found = _find_leftover(placements, wiki_id)
-    if found is None:
+    """Remove the target of an unfinished move. Requires the write lock. Raises Busy."""
+    leftover = _find_leftover(placements, wiki_id)
+    if leftover is None:
         return
-    left, switched = found
+    placement, switched = leftover
     if switched:
-        raise Busy("another is just moving this wiki", hint="try again in a moment")
-    _remove_leftover(placements, left)
+        raise Busy("another process is moving this wiki", hint="try again in a moment")
+    _remove_leftover(placements, placement)
 
 
 def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
@@ -121,7 +121,7 @@ def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
 
 
 def _provision_target(placements: PlacementCatalog, old: Placement, target: str) -> Placement:
-    """A schema and a role at the new place, and the row that says they are there; the row comes first."""
+    """Create a schema and a role on the target. Writes the row in `moves` first, so a crash leaves no orphans."""
     secret = secrets.token_urlsafe(24)
     new = Placement(
         old.wiki_id,
@@ -133,8 +133,8 @@ def _provision_target(placements: PlacementCatalog, old: Placement, target: str)
         PlacementCondition.CREATING,
     )
     with placements.catalog.write_transaction() as connection:
-        order = f"INSERT INTO moves (wiki_id, {_PLACEMENT_COLUMNS}) VALUES (%s, %s, %s, %s, %s)"
-        connection.execute(order, (new.wiki_id, new.database, new.schema, new.role, new.secret))
+        statement = f"INSERT INTO moves (wiki_id, {_PLACEMENT_COLUMNS}) VALUES (%s, %s, %s, %s, %s)"
+        connection.execute(statement, (new.wiki_id, new.database, new.schema, new.role, new.secret))
     return retry_lock_timeouts(lambda: _create_target(placements, new))
 
 
@@ -145,27 +145,29 @@ def _create_target(placements: PlacementCatalog, new: Placement) -> Placement:
 
 @contextmanager
 def _open_target_connections(placements: PlacementCatalog, new: Placement) -> Iterator[RoleConnections]:
-    """The way to the new place, as the role that is made for it."""
-    doors = ConnectionPool(2, statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S)
+    """Open connections to the target as the new role."""
+    pool = ConnectionPool(2, statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S)
     try:
-        yield RoleConnections(doors, lambda _: placements.make_login(new), new.wiki_id)
+        yield RoleConnections(pool, lambda _: placements.make_login(new), new.wiki_id)
     finally:
-        doors.close()
+        pool.close()
 
 
 def _copy_generations(store: PostgresStore, old: Placement, new: Placement, connections: RoleConnections) -> None:
-    """All generations, those set aside too, as they are at one moment."""
+    """Copy all generations, including quarantined ones, from one snapshot."""
     with store.get_connections(old.wiki_id).read_snapshot() as source:
         source.execute(_LONG_STATEMENT)
         known = generations.list_generations(source)
         if generations.read_status(source).layout != postgres_schema.SchemaLayout(
             postgres_schema.SCHEMA_LAYOUT, postgres_schema.get_oldest_compatible()
         ):
-            raise IndexTooNew("the index has another layout than this Wikiholt writes", hint="upgrade Wikiholt first")
+            raise IndexTooNew(
+                "the index has a different layout from the one this Wikiholt writes", hint="upgrade Wikiholt first"
+            )
         with store.placements.get_operator_connections(new).write_transaction() as connection:
-            for each in known:
+            for generation in known:
                 for statement in postgres_schema.build_create_statements(
-                    new.schema, each.number, each.recipe.dimensions, new.role
+                    new.schema, generation.number, generation.recipe.dimensions, new.role
                 ):
                     connection.execute(statement)
         with connections.write_transaction(statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S) as target:
@@ -174,44 +176,51 @@ def _copy_generations(store: PostgresStore, old: Placement, new: Placement, conn
 
 
 def _list_tables(known_generations: list[generations.GenerationRow]) -> list[str]:
-    return [name for each in known_generations for name in postgres_schema.GenerationTables(each.number).all]
+    return [
+        name for generation in known_generations for name in postgres_schema.GenerationTables(generation.number).all
+    ]
 
 
 def _copy_table(source: Connection, target: Connection, table: str) -> None:
-    order = (
+    statement = (
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
         " ORDER BY attnum"
     )
-    columns = sql.SQL(", ").join(sql.Identifier(name) for (name,) in target.execute(order, (table,)))
+    columns = sql.SQL(", ").join(sql.Identifier(name) for (name,) in target.execute(statement, (table,)))
     names = {"table": sql.Identifier(table), "columns": columns}
-    out = sql.SQL("COPY (SELECT {columns} FROM {table}) TO STDOUT (FORMAT BINARY)").format(**names)
-    into = sql.SQL("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)").format(**names)
-    with source.cursor() as reading, target.cursor() as writing, reading.copy(out) as taken, writing.copy(into) as put:
-        for block in taken:
-            put.write(block)
+    export_statement = sql.SQL("COPY (SELECT {columns} FROM {table}) TO STDOUT (FORMAT BINARY)").format(**names)
+    import_statement = sql.SQL("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)").format(**names)
+    with (
+        source.cursor().copy(export_statement) as source_copy,
+        target.cursor().copy(import_statement) as target_copy,
+    ):
+        for block in source_copy:
+            target_copy.write(block)
 
 
 def _verify_copy(store: PostgresStore, old: Placement, connections: RoleConnections) -> None:
-    """Raise unless the copy has as many rows in every table, and the one that answers is right in every byte."""
+    """Compare the row counts of all tables and check the published generation. Raises IndexCorrupt."""
     with store.get_connections(old.wiki_id).read_snapshot() as source, connections.read_snapshot() as target:
         source.execute(_LONG_STATEMENT)
         known = generations.list_generations(source)
         published = generations.read_status(source).published
-        same = known == generations.list_generations(target)
+        is_equal = known == generations.list_generations(target)
         for table in _list_tables(known):
             count = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
-            same = same and source.execute(count).fetchone() == target.execute(count).fetchone()
-    faults = [] if same else ["the counts differ"]
+            is_equal = is_equal and source.execute(count).fetchone() == target.execute(count).fetchone()
+    faults = [] if is_equal else ["the row counts differ"]
     if published is not None and not faults:
         index = PostgresIndex(connections, published, lambda: None)
         faults = list(index.check())
         index.close()
     if faults:
-        raise IndexCorrupt(f"what was copied is not the same: {faults[0]}", hint="run `wikiholt doctor`, then again")
+        raise IndexCorrupt(
+            f"the copy differs from the original: {faults[0]}", hint="run `wikiholt doctor`, then try again"
+        )
 
 
 def _switch_placement(store: PostgresStore, old: Placement, new: Placement, connections: RoleConnections) -> None:
-    """Place the wiki anew, in one transaction of the home; nobody leaves a note at the old place meanwhile."""
+    """Switch the placement in one transaction of the home database. Notes cannot be written meanwhile."""
     with store.get_connections(old.wiki_id).write_transaction() as source:
         check_fence(source, store.get_fence(old.wiki_id))
         source.execute("LOCK TABLE notes IN EXCLUSIVE MODE")
@@ -219,44 +228,45 @@ def _switch_placement(store: PostgresStore, old: Placement, new: Placement, conn
             target.execute("DELETE FROM notes")
             _copy_table(source, target, "notes")
         with store.placements.catalog.write_transaction() as connection:
-            order = (
+            statement = (
                 "UPDATE placements SET database = %s, schema = %s, role = %s, secret = %s, layout = %s"
                 " WHERE wiki_id = %s AND role = %s"
             )
-            place = (new.database, new.schema, new.role, new.secret, new.layout)
-            if not connection.execute(order, (*place, old.wiki_id, old.role)).rowcount:
-                raise IndexCorrupt("the wiki was placed anew by another meanwhile", hint="try again")
-            order = "UPDATE moves SET database = %s, schema = %s, role = %s, secret = %s, switched = true"
-            gone = (old.database, old.schema, old.role, old.secret)
-            connection.execute(f"{order} WHERE wiki_id = %s AND role = %s", (*gone, old.wiki_id, new.role))
+            values = (new.database, new.schema, new.role, new.secret, new.layout, old.wiki_id, old.role)
+            if not connection.execute(statement, values).rowcount:
+                raise IndexCorrupt("another process has changed the placement of the wiki", hint="try again")
+            statement = (
+                "UPDATE moves SET database = %s, schema = %s, role = %s, secret = %s, switched = true"
+                " WHERE wiki_id = %s AND role = %s"
+            )
+            connection.execute(statement, (old.database, old.schema, old.role, old.secret, old.wiki_id, new.role))
         source.execute("UPDATE notes SET text = %s WHERE name = 'layout'", (MOVED_MARK,))
     store.placements.invalidate(old.wiki_id)
 
 
 def _mark_moved(placements: PlacementCatalog, old: Placement) -> None:
-    """Have the old schema say that the wiki is elsewhere, if whoever moved it could not."""
-    known = "SELECT to_regclass(%s)"
+    """Mark the old schema as moved, in case the mover crashed before it did."""
     notes = sql.Identifier(old.schema, "notes")
     with placements.get_operator_connections(old).write_transaction() as connection:
-        if connection.execute(known, (f"{old.schema}.notes",)).fetchone() != (None,):
+        if connection.execute("SELECT to_regclass(%s)", (f"{old.schema}.notes",)).fetchone() != (None,):
             connection.execute(sql.SQL("UPDATE {} SET text = %s WHERE name = 'layout'").format(notes), (MOVED_MARK,))
 
 
 def _wait_until_quiet(placements: PlacementCatalog, old: Placement) -> None:
-    """Wait until nobody has been in the old schema for a while: whoever comes anew is told where the wiki is."""
-    until = time.monotonic() + _READER_TIMEOUT_S
-    order = (
+    """Wait until nobody has used the old schema for a while. New readers are redirected by its mark."""
+    deadline = time.monotonic() + _READER_TIMEOUT_S
+    statement = (
         "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
         " AND (state <> 'idle' OR state_change > clock_timestamp() - %s * interval '1 second')"
     )
     with placements.get_operator_connections(old).write_transaction() as connection:
         if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (old.role,)).fetchone() is None:
             return
-        # What others' sessions do is shown to members of their role alone.
+        # Only members of a role can see the activity of its sessions.
         connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(old.role)))
-    while time.monotonic() < until:
+    while time.monotonic() < deadline:
         with placements.get_operator_connections(old).read_connection() as connection:
-            if connection.execute(order, (old.role, _QUIET_S)).fetchone() == (0,):
+            if connection.execute(statement, (old.role, _QUIET_S)).fetchone() == (0,):
                 return
         time.sleep(0.05)
-    _LOG.warning("a wiki that was moved had readers at its old place for %d s; they are ended", _READER_TIMEOUT_S)
+    _LOG.warning("%s: ending readers that used the old schema for %d s after a move", old.wiki_id, _READER_TIMEOUT_S)

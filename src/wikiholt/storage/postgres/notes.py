@@ -1,65 +1,45 @@
-"""Small texts with a wiki's index, and what the wiki takes up."""
-
-import re
-from contextlib import suppress
-from pathlib import Path
+"""Notes in a wiki's schema, and the size of the schema."""
 
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import MOVED_MARK
 
-_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _RESERVED_NOTES = {"writer", "desk", "layout", "mark"}
 
 
 def read_note(connection: Connection, name: str) -> str | None:
-    row = connection.execute("SELECT text FROM notes WHERE name = %s", (_validate_note_name(name),)).fetchone()
-    return None if row is None else str(row[0])
+    """Read a note; None if there is none."""
+    return _read_text(connection, "SELECT text FROM notes WHERE name = %s", _validate_note_name(name))
 
 
 def write_note(connection: Connection, name: str, text: str) -> bool:
-    """Keep it; whether that is where the wiki is, and has not been moved away meanwhile."""
-    order = "INSERT INTO notes (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
-    connection.execute(order, (_validate_note_name(name), text))
+    """Write a note. Returns False if the wiki has been moved to another database."""
+    statement = "INSERT INTO notes (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+    connection.execute(statement, (_validate_note_name(name), text))
     return connection.execute("SELECT text FROM notes WHERE name = 'layout'").fetchone() != (MOVED_MARK,)
 
 
 def read_lease_text(connection: Connection, name: str) -> str | None:
-    """The note of whoever holds a lease; None when nobody does."""
-    order = "SELECT text FROM notes WHERE name = %s AND holder IS NOT NULL AND until >= clock_timestamp()"
-    row = connection.execute(order, (name,)).fetchone()
-    return None if row is None else str(row[0])
+    """Read the text of a lease; None if nobody holds it."""
+    statement = "SELECT text FROM notes WHERE name = %s AND holder IS NOT NULL AND until >= clock_timestamp()"
+    return _read_text(connection, statement, name)
+
+
+def _read_text(connection: Connection, statement: str, name: str) -> str | None:
+    (text,) = connection.execute(statement, (name,)).fetchone() or (None,)
+    return None if text is None else str(text)
 
 
 def get_schema_bytes(connection: Connection) -> int:
-    order = (
+    statement = (
         "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::int8 FROM pg_class"
         " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
     )
-    (total,) = connection.execute(order).fetchone() or (0,)
+    (total,) = connection.execute(statement).fetchone() or (0,)
     return int(total)
 
 
-def get_directory_bytes(directory: Path) -> int:
-    total = 0
-    for file in directory.rglob("*"):
-        with suppress(OSError):  # some come and go meanwhile
-            total += file.stat().st_size if file.is_file() else 0
-    return total
-
-
-def list_files(directory: Path) -> list[str]:
-    return sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
-
-
-def list_wiki_directories(root: Path) -> list[str]:
-    """The ids of the wikis that have mirrors or caches on this machine."""
-    if not root.is_dir():
-        return []
-    return [entry.name for entry in root.iterdir() if entry.is_dir() and _WIKI_ID.fullmatch(entry.name)]
-
-
 def _validate_note_name(name: str) -> str:
-    """A name that is none of those the store itself uses."""
+    """Return the name. Raises ValueError if the store itself uses it."""
     if name in _RESERVED_NOTES:
-        raise ValueError(f"{name} is no name for a note")
+        raise ValueError(f"the note name {name} is reserved")
     return name

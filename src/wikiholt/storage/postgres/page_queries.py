@@ -1,4 +1,4 @@
-"""A filter as SQL over a generation's pages."""
+"""Queries over the pages of a generation: filters, listing, links and facets."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from wikiholt.storage.sqlite.page_queries import count_facets
 
 
 def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
-    """The condition a page must meet and its values; an empty condition lets every page pass."""
+    """Build the SQL condition of a filter and its values. The condition is empty if every page matches."""
     parts: list[str] = []
     values: list[object] = []
     if where.categories:
@@ -23,7 +23,7 @@ def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
         values.append([encode_key(tag.casefold()) for tag in where.tags])
     prefix = encode_text(where.path_prefix.strip("/"))
     if prefix:
-        # A path prefix names whole components: "ops" is ops and ops/backup, never opsec.
+        # A path prefix matches complete components: "ops" matches ops and ops/backup, not opsec.
         parts.append("(path = %s OR starts_with(path, %s))")
         values += [prefix, prefix + "/"]
     if where.updated_since is not None:
@@ -32,37 +32,35 @@ def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
     return " AND ".join(parts), values
 
 
-# Listing, links and facets of a generation.
-
-
 def list_pages(
     db: Connection, tables: GenerationTables, where: PageFilter, limit: int | None, offset: int
 ) -> tuple[int, Sequence[StoredPage]]:
     clause, values = build_where_clause(where)
-    passing = f"FROM {tables.pages} WHERE {clause or 'true'}"
-    # One statement sees one state: the count beside every row, and by itself where no row is left.
-    found = db.execute(
-        f"SELECT whole.count, part.* FROM (SELECT count(*) {passing}) AS whole LEFT JOIN"
-        f' (SELECT {rows.PAGE_COLUMNS} {passing} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part ON true'
+    source = f"FROM {tables.pages} WHERE {clause or 'true'}"
+    # A single statement sees a single version, so the count is joined to every row, or alone if no row is left.
+    matches = db.execute(
+        f"SELECT total.count, part.* FROM (SELECT count(*) {source}) AS total LEFT JOIN"
+        f' (SELECT {rows.PAGE_COLUMNS} {source} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part ON true'
         ' ORDER BY part.path, part.file COLLATE "C"',
         (*values, *values, limit, offset),
     ).fetchall()
-    return found[0][0], [rows.to_stored_page(row[1:]) for row in found if row[1] is not None]
+    total, *_ = matches[0]
+    return total, [rows.to_stored_page(page) for _, *page in matches if page[0] is not None]
 
 
 def find_pages_by_key(db: Connection, tables: GenerationTables, keys: Sequence[str]) -> Sequence[StoredPage]:
-    wanted = [rows.encode_text(key) for key in keys]
+    encoded = [rows.encode_text(key) for key in keys]
     sql = f"SELECT {rows.PAGE_COLUMNS} FROM {tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
-    return [rows.to_stored_page(row) for row in db.execute(sql, (wanted, wanted))]
+    return [rows.to_stored_page(row) for row in db.execute(sql, (encoded, encoded))]
 
 
 def iter_links(db: Connection, tables: GenerationTables, page_ids: Sequence[int] | None) -> Iterator[StoredLink]:
     sql = f"SELECT id, links FROM {tables.pages} WHERE links <> '[]'"
     if page_ids is None:
-        found = db.execute(f"{sql} ORDER BY id")
+        packed_links = db.execute(f"{sql} ORDER BY id")
     else:
-        found = db.execute(f"{sql} AND id = ANY(%s) ORDER BY id", (list(page_ids),))
-    for page_id, packed in found:
+        packed_links = db.execute(f"{sql} AND id = ANY(%s) ORDER BY id", (list(page_ids),))
+    for page_id, packed in packed_links:
         for link in rows.decode_links(rows.decode_text(packed)):
             yield rows.to_stored_link(page_id, link)
 
@@ -72,11 +70,11 @@ def find_links_by_key(db: Connection, tables: GenerationTables, keys: Sequence[s
     wanted = frozenset(keys)
     for page_id, packed in db.execute(sql, ([rows.encode_key(key) for key in keys],)):
         for link in rows.decode_links(rows.decode_text(packed)):
-            if not wanted.isdisjoint(link[5:7]):
+            if not wanted.isdisjoint((link.key, link.other_key)):
                 yield rows.to_stored_link(page_id, link)
 
 
 def get_facets(db: Connection, tables: GenerationTables, where: PageFilter) -> Facets:
     clause, values = build_where_clause(where)
-    found = db.execute(f"SELECT path, category, tags FROM {tables.pages} WHERE {clause or 'true'}", values)
-    return count_facets(map(rows.decode_row, found))
+    facet_rows = db.execute(f"SELECT path, category, tags FROM {tables.pages} WHERE {clause or 'true'}", values)
+    return count_facets(map(rows.decode_row, facet_rows))

@@ -1,25 +1,11 @@
-"""Which database a wiki is on, in which schema, under which role: asked of the home, and remembered.
+"""Placements: the database, schema and role of each wiki, stored in the home database and cached.
 
-    Placement: wiki_id, database, schema, role, secret, layout, condition; its names are the only ones there are
-    Placements(home, doors)
-        .find(wiki_id, again=False) -> Placement | None   from memory, unless it is to be looked up again
-        .get(wiki_id) -> Placement                        one that is here; raises IndexMissing
-        .make(wiki_id, database=None) -> Placement        on-board: schema, role, tables and row; what is there stays
-        .mend(wiki_id)                                    the same, and what is missing of one that is here
-        .remove(wiki_id) -> list[str]                     off-board, and name what went
-        .ids() -> list[str]                               placed ones, and those of schemas that no row knows of
-        .strays() -> list[tuple[str, str]]                database and schema of each of the latter
-        .door(wiki_id) -> Door                            as the wiki's role; follows the wiki to another database
-        .login(placement) -> Login                        the same for one placement
-        .operator(placement) -> Door                      as the operator, into the wiki's database (search path: types)
-        .database(placement) -> Database
-
-Schema and role are made in one transaction. Where that is in another database than the row, the row comes first, as
-`making`, and goes last, as `going`: what one who was killed began is finished by the next.
+Schema and role are created in one transaction. If they are in another database than the placement row, the row is
+written first, with condition CREATING, and deleted last, with condition REMOVING. The next caller finishes an operation
+that was killed.
 """
 
 import hashlib
-import re
 import secrets
 import time
 from contextlib import suppress
@@ -27,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from threading import Lock
 
-from wikiholt.errors import DatabaseUnavailable, IndexUnavailable, InvalidSlug
+from wikiholt.errors import DatabaseUnavailable, IndexUnavailable
 from wikiholt.storage.postgres import locks, provision
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.catalog import HOME_DATABASE, Catalog, CatalogDatabase
@@ -35,22 +21,22 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login, RoleConnections
 from wikiholt.storage.postgres.provision import remove_placement, remove_schema
 from wikiholt.storage.postgres.timeouts import retry_lock_timeouts
+from wikiholt.storage.wiki_files import validate_wiki_id
 
-_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _MAX_CACHED_PLACEMENTS = 20_000
 _COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
 _MOVES_AS_PLACEMENTS = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
 _MAX_SCHEMA_ID_CHARS = 40
 _PLACEMENT_TTL_S = 30.0
-"""Seconds for which a placement is believed: an old place tells who comes there, unless a crash kept it from that."""
+"""Cache TTL of a placement. After a move the old schema redirects callers, unless the mover crashed too early."""
 _RECOUNT_AFTER_WIKIS = 200
-"""After so many new wikis a process counts again how many each database has."""
+"""A process recounts the wikis of each database after this many new wikis."""
 _COUNTS_TTL_S = 20.0
-"""Or after so many seconds: a database may have been opened, or closed, by another node."""
+"""And after this time, because another node may have opened or closed a database."""
 
 
 class PlacementCondition(StrEnum):
-    """How far a wiki's schema has come, or gone."""
+    """The life cycle of a wiki's schema."""
 
     CREATING = "making"
     READY = "here"
@@ -59,7 +45,7 @@ class PlacementCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a wiki is. Every name a statement uses comes from here, and none was typed by anybody."""
+    """Where a wiki is stored. Statements take their names from here; none comes from user input."""
 
     wiki_id: str
     database: str
@@ -71,7 +57,7 @@ class Placement:
 
 
 class PlacementCatalog:
-    """Where each wiki is. Safe to use from many threads."""
+    """The placements of all wikis. Safe to use from many threads."""
 
     def __init__(self, catalog: Catalog, pool: ConnectionPool) -> None:
         self.catalog = catalog
@@ -83,120 +69,121 @@ class PlacementCatalog:
         self._lock = Lock()
 
     def find(self, wiki_id: str, *, refresh: bool = False) -> Placement | None:
-        """Where the wiki is, whatever its condition; None where no row knows it."""
+        """Return the placement of a wiki in any condition; None if there is none. `refresh` bypasses the cache."""
         validate_wiki_id(wiki_id)
-        since, known = self._cache.get(wiki_id, (0.0, None))
-        if not refresh and known is not None and time.monotonic() - since < _PLACEMENT_TTL_S:
-            return known
+        since, cached = self._cache.get(wiki_id, (0.0, None))
+        if not refresh and cached is not None and time.monotonic() - since < _PLACEMENT_TTL_S:
+            return cached
         try:
             with self.catalog.read_connection() as connection:
-                found = _read_placement(connection, wiki_id)
+                placement = _read_placement(connection, wiki_id)
         except DatabaseUnavailable:
-            if known is None or refresh:
+            if cached is None or refresh:
                 raise
-            found = known  # its own database may be well
-        self._cache_placement(wiki_id, found)
-        return found
+            placement = cached  # the wiki's own database may be reachable
+        self._cache_placement(wiki_id, placement)
+        return placement
 
     def get(self, wiki_id: str, *, refresh: bool = False) -> Placement:
-        """Where a wiki is that is here; raises IndexMissing."""
-        found = self.find(wiki_id, refresh=refresh)
-        if found is None or found.condition is not PlacementCondition.READY:
+        """Return the placement of a wiki that is ready. Raises IndexMissing."""
+        placement = self.find(wiki_id, refresh=refresh)
+        if placement is None or placement.condition is not PlacementCondition.READY:
             self._cache.pop(wiki_id, None)
             raise make_missing_error()
-        return found
+        return placement
 
     def provision(self, wiki_id: str, database: str | None = None) -> Placement:
-        """On-board a wiki; one that is here stays as and where it is."""
-        found = self.find(wiki_id, refresh=True)
-        if found is not None and found.condition is PlacementCondition.READY:
-            return found
-        if found is not None and found.condition is PlacementCondition.REMOVING:
+        """Create schema, role and tables of a wiki and place it. Returns the placement of a wiki that is ready."""
+        known = self.find(wiki_id, refresh=True)
+        if known is not None and known.condition is PlacementCondition.READY:
+            return known
+        if known is not None and known.condition is PlacementCondition.REMOVING:
             self.remove(wiki_id)
-        chosen = self.catalog.get_database(database or self._pick_database()).name
-        made = retry_lock_timeouts(lambda: self._create_schema(wiki_id, chosen))
-        self._cache_placement(wiki_id, made)
-        return made
+        name = self.catalog.get_database(database or self._pick_database()).name
+        placement = retry_lock_timeouts(lambda: self._create_schema(wiki_id, name))
+        self._cache_placement(wiki_id, placement)
+        return placement
 
     def _create_schema(self, wiki_id: str, database: str) -> Placement:
         with self.catalog.write_transaction() as connection:
             locks.acquire_lock(connection, _get_lock_name(wiki_id))
-            made = _reserve(connection, wiki_id, database)
-            if made.condition is not PlacementCondition.READY and made.database == HOME_DATABASE:
-                made = self.provision_schema(connection, made)
-                _write_condition(connection, made)
-        if made.condition is not PlacementCondition.READY:
-            with self.get_operator_connections(made).write_transaction() as connection:
-                made = self.provision_schema(connection, made)
+            placement = _reserve(connection, wiki_id, database)
+            if placement.condition is not PlacementCondition.READY and placement.database == HOME_DATABASE:
+                placement = self.provision_schema(connection, placement)
+                _write_condition(connection, placement)
+        if placement.condition is not PlacementCondition.READY:
+            with self.get_operator_connections(placement).write_transaction() as connection:
+                placement = self.provision_schema(connection, placement)
             with self.catalog.write_transaction() as connection:
-                _write_condition(connection, made)
-        return made
+                _write_condition(connection, placement)
+        return placement
 
     def remove(self, wiki_id: str) -> list[str]:
-        """Off-board a wiki and name what went: its tables, its schema, its role; nothing where there was nothing."""
-        found = self.find(wiki_id, refresh=True)
-        if found is not None:
-            with self.get_operator_connections(found).read_connection() as connection:
-                connection.execute("SELECT 1")  # nothing is begun that cannot be done now
+        """Remove tables, schema and role of a wiki and return their names; empty if there is nothing to remove."""
+        known = self.find(wiki_id, refresh=True)
+        if known is not None:
+            with self.get_operator_connections(known).read_connection() as connection:
+                connection.execute("SELECT 1")  # fail before any change if the database is unreachable
         self._cache.pop(wiki_id, None)
         with self.catalog.write_transaction() as connection:
             locks.acquire_lock(connection, _get_lock_name(wiki_id))
-            order = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
-            row = connection.execute(order, (wiki_id,)).fetchone()
-            left = connection.execute(
+            statement = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
+            row = connection.execute(statement, (wiki_id,)).fetchone()
+            leftover = connection.execute(
                 f"SELECT {_COLUMNS} FROM {_MOVES_AS_PLACEMENTS} WHERE wiki_id = %s", (wiki_id,)
             ).fetchone()
-        went = [] if left is None else self._remove_placement(_parse_placement(left), "moves")
+        removed = [] if leftover is None else self._remove_placement(_parse_placement(*leftover), "moves")
         if row is not None:
-            return went + self._remove_placement(_parse_placement(row), "placements")
+            return removed + self._remove_placement(_parse_placement(*row), "placements")
         for database in self.catalog.list_databases():
             with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
-                went += remove_schema(connection, make_schema_name(wiki_id))
+                removed += remove_schema(connection, make_schema_name(wiki_id))
         with self.catalog.write_transaction() as connection:
             locks.delete_lock(connection, _get_lock_name(wiki_id))
-        return went
+        return removed
 
     def list_wiki_ids(self) -> list[str]:
-        """Every wiki that has a row, and every one that only has a schema, which nobody will ever ask for."""
+        """List the wikis with a placement, and those with an orphaned schema."""
         with self.catalog.read_connection() as connection:
             placed = {wiki_id for (wiki_id,) in connection.execute("SELECT wiki_id FROM placements")}
         return sorted(placed | {schema.removeprefix("w_") for _, schema in self.find_orphans()})
 
     def find_orphans(self) -> list[tuple[str, str]]:
-        """Database and schema of wikis that no row knows of; a database that is away has none to tell of."""
+        """List database and schema of wikis without a placement. Skips databases that are unreachable."""
         with self.catalog.read_connection() as connection:
             rows = connection.execute(
                 "SELECT database, schema FROM placements UNION SELECT database, schema FROM moves"
             )
             known = set(rows.fetchall())
-        there: list[tuple[str, str]] = []
-        order = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' ORDER BY nspname"
+        schemas: list[tuple[str, str]] = []
+        statement = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' ORDER BY nspname"
         for database in self.catalog.list_databases():
             with suppress(DatabaseUnavailable), database.connections.read_connection() as connection:
-                there += [(database.name, schema) for (schema,) in connection.execute(order)]
-        return [stray for stray in there if stray not in known]
+                schemas += [(database.name, schema) for (schema,) in connection.execute(statement)]
+        return [schema for schema in schemas if schema not in known]
 
     def get_connections(self, wiki_id: str) -> RoleConnections:
-        """The way into the wiki's schema as its role, wherever it is by then."""
+        """Return connections to the wiki's schema as its role. They follow the wiki to another database."""
         validate_wiki_id(wiki_id)
-        return RoleConnections(self._pool, lambda again: self.make_login(self.get(wiki_id, refresh=again)), wiki_id)
+        return RoleConnections(self._pool, lambda refresh: self.make_login(self.get(wiki_id, refresh=refresh)), wiki_id)
 
     def get_operator_connections(self, placement: Placement) -> RoleConnections:
+        """Return connections to the wiki's database as the operator. The search path is the types schema."""
         return self.get_database(placement).connections.with_subject(placement.schema)
 
     def get_database(self, placement: Placement) -> CatalogDatabase:
         return self.catalog.get_database(placement.database)
 
     def invalidate_counts(self) -> None:
-        """Look again, before the next wiki is placed, which databases there are and how many wikis they have."""
+        """Recount the wikis of each database before the next wiki is placed."""
         self._count_until = 0.0
 
     def invalidate(self, wiki_id: str) -> None:
-        """Look it up again before its next use."""
+        """Remove a placement from the cache."""
         self._cache.pop(wiki_id, None)
 
     def make_login(self, placement: Placement) -> Login:
-        """As whom, and where, to log in for a wiki that is placed so."""
+        """Return the login of the wiki's role."""
         database = self.get_database(placement)
         address = database.address.with_login(placement.role, placement.secret)
         return Login(address, placement.role, (placement.schema, database.types_schema))
@@ -210,7 +197,7 @@ class PlacementCatalog:
         self._cache[wiki_id] = (time.monotonic(), placement)
 
     def _pick_database(self) -> str:
-        """The open database with the fewest wikis for its weight; counted now and then, for counting takes a while."""
+        """Pick the open database with the fewest wikis for its weight. Counts are cached, because counting is slow."""
         with self._lock:
             if (
                 not self._counts
@@ -220,32 +207,32 @@ class PlacementCatalog:
                 self._counts, self._placed_since_count = self._count_wikis(), 0
                 self._count_until = time.monotonic() + _COUNTS_TTL_S
             self._placed_since_count += 1
-            name = min(sorted(self._counts), key=lambda each: self._counts[each])
+            name = min(sorted(self._counts), key=self._counts.__getitem__)
             self._counts[name] += 1 / self.catalog.get_database(name).weight
             return name
 
     def _count_wikis(self) -> dict[str, float]:
         with self.catalog.read_connection() as connection:
-            counted = dict(connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall())
-        there = {
-            each.name: counted.get(each.name, 0) / each.weight
-            for each in self.catalog.list_databases()
-            if each.accepts_new
+            counts = dict(connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall())
+        weighted = {
+            database.name: counts.get(database.name, 0) / database.weight
+            for database in self.catalog.list_databases()
+            if database.accepts_new
         }
-        if not there:
-            raise IndexUnavailable("no database takes new wikis", hint="open one: `wikiholt database`")
-        return there
+        if not weighted:
+            raise IndexUnavailable("no database accepts new wikis", hint="open one: `wikiholt database`")
+        return weighted
 
     def provision_schema(self, connection: Connection, placement: Placement) -> Placement:
-        """Make what is missing of schema and role, in an open transaction of the operator."""
-        guests = self.get_database(placement).group
-        provision.provision_wiki(connection, placement.schema, placement.role, placement.secret, guests)
+        """Create what is missing of schema and role, in an open transaction of the operator."""
+        group = self.get_database(placement).group
+        provision.provision_wiki(connection, placement.schema, placement.role, placement.secret, group)
         return replace(placement, condition=PlacementCondition.READY)
 
     def repair(self, wiki_id: str) -> None:
-        """On-board a wiki, and make what is missing of one that is here: a dump may have been restored without roles.
+        """Provision a wiki, or recreate what is missing of a placed one, e.g. after a dump was restored without roles.
 
-        A session of a role that was dropped stays that one's, even when there is another of the same name.
+        Closes idle connections: a session keeps its dropped role even if a new role has the same name.
         """
         known = self.find(wiki_id, refresh=True)
         if known is None or known.condition is not PlacementCondition.READY:
@@ -259,39 +246,34 @@ class PlacementCatalog:
             self.provision_schema(connection, known)
 
     def _remove_placement(self, placement: Placement, table: str) -> list[str]:
-        went = retry_lock_timeouts(
+        removed = retry_lock_timeouts(
             lambda: remove_placement(self.get_operator_connections(placement), placement.schema, placement.role)
         )
         with self.catalog.write_transaction() as connection:
-            order = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
-            connection.execute(order, (placement.wiki_id, placement.role))
+            statement = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
+            connection.execute(statement, (placement.wiki_id, placement.role))
             locks.delete_lock(connection, _get_lock_name(placement.wiki_id))
-        return went
-
-
-def validate_wiki_id(wiki_id: str) -> None:
-    if not _WIKI_ID.fullmatch(wiki_id):
-        raise InvalidSlug("that is not the id of a wiki", hint="ids come from the registry, never from input")
+        return removed
 
 
 def make_schema_name(wiki_id: str) -> str:
-    """The name of a wiki's schema; a name of PostgreSQL has 63 bytes, and an id may have more."""
-    short = hashlib.sha256(wiki_id.encode()).hexdigest()[:_MAX_SCHEMA_ID_CHARS]
-    return f"w_{wiki_id if len(wiki_id) <= _MAX_SCHEMA_ID_CHARS else short}"
+    """Return the schema name of a wiki. PostgreSQL names have at most 63 bytes, so a long id is hashed."""
+    digest = hashlib.sha256(wiki_id.encode()).hexdigest()[:_MAX_SCHEMA_ID_CHARS]
+    return f"w_{wiki_id if len(wiki_id) <= _MAX_SCHEMA_ID_CHARS else digest}"
 
 
 def make_role_name(schema: str) -> str:
-    """A name for a role that no other has: roles belong to the whole server, schemas to one database of it."""
+    """Return a unique role name. Roles belong to the server, schemas only to one database of it."""
     return f"{schema}_{secrets.token_hex(4)}"
 
 
 def _get_lock_name(wiki_id: str) -> str:
-    """The lock of those who make or remove this wiki's place: what they have done so far cannot be seen yet."""
+    """Return the name of the lock for creating or removing this wiki's placement."""
     return f"placement {wiki_id}"
 
 
 def _reserve(connection: Connection, wiki_id: str, database: str) -> Placement:
-    """The row of a wiki, made if there is none."""
+    """Return the placement of a wiki, after inserting one if there is none."""
     schema = make_schema_name(wiki_id)
     row = (
         wiki_id,
@@ -302,23 +284,25 @@ def _reserve(connection: Connection, wiki_id: str, database: str) -> Placement:
         postgres_schema.SCHEMA_LAYOUT,
         PlacementCondition.CREATING,
     )
-    order = f"INSERT INTO placements ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-    connection.execute(order, row)
-    found = _read_placement(connection, wiki_id)
-    if found is None:
+    statement = f"INSERT INTO placements ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+    connection.execute(statement, row)
+    placement = _read_placement(connection, wiki_id)
+    if placement is None:
         raise make_missing_error()
-    return found
+    return placement
 
 
 def _read_placement(connection: Connection, wiki_id: str) -> Placement | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM placements WHERE wiki_id = %s", (wiki_id,)).fetchone()
-    return None if row is None else _parse_placement(row)
+    return None if row is None else _parse_placement(*row)
 
 
-def _parse_placement(row: tuple[str, str, str, str, str, int, str]) -> Placement:
-    return Placement(*row[:-1], PlacementCondition(row[-1]))
+def _parse_placement(
+    wiki_id: str, database: str, schema: str, role: str, secret: str, layout: int, condition: str
+) -> Placement:
+    return Placement(wiki_id, database, schema, role, secret, layout, PlacementCondition(condition))
 
 
 def _write_condition(connection: Connection, placement: Placement) -> None:
-    order = "UPDATE placements SET condition = %s WHERE wiki_id = %s AND role = %s"
-    connection.execute(order, (placement.condition, placement.wiki_id, placement.role))
+    statement = "UPDATE placements SET condition = %s WHERE wiki_id = %s AND role = %s"
+    connection.execute(statement, (placement.condition, placement.wiki_id, placement.role))

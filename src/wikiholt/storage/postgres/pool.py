@@ -1,24 +1,9 @@
-"""Connections to databases. Each is logged in as one role and is lent only for it: no statement can change whose it is.
+"""Connection pool in which every connection belongs to one login.
 
-    Connection                                  psycopg.Connection[tuple[Any, ...]]
-    Login(address, role, path, operator=False)  who logs in where, and which schemas are in sight
-    Doors(most=20, wait=10.0, patience=30.0, lock_timeout_s=None)
-                                                at most so many over all wikis; the longest idle goes first
-        .timeouts                               how many statements waited or ran for too long (timeouts.py)
-        .close()
-    Door(doors, login, wiki_id="", subject="")  the way into one schema. login(again) is asked at every use, and
-                                                again, with True, when the server does not let it in
-        .about(subject) -> Door                 the same way in; what the log calls it
-        .reading()  -> context: Connection      autocommit: each statement sees the last committed state
-        .snapshot() -> context: Connection      one REPEATABLE READ, READ ONLY transaction
-        .writing(lock_timeout_s=None, statement_timeout_s=None)
-                    -> context: Connection      one transaction: all of it, or nothing
-        .alone()    -> Connection               one that no pool knows, in autocommit (for LISTEN); its taker closes it
-
-All raise DatabaseAway where the database cannot be reached, Busy where every connection is in use for `wait` seconds;
-in a block, psycopg's errors come out as errors of ours (faults.py). Every session has a lock timeout and a statement
-timeout; the latter is `patience` seconds for a wiki's role. Names need no schema: it is the search path. Safe to use
-from many threads; a forked child begins without connections.
+A wiki's statements run only on connections that are logged in as the wiki's role. Every session has a lock timeout and
+a statement timeout, and its search path is the wiki's schema. All operations raise DatabaseUnavailable if the database
+is unreachable, and Busy if every connection stays in use; psycopg errors are translated (see `errors`). Safe to use
+from many threads. A forked child starts without connections.
 """
 
 import os
@@ -53,24 +38,24 @@ _T = TypeVar("_T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _MAX_USES = 5000
-"""A backend remembers every table it ever saw: the operator's would grow without end."""
+"""A PostgreSQL backend caches every table it has used, so operator sessions must be replaced from time to time."""
 _IDLE_CHECK_S = 30.0
-"""After so long a firewall may have forgotten a connection: it is tried before it is lent."""
+"""Idle time after which a connection is tested before use, because a firewall may have dropped it."""
 _RETRY_DELAY_S = 1.0
 _CONNECT_TRY_S = 4.0
 _IDLE_TRANSACTION_TIMEOUT = "15s"
-"""Who falls asleep in the middle of writing is ended by the server after so long, so that another can write."""
+"""The server ends a session that is suspended inside a write transaction, so that another can write."""
 _INHERITED: list[object] = []
-"""What a child inherited: closing it would close the parent's."""
+"""Connections inherited by a forked child. Closing them would close those of the parent."""
 
 
 class LoginRejected(Exception):
-    """The server is there, and does not let this role in."""
+    """The server is reachable and rejects the login."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who logs in where, and which schemas are in sight."""
+    """A role on a database, with its search path."""
 
     address: DatabaseAddress
     role: str
@@ -80,7 +65,7 @@ class Login:
 
 @dataclass(slots=True)
 class PooledConnection:
-    """A connection, with what the pool knows of it."""
+    """A connection with its usage data."""
 
     login: Login
     connection: Connection
@@ -89,7 +74,7 @@ class PooledConnection:
 
 
 class ConnectionPool:
-    """The connections of a process, however many wikis it serves."""
+    """The connections of a process, for all wikis. The longest idle connection is closed first."""
 
     def __init__(
         self,
@@ -99,7 +84,7 @@ class ConnectionPool:
         statement_timeout_s: float = 30.0,
         lock_timeout_s: float | None = None,
     ) -> None:
-        """`lock_timeout_s` is for all logins; without it, the operator's and the wikis' differ."""
+        """`lock_timeout_s` overrides the default lock timeouts of all logins."""
         self._max_connections = max(1, max_connections)
         self._wait_timeout_s = wait_timeout_s
         self._statement_timeout_s = statement_timeout_s
@@ -109,24 +94,22 @@ class ConnectionPool:
 
     def _reset(self) -> None:
         self._changed = Condition()
-        self._idle: list[PooledConnection] = []  # the longest idle first
+        self._idle: list[PooledConnection] = []  # longest idle first
         self._open_count = 0
-        self._in_use: dict[str, int] = {}  # how many are lent, by place
-        self._unreachable_until: dict[
-            str, float
-        ] = {}  # places that could not be reached, and until when nobody need try
+        self._in_use: dict[str, int] = {}  # by location
+        self._unreachable_until: dict[str, float] = {}  # by location: when to try again
         self._closed = False
         self._pid = os.getpid()
 
     def acquire(self, login: Login) -> PooledConnection:
-        """A connection of exactly this login; raises LoginRefused, DatabaseAway or Busy."""
+        """Return a connection of exactly this login. Raises LoginRejected, DatabaseUnavailable, Busy."""
         if self._pid != os.getpid():
             _INHERITED.append(self._idle)
             self._reset()
-        while (found := self._acquire_slot(login)) is not None:
-            if _is_alive(found):
-                return found
-            self.discard(found)
+        while (pooled := self._acquire_slot(login)) is not None:
+            if _is_alive(pooled):
+                return pooled
+            self.discard(pooled)
         try:
             connection = self.connect(login)
         except BaseException:
@@ -135,18 +118,19 @@ class ConnectionPool:
         return PooledConnection(login, connection)
 
     def release(self, pooled: PooledConnection) -> None:
-        """Keep it for the next of the same login, rolled back; one that is broken or worn is closed."""
+        """Roll back and return a connection to the pool. Closes it if it is broken or has been used too often."""
         with suppress(psycopg.Error):
             if pooled.connection.pgconn.transaction_status != TransactionStatus.IDLE:
                 pooled.connection.rollback()
-        well = pooled.connection.pgconn.transaction_status == TransactionStatus.IDLE
+        reusable = pooled.connection.pgconn.transaction_status == TransactionStatus.IDLE
         pooled.uses, pooled.idle_since = pooled.uses + 1, time.monotonic()
-        if well and pooled.uses < _MAX_USES and not self._closed and self._pid == os.getpid():
+        if reusable and pooled.uses < _MAX_USES and not self._closed and self._pid == os.getpid():
             self._release_slot(pooled.login.address.location, pooled)
         else:
             self.discard(pooled)
 
     def discard(self, pooled: PooledConnection) -> None:
+        """Close a connection that is in use."""
         if self._pid != os.getpid():
             _INHERITED.append(pooled)
             return
@@ -158,77 +142,76 @@ class ConnectionPool:
         if self._pid != os.getpid():
             return
         with self._changed:
-            going = [lent for lent in self._idle if lent.login == login]
-            self._idle = [lent for lent in self._idle if lent.login != login]
-            self._open_count -= len(going)
+            closing = [pooled for pooled in self._idle if pooled.login == login]
+            self._idle = [pooled for pooled in self._idle if pooled.login != login]
+            self._open_count -= len(closing)
             self._changed.notify_all()
-        for lent in going:
-            lent.connection.close()
+        for pooled in closing:
+            pooled.connection.close()
 
     def connect(self, login: Login) -> Connection:
-        """A new connection that no pool knows; a place that just could not be reached is not tried again at once."""
-        place = login.address.location
+        """Open a connection outside the pool. Fails at once if the location was unreachable a moment ago."""
+        location = login.address.location
         with self._changed:
-            if (until := self._unreachable_until.get(place)) is not None:
+            if (until := self._unreachable_until.get(location)) is not None:
                 if time.monotonic() < until:
                     raise make_unavailable_error()
-                self._unreachable_until[place] = (
-                    time.monotonic() + _CONNECT_TRY_S
-                )  # one tries; the others need not wait for it
+                # Only one thread tries; the others fail at once.
+                self._unreachable_until[location] = time.monotonic() + _CONNECT_TRY_S
         try:
             connection = self._connect(login)
         except psycopg.Error as error:
-            there = _is_answering(login.address, error)
+            answering = _is_answering(login.address, error)
             with self._changed:
-                if there:  # one role that is not let in keeps no other out
-                    self._unreachable_until.pop(place, None)
+                if answering:  # a rejected role must not affect other roles
+                    self._unreachable_until.pop(location, None)
                 else:
-                    self._unreachable_until[place] = time.monotonic() + _RETRY_DELAY_S
-            raise LoginRejected(str(error)) if there else make_unavailable_error(error) from error
+                    self._unreachable_until[location] = time.monotonic() + _RETRY_DELAY_S
+            raise LoginRejected(str(error)) if answering else make_unavailable_error(error) from error
         with self._changed:
-            self._unreachable_until.pop(place, None)
+            self._unreachable_until.pop(location, None)
         return connection
 
     def close(self) -> None:
-        """Close what is idle, and what is lent once it comes back."""
+        """Close idle connections now, and connections in use when they are released."""
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
             self._open_count -= len(idle)
-        for lent in idle:
-            lent.connection.close()
+        for pooled in idle:
+            pooled.connection.close()
 
     @property
     def open_count(self) -> int:
-        """How many connections there are, lent and idle."""
+        """The number of open connections, idle and in use."""
         return self._open_count if self._pid == os.getpid() else 0
 
     @property
     def unreachable(self) -> frozenset[str]:
-        """The places that could not be reached when that was last tried."""
+        """The locations that were unreachable at the last attempt."""
         with self._changed:
             return frozenset(self._unreachable_until)
 
     def _acquire_slot(self, login: Login) -> PooledConnection | None:
-        """An idle connection of the login, or None, and then there is room for one more."""
-        until, place = time.monotonic() + self._wait_timeout_s, login.address.location
+        """Reserve a slot. Returns an idle connection of the login, or None if a new one must be opened. Raises Busy."""
+        deadline, location = time.monotonic() + self._wait_timeout_s, login.address.location
         with self._changed:
-            self._in_use.setdefault(place, 0)
+            self._in_use.setdefault(location, 0)
             while not self._closed:
-                # Where there are several places none may have all: one that has gone silent would silence the others.
-                most = self._max_connections - (self._max_connections // 4 if len(self._in_use) > 1 else 0)
-                if self._in_use[place] < most and (self._idle or self._open_count < self._max_connections):
-                    self._in_use[place] += 1
+                # With several locations none may use all slots, or an unresponsive one would block the others.
+                limit = self._max_connections - (self._max_connections // 4 if len(self._in_use) > 1 else 0)
+                if self._in_use[location] < limit and (self._idle or self._open_count < self._max_connections):
+                    self._in_use[location] += 1
                     return self._pop_idle(login)
-                if not self._changed.wait(until - time.monotonic()):
+                if not self._changed.wait(deadline - time.monotonic()):
                     raise Busy("every connection to the database is in use", hint="try again, or raise connections")
-        raise psycopg.InterfaceError("the connections were closed")
+        raise psycopg.InterfaceError("the connection pool is closed")
 
     def _pop_idle(self, login: Login) -> PooledConnection | None:
-        """The connection of the login that was used last; None, with room made for another, where there is none."""
-        for at in range(len(self._idle) - 1, -1, -1):
-            if self._idle[at].login == login:
-                return self._idle.pop(at)
+        """Take the last used connection of the login. Returns None, after making room, if there is none."""
+        for position in range(len(self._idle) - 1, -1, -1):
+            if self._idle[position].login == login:
+                return self._idle.pop(position)
         if self._open_count < self._max_connections:
             self._open_count += 1
         else:
@@ -246,34 +229,37 @@ class ConnectionPool:
     def _connect(self, login: Login) -> Connection:
         connection: Connection = psycopg.connect(login.address.conninfo, autocommit=True)
         path = sql.SQL(", ").join(sql.Identifier(schema) for schema in login.search_path)
-        orders: list[sql.Composable] = [sql.SQL("SET search_path TO {}").format(path)]
+        statements: list[sql.Composable] = [sql.SQL("SET search_path TO {}").format(path)]
         if not login.is_operator:
-            orders.append(sql.SQL("SET default_transaction_read_only TO on"))
-            orders.append(sql.SQL("SET jit TO off"))  # to compile a search takes longer than the search
+            statements.append(sql.SQL("SET default_transaction_read_only TO on"))
+            statements.append(sql.SQL("SET jit TO off"))  # JIT compilation takes longer than a search
         lock_timeout_s, statement_timeout_s = self._get_timeouts(login)
-        orders.append(sql.SQL("SET lock_timeout TO {}").format(f"{lock_timeout_s:.3f}s"))
-        orders.append(sql.SQL("SET statement_timeout TO {}").format(f"{statement_timeout_s:.3f}s"))
+        statements.append(sql.SQL("SET lock_timeout TO {}").format(f"{lock_timeout_s:.3f}s"))
+        statements.append(sql.SQL("SET statement_timeout TO {}").format(f"{statement_timeout_s:.3f}s"))
         try:
-            connection.execute(sql.SQL("; ").join(orders))
+            connection.execute(sql.SQL("; ").join(statements))
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _get_timeouts(self, login: Login) -> tuple[float, float]:
-        """The lock timeout and the statement timeout of a login's sessions."""
+        """Return the lock timeout and the statement timeout of a login."""
         if login.is_operator:
             return self._lock_timeout_s or OPERATOR_LOCK_TIMEOUT_S, OPERATOR_STATEMENT_TIMEOUT_S
         return self._lock_timeout_s or WIKI_LOCK_TIMEOUT_S, self._statement_timeout_s
 
 
 class RoleConnections:
-    """The way into one schema, under one role."""
+    """Connections to one schema under one role."""
 
     def __init__(
         self, pool: ConnectionPool, login: Callable[[bool], Login], wiki_id: str = "", subject: str = ""
     ) -> None:
-        """`wiki_id` is the wiki whose schema it is, if it is a wiki's; logs name `subject`, else the wiki."""
+        """`login(refresh)` returns the current login; it is called again with True if the server rejects it.
+
+        `wiki_id` is set for the schema of a wiki. Log messages name `subject`, or else the wiki.
+        """
         self._pool = pool
         self._login = login
         self.wiki_id = wiki_id
@@ -284,18 +270,18 @@ class RoleConnections:
         return self._pool.timeout_counter
 
     def with_subject(self, subject: str) -> "RoleConnections":
-        """The same way in, for work on one wiki: the log calls it so."""
+        """Return the same connections with another name for log messages."""
         return RoleConnections(self._pool, self._login, self.wiki_id, subject)
 
     @contextmanager
     def read_connection(self) -> Iterator[Connection]:
-        """A connection whose statements each see the last committed state."""
+        """A connection in autocommit mode: each statement sees the last committed state."""
         with self._borrow() as connection:
             yield connection
 
     @contextmanager
     def read_snapshot(self) -> Iterator[Connection]:
-        """A connection whose statements all see one and the same committed state."""
+        """A read-only REPEATABLE READ transaction: all statements see the same state."""
         with self._borrow("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
             yield connection
 
@@ -303,9 +289,9 @@ class RoleConnections:
     def write_transaction(
         self, *, lock_timeout_s: float | None = None, statement_timeout_s: float | None = None
     ) -> Iterator[Connection]:
-        """One write transaction: all of it, or nothing.
+        """A write transaction, committed at the end of the block.
 
-        With a lock timeout of its own it is a try of one who polls, who records a timeout when giving up.
+        With `lock_timeout_s` the caller polls for locks, and records a timeout itself when it gives up.
         """
         begin = f"BEGIN READ WRITE; SET LOCAL idle_in_transaction_session_timeout TO '{_IDLE_TRANSACTION_TIMEOUT}'"
         if lock_timeout_s is not None:
@@ -317,32 +303,32 @@ class RoleConnections:
             connection.execute("COMMIT")
 
     def open_dedicated(self) -> Connection:
-        """A connection that no pool knows, in autocommit; close it."""
+        """Open an autocommit connection outside the pool, for LISTEN. The caller closes it."""
         return self._with_login_retry(self._pool.connect)
 
     @contextmanager
     def _borrow(self, begin: str = "", *, polling: bool = False) -> Iterator[Connection]:
-        lent = self._begin_transaction(begin)
+        pooled = self._begin_transaction(begin)
         try:
-            with translate_errors(lent.connection):
-                yield lent.connection
+            with translate_errors(pooled.connection):
+                yield pooled.connection
         except LockTimeout:
             if not polling:
-                self.timeout_counter.record("lock", self._subject or lent.login.role)
+                self.timeout_counter.record("lock", self._subject or pooled.login.role)
             raise
         except DatabaseUnavailable as error:
-            if self._has_moved(lent.login):
+            if self._has_moved(pooled.login):
                 raise make_missing_error() from error
             raise
         except IndexUnavailable as error:
             if is_statement_timeout(error):
-                self.timeout_counter.record("statement", self._subject or lent.login.role)
+                self.timeout_counter.record("statement", self._subject or pooled.login.role)
             raise
         finally:
-            self._pool.release(lent)
+            self._pool.release(pooled)
 
     def _has_moved(self, login: Login) -> bool:
-        """Whether the wiki was moved or removed, and its sessions ended with its role: no database is away then."""
+        """Return whether the session ended because the wiki was moved or removed, not because the database is down."""
         try:
             return self._login(True) != login
         except IndexMissing:
@@ -351,22 +337,22 @@ class RoleConnections:
             return False
 
     def _begin_transaction(self, begin: str) -> PooledConnection:
-        """A connection on which the transaction has begun; one that broke while it was idle is no reader's loss."""
+        """Begin a transaction. Retries with another connection if the pooled one broke while it was idle."""
         while True:
-            lent = self._with_login_retry(self._pool.acquire)
+            pooled = self._with_login_retry(self._pool.acquire)
             try:
                 if begin:
-                    lent.connection.execute(begin)
+                    pooled.connection.execute(begin)
             except psycopg.Error as error:
-                worn = lent.uses > 0
-                self._pool.discard(lent)
-                if not worn:
+                reused = pooled.uses > 0
+                self._pool.discard(pooled)
+                if not reused:
                     raise make_unavailable_error(error) from error
             except BaseException:
-                self._pool.discard(lent)
+                self._pool.discard(pooled)
                 raise
             else:
-                return lent
+                return pooled
 
     def _with_login_retry(self, action: Callable[[Login], _T]) -> _T:
         try:
@@ -380,14 +366,14 @@ class RoleConnections:
 
 
 def _is_alive(pooled: PooledConnection) -> bool:
-    """Whether an idle connection can still be used: a server that ended it has said so by now."""
+    """Return whether an idle connection is still usable."""
     connection = pooled.connection
     try:
-        poll = select.poll()  # select knows no descriptor above 1,023
+        poll = select.poll()  # select() fails for descriptors above 1,023
         poll.register(connection.pgconn.socket, select.POLLIN)
-        heard = poll.poll(0)
-        # What is heard of an idle one may be its end, of which one look sees the words and only the next the end.
-        if heard or time.monotonic() - pooled.idle_since > _IDLE_CHECK_S:
+        readable = poll.poll(0)
+        # Pending input may announce the end of the session; a statement is needed to notice the end itself.
+        if readable or time.monotonic() - pooled.idle_since > _IDLE_CHECK_S:
             connection.execute("SELECT 1")
         if connection.pgconn.status != ConnStatus.OK:
             return False
@@ -397,7 +383,7 @@ def _is_alive(pooled: PooledConnection) -> bool:
 
 
 def _is_answering(address: DatabaseAddress, error: psycopg.Error) -> bool:
-    """Whether the server is there and takes connections, though not this one."""
+    """Return whether the server accepts connections, though not this one."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return False
     return PGconn.ping(address.conninfo.encode()) == Ping.OK

@@ -1,7 +1,7 @@
-"""What a wiki was asked, as a table of its own schema: read and written by its role alone, and dropped with it.
+"""The query log of a wiki, a table in its own schema that only its role can read and write.
 
-The table is made when it is first needed: most wikis are never to have one, and a schema's tables are what a farm of
-many wikis pays for. Every node writes to it, so a report tells of them all. A move to another database leaves it.
+The table is created on first use, because most wikis do not log queries and tables cost space on a server with many
+wikis. All nodes write to it. A move to another database does not copy it.
 """
 
 import time
@@ -33,12 +33,12 @@ _RECORD_COLUMNS = (
 _INSERT = f"INSERT INTO searches ({_RECORD_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _SELECT_SINCE = f"SELECT {_RECORD_COLUMNS} FROM searches WHERE at >= %s ORDER BY at, id"
 _OWNER = "COMMENT ON TABLE {schema}.searches IS {wiki}"
-"""Whose log it is: said by the table itself, which may be copied to another schema."""
+"""Stores the wiki id with the table, so that a table copied from another schema is detected."""
 _SELECT_TABLE_STATE = (
     "SELECT text, coalesce(obj_description(to_regclass(quote_ident(current_schema()) || '.searches'), 'pg_class'), '')"
     " FROM notes WHERE name = 'layout'"
 )
-"""Of this schema: a table of that name elsewhere on the search path is somebody else's."""
+"""Qualified by the schema, because another schema on the search path may have a table of this name."""
 _COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"
 
 
@@ -51,7 +51,7 @@ class PostgresQueryLog:
         self._connections = placements.get_connections(wiki_id)
 
     def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        rows = [to_query_row(searched) for searched in records]
+        rows = [to_query_row(record) for record in records]
 
         def add(connection: Connection) -> bool:
             with connection.cursor() as cursor:
@@ -63,10 +63,10 @@ class PostgresQueryLog:
             self._run_transaction(add)
 
     def read(self, since: float) -> QueryRecords | None:
-        def all_of(connection: Connection) -> QueryRecords:
+        def select(connection: Connection) -> QueryRecords:
             return QueryRecords(tuple(map(from_query_row, connection.execute(_SELECT_SINCE, (since,)))))
 
-        return self._run_transaction(all_of)
+        return self._run_transaction(select)
 
     def trim(self, retention: QueryRetention) -> None:
         self._run_transaction(lambda connection: _delete_expired(connection, retention))
@@ -75,20 +75,20 @@ class PostgresQueryLog:
         return self._run_transaction(lambda connection: connection.execute("DELETE FROM searches").rowcount) or 0
 
     def _run_transaction(self, action: Callable[[Connection], _T]) -> _T | None:
-        """Use the table in one transaction, where the wiki is now; None where there is none."""
+        """Run the action in one transaction at the wiki's current place. Returns None if there is no table."""
         try:
             for _ in range(2):
                 with self._connections.write_transaction() as connection:
-                    place, owner = connection.execute(_SELECT_TABLE_STATE).fetchone() or (MOVED_MARK, "")
-                    if place != MOVED_MARK:
+                    layout, owner = connection.execute(_SELECT_TABLE_STATE).fetchone() or (MOVED_MARK, "")
+                    if layout != MOVED_MARK:
                         return action(connection) if owner == self._wiki_id else None
                 self._placements.invalidate(self._wiki_id)
-        except IndexMissing:  # it has been removed
+        except IndexMissing:  # the wiki was removed
             pass
         return None
 
     def _create_table(self) -> bool:
-        """Have the table made, in the place of one that is another wiki's; whether there is a schema to make it in."""
+        """Create the table, replacing one of another wiki. Returns False if the wiki has no schema."""
         try:
             placement = self._placements.get(self._wiki_id, refresh=True)
         except IndexMissing:

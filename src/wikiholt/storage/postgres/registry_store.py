@@ -1,11 +1,7 @@
-"""The registry in PostgreSQL: the same tables, ledger and seal as in its file, in the home's schema.
+"""The registry in PostgreSQL, with the same tables and checksum as the registry file, in the home database.
 
-    TABLES                                     the home's part that makes them
-    PostgresRegistry(home, timeout=10.0, remains=None)    -> registry.RegistryDatabase
-    name_schemas(home)                         says whether schemas of wikis are in the home's database
-
-Writers of all nodes go one after another; readers wait for none. What is read is what was last committed: a key that
-one node revokes is refused by the others from then on. Every write tells the nodes (`shifts.py`).
+Writers of all nodes are serialized; readers never wait. Readers see the last committed state, so a key that one node
+revokes is rejected by all others at once. Every write notifies the nodes.
 """
 
 import os
@@ -23,16 +19,16 @@ from wikiholt.storage.postgres.assignments import REGISTRY_CHANGED, notify_nodes
 from wikiholt.storage.postgres.catalog import Catalog, TableSet
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.wikis import registry_schema
-from wikiholt.wikis.registry_files import (
+from wikiholt.wikis.registry_file import write_file
+from wikiholt.wikis.registry_recovery import (
     EMPTY_CHECKSUM,
     LeftoverData,
     make_lost_registry_error,
     make_outdated_registry_error,
-    write_file,
 )
 from wikiholt.wikis.registry_schema import RESTORE_HINT, ResultRows
 
-# Slugs and host names sort by their bytes, as they do in the file.
+# Slugs and host names sort by their bytes, as in the registry file.
 REGISTRY_TABLES = TableSet(
     "registry",
     (
@@ -45,13 +41,13 @@ REGISTRY_TABLES = TableSet(
         "CREATE INDEX keys_of_a_wiki ON keys (wiki_id)",
         "CREATE TABLE marks (name text PRIMARY KEY, value text NOT NULL)",
         "CREATE TABLE sealed (one int4 PRIMARY KEY CHECK (one = 1), digest text NOT NULL)",
-        f"INSERT INTO sealed VALUES (1, '{registry_schema.compute_checksum({table: [] for table in registry_schema.TABLE_COLUMNS})}')",
+        f"INSERT INTO sealed VALUES (1, '{EMPTY_CHECKSUM}')",
     ),
 )
 
 
 class PostgresRegistry:
-    """Bound to a home. Its rows are verified once by every process, when it first reads them."""
+    """`RegistryDatabase` in the home database. Each process verifies the checksum before its first access."""
 
     is_shared = True
 
@@ -71,29 +67,29 @@ class PostgresRegistry:
     def write_transaction(self) -> Iterator[registry_schema.RegistryTransaction]:
         self._verify()
         with self._lock_registry() as connection, _translate_text_errors():
-            ledger = registry_schema.RegistryTransaction(_PostgresRegistryConnection(connection))
-            yield ledger
-            ledger.write_checksum()
+            transaction = registry_schema.RegistryTransaction(_PostgresRegistryConnection(connection))
+            yield transaction
+            transaction.write_checksum()
             notify_nodes(connection, REGISTRY_CHANGED)
 
     def write_copy(self, to: Path) -> str | None:
         self._verify()
         with self._catalog.read_snapshot() as connection:
-            session = _PostgresRegistryConnection(connection)
-            rows, seal = registry_schema.read_rows(session), registry_schema.read_checksum(session)
+            registry = _PostgresRegistryConnection(connection)
+            rows, checksum = registry_schema.read_rows(registry), registry_schema.read_checksum(registry)
         write_file(to, rows)
-        return seal
+        return checksum
 
     def replace_contents(self, rows: registry_schema.RegistryRows) -> str | None:
         name = f"broken_{datetime.now(UTC):%Y%m%dt%H%M%S%fz}"
         with self._lock_registry() as connection:
-            aside = sql.Identifier(name)
-            connection.execute(sql.SQL("CREATE SCHEMA {}").format(aside))
+            quarantine = sql.Identifier(name)
+            connection.execute(sql.SQL("CREATE SCHEMA {}").format(quarantine))
             for table in (*registry_schema.TABLE_COLUMNS, "sealed"):
-                kept = sql.SQL("CREATE TABLE {}.{} AS TABLE {}").format(aside, *[sql.Identifier(table)] * 2)
-                connection.execute(kept)
-            ledger = registry_schema.RegistryTransaction(_PostgresRegistryConnection(connection))
-            ledger.replace_all(rows)
+                copy = sql.SQL("CREATE TABLE {}.{} AS TABLE {}").format(quarantine, *[sql.Identifier(table)] * 2)
+                connection.execute(copy)
+            transaction = registry_schema.RegistryTransaction(_PostgresRegistryConnection(connection))
+            transaction.replace_all(rows)
             connection.execute("DELETE FROM sealed")
             connection.execute("INSERT INTO sealed VALUES (1, %s)", (registry_schema.compute_checksum(rows),))
             notify_nodes(connection, REGISTRY_CHANGED)
@@ -104,43 +100,42 @@ class PostgresRegistry:
 
     @contextmanager
     def _lock_registry(self) -> Iterator[Connection]:
-        """One write transaction, while no other node writes the registry; raises Busy."""
+        """A write transaction that excludes writers of all nodes. Raises Busy."""
         with self._catalog.write_transaction() as connection:
-            # Both are gone with the transaction.
+            # Both end with the transaction.
             connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{self._timeout_s:.3f}s"))
             connection.execute("LOCK TABLE sealed IN EXCLUSIVE MODE")
             yield connection
 
     def _verify(self) -> None:
+        """Verify the registry once per process. Raises IndexCorrupt if it is damaged or was lost."""
         if self._verified_pid == os.getpid():
             return
         with self._catalog.read_snapshot() as connection:
-            session = _PostgresRegistryConnection(connection)
-            if not registry_schema.is_checksum_valid(session):
+            registry = _PostgresRegistryConnection(connection)
+            if not registry_schema.is_checksum_valid(registry):
                 raise IndexCorrupt(
                     "The registry is damaged: its rows are not those that were written.", hint=RESTORE_HINT
                 )
-            blank, keyed = (
-                registry_schema.read_checksum(session) == EMPTY_CHECKSUM,
-                registry_schema.has_mark(session, registry_schema.KEYED_MARK),
-            )
-        if self.remains is not None and not keyed:
-            if blank and (found := self.remains.find()):
-                raise make_lost_registry_error("The registry in PostgreSQL", found)
+            is_empty = registry_schema.read_checksum(registry) == EMPTY_CHECKSUM
+            has_keys = registry_schema.has_mark(registry, registry_schema.KEYED_MARK)
+        if self.remains is not None and not has_keys:
+            if is_empty and (leftovers := self.remains.find()):
+                raise make_lost_registry_error("The registry in PostgreSQL", leftovers)
             if self.remains.had_keys():
                 raise make_outdated_registry_error("The registry in PostgreSQL")
         self._verified_pid = os.getpid()
 
 
-def list_schema_names(home: Catalog) -> str:
-    """What remains of wikis in the home's database, in a few words; empty if nothing does."""
-    with home.read_connection() as connection:
-        found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' LIMIT 1").fetchone()
-        return "schemas of wikis" if found else ""
+def describe_leftover_schemas(catalog: Catalog) -> str:
+    """Describe the schemas of wikis in the home database; empty if there are none."""
+    with catalog.read_connection() as connection:
+        row = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' LIMIT 1").fetchone()
+        return "schemas of wikis" if row else ""
 
 
 class _PostgresRegistryConnection:
-    """Takes the registry's statements as SQLite would."""
+    """Adapts a connection to the registry's SQLite-style statements."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -151,7 +146,7 @@ class _PostgresRegistryConnection:
 
 @cache
 def _convert_placeholders(statement: str) -> sql.SQL:
-    """The statement with PostgreSQL's marks for values; all statements are the registry's own, and few."""
+    """Replace SQLite placeholders. All statements are constants of the registry, so the cache stays small."""
     return sql.SQL(statement.replace("?", "%s"))
 
 
@@ -161,5 +156,5 @@ def _translate_text_errors() -> Iterator[None]:
         yield
     except (psycopg.DataError, UnicodeEncodeError) as error:
         raise InvalidSetting(
-            "a name or setting holds what is no text", hint="leave out NUL and halves of characters"
+            "a name or setting contains invalid text", hint="remove NUL characters and unpaired surrogates"
         ) from error

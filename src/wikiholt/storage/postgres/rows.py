@@ -1,4 +1,7 @@
-"""Between values and columns: text that PostgreSQL cannot hold, vectors and terms in its binary form, packed links."""
+"""Conversion between domain values and PostgreSQL columns.
+
+Covers text that PostgreSQL cannot store, vectors and tsvectors in binary form, packed links, and the `state` row.
+"""
 
 import json
 import re
@@ -6,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,42 +28,105 @@ PAGE_COLUMNS = packing.PAGE_COLUMNS
 CHUNK_COLUMNS = packing.CHUNK_COLUMNS
 
 _ESCAPE_CHARACTER = "\ufdd0"
-"""A code point that is promised never to be a character; what PostgreSQL's text cannot hold is written with it."""
+"""A Unicode noncharacter. It escapes the code points that PostgreSQL text cannot store."""
 _UNSTORABLE = re.compile(f"[\0{_ESCAPE_CHARACTER}\ud800-\udfff]")
 _ESCAPED = re.compile(f"{_ESCAPE_CHARACTER}([0-9a-f]{{4}})")
 
 OVERSIZED = " "
-"""Stands in place of the terms of a page that has too many of them, or odd ones: its words have to be read."""
+"""Replaces the terms of a page whose terms do not fit into a tsvector; a search reads the words of such a page."""
 _MAX_TSVECTOR_BYTES = 900_000
 _MAX_LEXEME_BYTES = 2_000
 _MAX_POSITION = 16_383
-"""What a tsvector, a lexeme of it, and a lexeme's position can be at most."""
+"""Limits of a tsvector: its size, the size of a lexeme, and the position of a lexeme."""
 _LEXEME_END = b"\0\0\1"
 _LEXEME_ENDS = tuple(_LEXEME_END + count.to_bytes(2, "big") for count in range(_MAX_POSITION + 1))
-"""What follows a lexeme in a tsvector's binary form: its end, that it has one position, and that."""
+"""The bytes after a lexeme in a binary tsvector: terminator, position count (1), position. Indexed by position."""
 _OVERSIZED_TSVECTOR = struct.pack(">i", 1) + OVERSIZED.encode() + _LEXEME_ENDS[1]
 _MAX_KEY_BYTES = 500
 _VECTOR_HEADER = struct.Struct(">hh")
 
 
+class PageRow(NamedTuple):
+    """The columns of a page that both stores have, in the order the checksum covers them."""
+
+    id: int
+    file: str
+    path: str
+    name: str
+    blob: str
+    category: str | None
+    category_key: str | None
+    description: str | None
+    language: str | None
+    last_updated: float | None
+    hidden: int
+    tags: str
+    warnings: str
+    chunks: int
+    words: bytes
+    version: int
+    key: str
+    last_key: str
+    word_count: int
+    length: int
+
+
+class DerivedPageColumns(NamedTuple):
+    """The columns of a page that only PostgreSQL has, all computed from the rest of the page."""
+
+    links: str
+    tag_keys: list[str]
+    link_keys: list[str]
+    size: int
+    terms: bytes
+    seal: int
+
+
+class ChunkRow(NamedTuple):
+    """The columns of a chunk that both stores have, in the order the checksum covers them."""
+
+    id: int
+    page_id: int
+    number: int
+    text: str
+    heading_path: str
+    anchor: str
+    first_line: int
+    last_line: int
+    hash: bytes
+
+
+class LinkRow(NamedTuple):
+    """A link of a page, with the columns of the SQLite store's `links` table."""
+
+    target: str
+    text: str
+    line: int
+    wiki: int
+    paths: str
+    key: str | None
+    other_key: str | None
+
+
 def encode_text(text: str) -> str:
-    """The text as a column can hold it; `meant` gives it back. What begins alike stays so."""
+    """Escape characters that PostgreSQL text cannot store (NUL, surrogates). Preserves common prefixes."""
     if text.isascii() and "\0" not in text:
         return text
-    return _UNSTORABLE.sub(lambda odd: f"{_ESCAPE_CHARACTER}{ord(odd[0]):04x}", text)
+    return _UNSTORABLE.sub(lambda match: f"{_ESCAPE_CHARACTER}{ord(match[0]):04x}", text)
 
 
 def decode_text(text: str) -> str:
-    return _ESCAPED.sub(lambda odd: chr(int(odd[1], 16)), text) if _ESCAPE_CHARACTER in text else text
+    """Inverse of `encode_text`."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if _ESCAPE_CHARACTER in text else text
 
 
 def decode_row(row: Row) -> tuple[Any, ...]:
-    """A row with all its texts as they were given."""
+    """Decode every text of a row."""
     return tuple(decode_text(value) if isinstance(value, str) else value for value in row)
 
 
 def encode_key(key: str) -> str:
-    """A key as an index can hold it: one too long for that is known by its hash."""
+    """Encode a key for an indexed column. A key too long for an index entry is replaced by its hash."""
     data = key.encode("utf-8", "surrogatepass")
     return encode_text(key) if len(data) <= _MAX_KEY_BYTES else f"\x01{blake2b(data, digest_size=24).hexdigest()}"
 
@@ -76,63 +142,64 @@ def to_stored_chunk(row: Row) -> StoredChunk:
 # ── links ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def to_link_rows(links: Iterable[Link]) -> list[tuple[Any, ...]]:
-    """Links with the keys of their paths (one, or at most two), as the embedded store's columns have them."""
-    found = []
+def to_link_rows(links: Iterable[Link]) -> list[LinkRow]:
+    """Convert links to rows, with the keys of their first two paths."""
+    link_rows = []
     for link in links:
-        keys = [*map(fold_path, link.paths[:2]), None, None][:2]
-        found.append((link.target, link.text, link.line, int(link.wiki), packing.encode_strings(link.paths), *keys))
-    return found
+        keys = [*map(fold_path, link.paths[:2]), None, None]
+        paths = packing.encode_strings(link.paths)
+        link_rows.append(LinkRow(link.target, link.text, link.line, int(link.wiki), paths, keys[0], keys[1]))
+    return link_rows
 
 
-def encode_links(links: Sequence[Row]) -> str:
-    return json.dumps([list(link) for link in links], ensure_ascii=False)
+def encode_links(links: Sequence[LinkRow]) -> str:
+    return json.dumps(links, ensure_ascii=False)
 
 
-def decode_links(packed: str) -> list[list[Any]]:
+def decode_links(packed: str) -> list[LinkRow]:
     try:
-        return [list(link) for link in json.loads(packed)]
+        return [LinkRow._make(link) for link in json.loads(packed)]
     except (ValueError, TypeError) as error:
-        raise IndexCorrupt("a page's links cannot be read", hint="run `wikiholt sync` to build it again") from error
+        raise IndexCorrupt("a page's links cannot be read", hint="run `wikiholt sync` to rebuild it") from error
 
 
-def get_link_keys(links: Iterable[Row]) -> list[str]:
-    return sorted({encode_key(key) for link in links for key in link[5:7] if key is not None})
+def get_link_keys(links: Iterable[LinkRow]) -> list[str]:
+    return sorted({encode_key(key) for link in links for key in (link.key, link.other_key) if key is not None})
 
 
-def to_stored_link(page_id: int, link: Row) -> StoredLink:
-    return packing.to_stored_link((page_id, *link[:5]))
+def to_stored_link(page_id: int, link: LinkRow) -> StoredLink:
+    return packing.to_stored_link((page_id, link.target, link.text, link.line, link.wiki, link.paths))
 
 
 # ── vectors ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def encode_vectors(vectors: FloatArray) -> Iterator[bytes]:
-    """Each vector as pgvector sends and takes it: how many, nothing, and the numbers, big end first."""
+    """Encode vectors in pgvector's binary format: dimensions, an unused field, and big-endian numbers."""
     header = _VECTOR_HEADER.pack(vectors.shape[1], 0)
     for vector in np.ascontiguousarray(vectors, ">f4"):
         yield header + vector.tobytes()
 
 
 def decode_vectors(fields: Sequence[bytes], dimensions: int) -> FloatArray:
-    """Vectors as they came; raises IndexCorrupt for any that is of another size."""
-    kind = np.dtype([("dimensions", ">i2"), ("unused", ">i2"), ("numbers", ">f4", (dimensions,))])
+    """Inverse of `encode_vectors`. Raises IndexCorrupt if a vector has another size."""
+    layout = np.dtype([("dimensions", ">i2"), ("unused", ">i2"), ("numbers", ">f4", (dimensions,))])
     try:
-        found = np.frombuffer(b"".join(fields), kind)
-        if len(found) != len(fields) or (found["dimensions"] != dimensions).any():
+        vectors = np.frombuffer(b"".join(fields), layout)
+        if len(vectors) != len(fields) or (vectors["dimensions"] != dimensions).any():
             raise ValueError
     except ValueError as error:
         raise IndexCorrupt(
-            "vectors of the index are of the wrong size", hint="run `wikiholt sync` to build it again"
+            "vectors of the index have the wrong size", hint="run `wikiholt sync` to rebuild it"
         ) from error
-    return np.ascontiguousarray(found["numbers"], np.float32)
+    return np.ascontiguousarray(vectors["numbers"], np.float32)
 
 
 def to_vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
-    """Rows of (chunk id, page id, vector) as arrays."""
-    chunk_ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-    page_ids = np.fromiter((row[1] for row in rows), np.int64, len(rows))
-    return VectorRows(chunk_ids, page_ids, decode_vectors([row[2] for row in rows], dimensions))
+    """Convert rows of (chunk id, page id, vector) to arrays."""
+    chunk_ids = np.fromiter((chunk_id for chunk_id, _, _ in rows), np.int64, len(rows))
+    page_ids = np.fromiter((page_id for _, page_id, _ in rows), np.int64, len(rows))
+    return VectorRows(chunk_ids, page_ids, decode_vectors([vector for _, _, vector in rows], dimensions))
 
 
 def to_id_array(rows: Sequence[Row]) -> IntArray:
@@ -144,31 +211,32 @@ def to_id_array(rows: Sequence[Row]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class TermVector:
-    """What a page's words are found by: each term with how often it is there, by weight; and how many there are."""
+    """The terms of a page with their weighted counts, as a binary tsvector, and the number of terms."""
 
     tsvector: bytes
     size: int
 
 
 def build_term_vector(terms: PageTerms) -> TermVector:
-    """A tsvector in binary form, as it comes back; a lexeme's position is how often the page has the term."""
+    """Build the binary tsvector of a page. The position of a lexeme is the weighted count of the term."""
     counts, size = count_weighted_terms(terms)
-    tidy = all(field == " ".join(field.split()) for field in (terms.name, terms.headings, terms.body))
-    if not tidy or max(counts.values(), default=0) > _MAX_POSITION:
+    is_normalized = all(field == " ".join(field.split()) for field in (terms.name, terms.headings, terms.body))
+    if not is_normalized or max(counts.values(), default=0) > _MAX_POSITION:
         return TermVector(_OVERSIZED_TSVECTOR, size)
-    found = sorted(term.encode() + _LEXEME_ENDS[int(count)] for term, count in counts.items())
-    field = struct.pack(">i", len(found)) + b"".join(found)
-    fits = len(field) + 4 * len(found) <= _MAX_TSVECTOR_BYTES and max(map(len, found), default=0) <= _MAX_LEXEME_BYTES
-    return TermVector(field if fits else _OVERSIZED_TSVECTOR, size)
+    lexemes = sorted(term.encode() + _LEXEME_ENDS[int(count)] for term, count in counts.items())
+    tsvector = struct.pack(">i", len(lexemes)) + b"".join(lexemes)
+    max_lexeme = max(map(len, lexemes), default=0)
+    fits = len(tsvector) + 4 * len(lexemes) <= _MAX_TSVECTOR_BYTES and max_lexeme <= _MAX_LEXEME_BYTES
+    return TermVector(tsvector if fits else _OVERSIZED_TSVECTOR, size)
 
 
 def sum_prefix_positions(tsvector: bytes, prefix: str) -> int:
-    """The sum of the positions of the lexemes that begin so, of a tsvector as `terms_of` makes it."""
+    """Sum the positions of the lexemes with the prefix, in a tsvector made by `build_term_vector`."""
     wanted, data, total = prefix.encode(), _LEXEME_ENDS[1] + tsvector[4:], 0
     at = data.find(wanted, 5)
-    while at > 0 and data[at - 5 : at - 2] != _LEXEME_END:  # inside of a lexeme, not at its beginning
+    while at > 0 and data[at - 5 : at - 2] != _LEXEME_END:  # inside a lexeme, not at its start
         at = data.find(wanted, at + 1)
-    while at > 0 and data.startswith(wanted, at):  # in order, so those that begin alike follow one another
+    while at > 0 and data.startswith(wanted, at):  # lexemes are sorted, so matches are adjacent
         end = data.index(b"\0", at)
         total += int.from_bytes(data[end + 3 : end + 5], "big")
         at = end + 5
@@ -176,7 +244,7 @@ def sum_prefix_positions(tsvector: bytes, prefix: str) -> int:
 
 
 def iter_lexemes(tsvector: bytes) -> Iterator[tuple[str, int]]:
-    """The lexemes of a tsvector in binary form, each with its first position, whatever its weight."""
+    """Yield the lexemes of a binary tsvector, each with its first position."""
     (count,) = struct.unpack_from(">i", tsvector)
     at = 4
     for _ in range(count):
@@ -188,7 +256,7 @@ def iter_lexemes(tsvector: bytes) -> Iterator[tuple[str, int]]:
 
 
 def quote_term(term: str) -> str | None:
-    """A term as a lexeme of a tsquery; None for one that only a vast page can hold, or none at all."""
+    """Quote a term as a tsquery lexeme. Returns None for a term that a tsvector cannot store."""
     if len(term) * 4 > _MAX_LEXEME_BYTES and len(term.encode("utf-8", "surrogatepass")) > _MAX_LEXEME_BYTES:
         return None
     if _UNSTORABLE.search(term) and encode_text(term) != term:
@@ -196,12 +264,12 @@ def quote_term(term: str) -> str | None:
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-# ── where an index stands ────────────────────────────────────────────────────────────────────────
+# ── state of a generation ────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationState:
-    """The row of `state` that says all about a generation; `next_page` and `next_chunk` are ids never given out."""
+    """A row of `state`. `next_page` and `next_chunk` are the next unused ids."""
 
     number: int
     fingerprint: str
@@ -229,7 +297,7 @@ class GenerationState:
         return tuple(getattr(self, name) for name in STATE_FIELDS)
 
     def get_checksum(self, wiki_id: str) -> int:
-        """The checksum of the row as this wiki's: a row of another wiki's schema does not have it."""
+        """Compute the checksum of the row and the wiki id, so that a row copied from another wiki is detected."""
         return compute_row_checksum((*self.row, wiki_id))
 
 
@@ -238,7 +306,7 @@ STATE_COLUMNS = ", ".join(STATE_FIELDS)
 
 
 def make_initial_state(number: int, recipe: Recipe) -> GenerationState:
-    """Where an empty generation stands."""
+    """Return the state of an empty generation."""
     return GenerationState(
         number, recipe.fingerprint, recipe.dimensions, recipe.pipeline, recipe.model, recipe.precision
     )

@@ -1,7 +1,12 @@
-"""The tables of one generation of a wiki's index, and the indexes it gets when it has grown.
+"""The schema of a wiki: the tables of a generation, their indexes, and the layout with its migrations.
 
-A small wiki is read from end to end faster than an index is opened, and ten thousand wikis are ten thousand times every
-relation: so there are few tables and, to begin with, no index but the primary keys. `tending` adds the others.
+A sequential scan of a small wiki is faster than an index scan, and every relation costs space on a server with
+thousands of wikis. A generation therefore has few tables and at first only primary keys; `maintenance` adds the other
+indexes.
+
+Beside its generations a schema has two tables. `state` has a row per generation, at most one of them published, and the
+counters of ids. `notes` has small texts and leases by name. The note `layout` is the layout of the schema and the
+oldest layout that a program must know to use it, or `moved` after a move to another database.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,16 +17,16 @@ from psycopg import sql
 from wikiholt.errors import IndexCorrupt, IndexTooNew
 
 INDEXES_MIN_PAGES = 300
-"""Pages from which on a wiki gets indexes."""
+"""The number of pages from which a wiki gets indexes."""
 HNSW_MIN_CHUNKS = 10_000
-"""Chunks from which on nearest neighbours are found by an HNSW index, unless set otherwise."""
+"""The default number of chunks from which vector search uses an HNSW index."""
 _HNSW_M, _HNSW_EF_CONSTRUCTION = 24, 200
-"""With pgvector's own 16 and 64 some questions about real text never reach the part of the graph they ask for."""
+"""With pgvector's defaults of 16 and 64 some queries on real text never reach the relevant part of the graph."""
 
 _MAX_INLINE_DIMENSIONS = 1_500
-"""Dimensions of a vector that still fits into a row beside its text; longer ones lie beside the table."""
+"""The largest vector that fits into a row beside its text. Longer vectors are stored outside the row."""
 _MAX_HNSW_DIMENSIONS = 2_000
-"""Dimensions pgvector can index."""
+"""The largest vector that pgvector can index."""
 
 _PAGES_TABLE = """
 CREATE TABLE {pages} (
@@ -42,7 +47,7 @@ _OTHER_STATEMENTS = (
     "CREATE TABLE {problems} (file text NOT NULL, blob text NOT NULL, reason text NOT NULL, detail text NOT NULL,"
     " seal int8 NOT NULL)",
     "CREATE TABLE {dropped} (version int8 NOT NULL, chunk_id int8, page_id int8)",
-    # Words are compressed already, and terms hardly get smaller by it, but slower to read.
+    # Words are already compressed, and compression slows terms down without saving much.
     "ALTER TABLE {pages} ALTER words SET STORAGE EXTERNAL, ALTER terms SET STORAGE EXTERNAL",
     "ALTER TABLE {chunks} ALTER vector SET STORAGE {storage}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON {pages}, {chunks}, {problems}, {dropped} TO {role}",
@@ -51,7 +56,7 @@ _OTHER_STATEMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class GenerationTables:
-    """The names of a generation's tables, as statements use them in the schema they belong to; whose they are."""
+    """The table names of a generation of a wiki, without the schema."""
 
     number: int
     wiki_id: str = ""
@@ -79,7 +84,7 @@ class GenerationTables:
 
 @dataclass(frozen=True, slots=True)
 class SizedIndex:
-    """An index that a generation gets when it has so many pages, or chunks."""
+    """An index that a generation gets from `min_pages` and `min_chunks` on."""
 
     name: str
     table: str
@@ -87,11 +92,11 @@ class SizedIndex:
     min_pages: int = 0
     min_chunks: int = 0
     build_megabytes: int = 0
-    """What it takes to build it in memory."""
+    """Memory needed to build the index in memory."""
 
 
 def build_create_statements(schema: str, number: int, dimensions: int, role: str) -> Iterator[sql.Composed]:
-    """The statements, for the operator and in one transaction, that make an empty generation for a wiki's role."""
+    """Yield the statements that create an empty generation, for the operator, in one transaction."""
     tables = GenerationTables(number)
     names = {
         "pages": sql.Identifier(schema, tables.pages),
@@ -107,7 +112,7 @@ def build_create_statements(schema: str, number: int, dimensions: int, role: str
 
 
 def build_drop_statement(schema: str, number: int) -> sql.Composed:
-    """The statement that removes a generation; it fails for nothing that is not there."""
+    """Build the statement that drops the tables of a generation. Ignores missing tables."""
     names = (sql.Identifier(schema, name) for name in GenerationTables(number).all)
     return sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(names))
 
@@ -115,10 +120,10 @@ def build_drop_statement(schema: str, number: int) -> sql.Composed:
 def list_sized_indexes(
     number: int, dimensions: int, hnsw_min_chunks: int = HNSW_MIN_CHUNKS, chunks: int = 0
 ) -> tuple[SizedIndex, ...]:
-    """The indexes of a generation that has grown to so many chunks; what `how` holds is a constant of this module."""
+    """List the indexes of a generation with this many chunks. Definitions are constants of this module."""
     tables, g = GenerationTables(number), f"g{number:d}"
-    # Hash indexes, where others would be: a path may be longer than a B-tree's row.
-    found = [
+    # Hash indexes, because a path can be longer than a B-tree entry.
+    indexes = [
         SizedIndex(f"{g}_pages_file", tables.pages, "USING hash (file)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_path", tables.pages, "USING hash (path)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_key", tables.pages, "USING hash (key)", min_pages=INDEXES_MIN_PAGES),
@@ -132,23 +137,21 @@ def list_sized_indexes(
         SizedIndex(f"{g}_dropped_version", tables.dropped, "(version)", min_pages=INDEXES_MIN_PAGES),
     ]
     if dimensions <= _MAX_HNSW_DIMENSIONS:
-        how = f"USING hnsw (vector vector_ip_ops) WITH (m = {_HNSW_M}, ef_construction = {_HNSW_EF_CONSTRUCTION})"
-        megabytes = chunks * (dimensions * 4 + 500) >> 20
-        found.append(
-            SizedIndex(f"{g}_chunks_near", tables.chunks, how, min_chunks=hnsw_min_chunks, build_megabytes=megabytes)
+        definition = (
+            f"USING hnsw (vector vector_ip_ops) WITH (m = {_HNSW_M}, ef_construction = {_HNSW_EF_CONSTRUCTION})"
         )
-    return tuple(found)
+        megabytes = chunks * (dimensions * 4 + 500) >> 20
+        name = f"{g}_chunks_near"
+        indexes.append(
+            SizedIndex(name, tables.chunks, definition, min_chunks=hnsw_min_chunks, build_megabytes=megabytes)
+        )
+    return tuple(indexes)
 
 
-# What a wiki's schema holds beside its generations, its layout's number, and how one layout becomes the next. state a
-# row a generation; `published` in one of them at most; counters for ids, since there is one writer notes small texts
-# and leases by name: writer, desk, mark, layout, and what `Store.keep_note` keeps The note `layout` says which layout
-# the schema has and from which on a program can use it; where the wiki has been moved to another database, it says
-# `moved`. Layouts only add: programs that know an older one go on until `oldest` is past it.
-
+# ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
 SCHEMA_LAYOUT = 1
-"""The layout this program writes."""
+"""The layout that this program writes."""
 
 MOVED_MARK = "moved"
 
@@ -173,7 +176,7 @@ _GRANTS = (
 
 @dataclass(frozen=True, slots=True)
 class SchemaLayout:
-    """Which layout a schema has, and the oldest that a program may know to use it."""
+    """The layout of a schema, and the oldest layout a program must know to use it."""
 
     number: int
     oldest_compatible: int
@@ -182,14 +185,14 @@ class SchemaLayout:
     def parse(cls, text: str | None) -> "SchemaLayout":
         parts = (text or "").split()
         if len(parts) != 2 or not all(part.isdigit() for part in parts):
-            raise IndexCorrupt("the index has lost its layout", hint="run `wikiholt doctor`")
+            raise IndexCorrupt("the layout of the index is missing", hint="run `wikiholt doctor`")
         return cls(int(parts[0]), int(parts[1]))
 
     def format(self) -> str:
         return f"{self.number} {self.oldest_compatible}"
 
     def require_supported(self) -> None:
-        """Raise unless this program can use it."""
+        """Raise IndexTooNew unless this program can use the schema."""
         if self.oldest_compatible > SCHEMA_LAYOUT:
             raise IndexTooNew(
                 f"the index has a newer layout ({self.number}, this Wikiholt knows {SCHEMA_LAYOUT})",
@@ -199,9 +202,9 @@ class SchemaLayout:
 
 @dataclass(frozen=True, slots=True)
 class SchemaMigration:
-    """How the layout before becomes this one; `oldest` is the layout a program must know to use it.
+    """A migration from the previous layout to this one.
 
-    `statements` is given the schema, the numbers of its generations and the role. They only add.
+    `statements` takes the schema, the numbers of its generations and the role. The statements must only add.
     """
 
     layout: SchemaLayout
@@ -209,16 +212,16 @@ class SchemaMigration:
 
 
 MIGRATIONS: tuple[SchemaMigration, ...] = ()
-"""To layout 2, to layout 3, …; the last leads to LAYOUT."""
+"""Migrations to layout 2, 3, …, SCHEMA_LAYOUT."""
 
 
 def get_oldest_compatible() -> int:
-    """The oldest layout that programs may know to use what this one writes."""
+    """Return the oldest layout a program must know to use what this program writes."""
     return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else 1
 
 
 def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
-    """The statements, for the operator and in one transaction, that make a wiki's schema for its role."""
+    """Yield the statements that create a wiki's schema, for the operator, in one transaction."""
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
     for statement in _WIKI_TABLES:
         yield sql.SQL(statement).format(**names)
@@ -228,6 +231,6 @@ def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
 
 
 def build_grant_statements(schema: str, role: str) -> Iterator[sql.Composed]:
-    """The statements that let a role into its wiki's schema."""
+    """Yield the statements that grant a role access to its wiki's schema."""
     for statement in _GRANTS:
         yield sql.SQL(statement).format(schema=sql.Identifier(schema), role=sql.Identifier(role))

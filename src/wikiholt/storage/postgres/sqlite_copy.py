@@ -1,5 +1,7 @@
-"""Copies of a generation, as files of the embedded store: with the same ids, versions and seals, so that either store
-can take in the other's."""
+"""Copies between a generation and an index file of the SQLite store.
+
+A copy keeps ids, versions and checksums, so either store can import the backups of the other.
+"""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +14,13 @@ import numpy as np
 
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
-from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable
+from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.postgres import index_writer, rows
+from wikiholt.storage.postgres.errors import make_foreign_state_error
 from wikiholt.storage.postgres.integrity import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import GenerationState
+from wikiholt.storage.postgres.rows import ChunkRow, GenerationState, LinkRow, PageRow
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite import rows as packing
@@ -26,57 +29,50 @@ from wikiholt.storage.sqlite.errors import translate_errors
 Row = tuple[Any, ...]
 
 _BATCH_CHUNKS = 200
-_MIN_SCHEMA = 2
-"""The oldest schema of a file that can be taken in: before, links had no keys."""
+
+
+# ── export ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callable[[], bool]) -> GenerationState:
-    """Copy what the open snapshot sees to a new file, which appears when it is whole; raises Busy if stopped."""
-    standing, seal = index_writer.read_state(db, tables.number)
-    if standing.get_checksum(tables.wiki_id) != seal:
-        raise IndexCorrupt(
-            "the index has lost its state, or belongs to another wiki", hint="run `wikiholt sync` to build it again"
-        )
-    making = to.with_name(to.name + ".copying")
+    """Copy the open snapshot to a new file, which appears only when it is complete. Raises Busy if stopped."""
+    state, checksum = index_writer.read_state(db, tables.number)
+    if state.get_checksum(tables.wiki_id) != checksum:
+        raise make_foreign_state_error()
+    temporary = to.with_name(to.name + ".copying")
     try:
-        schema.create_index_file(making, tables.wiki_id, standing.number, standing.recipe)
-        with closing(schema.open_connection(making)) as copy, translate_errors():
-            copy.execute("PRAGMA synchronous = OFF")  # it counts only once it has been read back
+        schema.create_index_file(temporary, tables.wiki_id, state.number, state.recipe)
+        with closing(schema.open_connection(temporary)) as copy, translate_errors():
+            copy.execute("PRAGMA synchronous = OFF")  # an incomplete copy is deleted, so only the end is synced
             copy.execute("BEGIN")
-            for page in iter_full_pages(db, tables, standing.dimensions):
+            for page in iter_full_pages(db, tables, state.dimensions):
                 if stop():
                     raise Busy("the copy was stopped", hint="try again")
                 _write_page(copy, page)
-            _write_rest(db, tables, copy, standing)
+            _write_rest(db, tables, copy, state)
             copy.execute("COMMIT")
             copy.execute("PRAGMA synchronous = FULL")
             copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        making.rename(to)
+        temporary.rename(to)
     except BaseException:
-        for leftover in making.parent.glob(making.name + "*"):
+        for leftover in temporary.parent.glob(temporary.name + "*"):
             leftover.unlink(missing_ok=True)
         raise
-    return standing
+    return state
 
 
-def _write_page(copy: sqlite3.Connection, page: FullPage) -> None:
-    copy.execute(
-        f"INSERT INTO pages ({', '.join(index_writer.PAGE_FIELDS)}) VALUES ({_format_placeholders(page.page)})",
-        page.page,
-    )
-    names = ", ".join(index_writer.CHUNK_FIELDS)
-    copy.executemany(
-        f"INSERT INTO chunks ({names}) VALUES ({_format_placeholders(index_writer.CHUNK_FIELDS)})", page.chunks
-    )
-    copy.executemany("INSERT INTO vectors VALUES (?, ?, ?)", page.vector_rows)
-    copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.page_id) for tag in page.tags])
-    copy.executemany(
-        "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(page.page_id, *link) for link in page.links]
-    )
-    words = packing.decode_terms(page.page[index_writer.PAGE_FIELDS.index("words")])
-    row = (page.page_id, words.name, words.headings, words.body)
-    copy.execute("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
-    copy.execute("INSERT INTO seals VALUES (?, ?)", (page.page_id, page.checksum))
+def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
+    page = full_page.page
+    copy.execute(_format_insert("pages", PageRow._fields), page)
+    copy.executemany(_format_insert("chunks", ChunkRow._fields), full_page.chunks)
+    copy.executemany("INSERT INTO vectors VALUES (?, ?, ?)", full_page.vector_rows)
+    copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
+    links = [(page.id, *link) for link in full_page.links]
+    copy.executemany(_format_insert("links", ("page_id", *LinkRow._fields)), links)
+    words = packing.decode_terms(page.words)
+    row = (page.id, words.name, words.headings, words.body)
+    copy.execute(_format_insert("words", ("rowid", "name", "headings", "body")), row)
+    copy.execute("INSERT INTO seals VALUES (?, ?)", (page.id, full_page.derived.seal))
 
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:
@@ -84,24 +80,26 @@ def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connecti
     copy.executemany("INSERT INTO problems VALUES (?, ?, ?, ?, ?)", map(rows.decode_row, db.execute(sql)))
     sql = f"SELECT version, chunk_id, page_id FROM {tables.dropped} ORDER BY version"
     copy.executemany("INSERT INTO dropped VALUES (?, ?, ?)", db.execute(sql))
-    # Ids are never given out twice, also not by the store that takes this in.
+    # The store that imports the copy must not reuse ids either.
     copy.execute("DELETE FROM sqlite_sequence")
-    last = [("pages", state.next_page - 1), ("chunks", state.next_chunk - 1)]
-    copy.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last)
+    last_ids = [("pages", state.next_page - 1), ("chunks", state.next_chunk - 1)]
+    copy.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_ids)
     row = (state.version, state.horizon, state.revision, state.synced_at)
     copy.execute("UPDATE state SET version = ?, horizon = ?, revision = ?, synced_at = ?", row)
     write_state_checksum(copy)
 
 
+def _format_insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+# ── import ───────────────────────────────────────────────────────────────────────────────────────
+
+
 def verify_copy(file: Path, wiki_id: str) -> Recipe:
-    """The recipe of a file of this wiki that can be taken in, every byte of which was read; else raises IndexFault."""
+    """Read every byte of a copy and return its recipe. Raises IndexFault if this wiki cannot import it."""
     with closing(schema.open_immutable(file)) as copy, translate_errors():
-        layout, _, recipe = schema.read_header(copy)
-        if layout < _MIN_SCHEMA:
-            raise IndexUnavailable(
-                "the copy is an older Wikiholt's and knows no links",
-                hint="sync it in an embedded store first (`wikiholt sync`), then move that wiki",
-            )
+        _, recipe = schema.read_header(copy)
         schema.require_owner(copy, wiki_id)
         faults = integrity.find_faults(copy, recipe.dimensions)
     if faults:
@@ -110,9 +108,9 @@ def verify_copy(file: Path, wiki_id: str) -> Recipe:
 
 
 def import_copy(db: Connection, file: Path, tables: GenerationTables) -> None:
-    """Fill an empty generation from a file that was proven, in the open transaction."""
+    """Fill an empty generation from a verified copy, in the open transaction."""
     with closing(schema.open_immutable(file)) as copy, translate_errors():
-        _, _, recipe = schema.read_header(copy)
+        _, recipe = schema.read_header(copy)
         _CopyImport(db, tables, copy, recipe.dimensions).run()
 
 
@@ -121,6 +119,8 @@ def _make_damaged_error(fault: str) -> IndexCorrupt:
 
 
 class _CopyImport:
+    """Imports one SQLite index file into an empty generation."""
+
     def __init__(self, db: Connection, tables: GenerationTables, copy: sqlite3.Connection, dimensions: int) -> None:
         self._db = db
         self._tables = tables
@@ -129,17 +129,18 @@ class _CopyImport:
         self._terms = 0
 
     def run(self) -> None:
-        before, _ = index_writer.read_state(self._db, self._tables.number, lock=True)
+        state, _ = index_writer.read_state(self._db, self._tables.number, lock=True)
         index_writer.copy_pages(self._db, self._tables, self._iter_page_rows())
         index_writer.copy_chunks(self._db, self._tables, self._iter_chunk_rows())
         problems = [PageProblem(*row) for row in self._copy.execute("SELECT file, blob, reason, detail FROM problems")]
         index_writer.copy_problems(self._db, self._tables, problems)
-        index_writer.copy_dropped(self._db, self._tables, self._copy.execute("SELECT * FROM dropped"))
+        dropped = self._copy.execute("SELECT version, chunk_id, page_id FROM dropped")
+        index_writer.copy_dropped(self._db, self._tables, dropped)
         version, horizon, revision, synced_at = self._copy.execute(
             "SELECT version, horizon, revision, synced_at FROM state"
         ).fetchone()
-        standing = replace(
-            before,
+        state = replace(
+            state,
             version=version,
             horizon=horizon,
             revision=revision,
@@ -151,51 +152,47 @@ class _CopyImport:
             next_chunk=self._get_next_id("chunks"),
             terms=self._terms,
         )
-        index_writer.write_state(self._db, self._tables, standing)
+        index_writer.write_state(self._db, self._tables, state)
 
     def _iter_page_rows(self) -> Iterator[Row]:
-        for page in self._copy.execute(f"SELECT {', '.join(index_writer.PAGE_FIELDS)} FROM pages ORDER BY id"):
-            chunks = self._select_for_page(
-                f"SELECT {', '.join(index_writer.CHUNK_FIELDS)} FROM chunks WHERE page_id = ? ORDER BY number", page
-            )
+        """Yield the rows of all pages. Raises IndexCorrupt if a checksum differs from the one in the copy."""
+        for page in map(
+            PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM pages ORDER BY id")
+        ):
+            chunks = self._select_for_page(f"SELECT {', '.join(ChunkRow._fields)} FROM chunks", "number", page)
             blobs = self._select_for_page(
-                "SELECT vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ?"
-                " ORDER BY number",
-                page,
+                "SELECT vector FROM chunks JOIN vectors ON chunk_id = chunks.id", "number", page, "chunks.page_id"
             )
             vectors = np.frombuffer(b"".join(blob for (blob,) in blobs), "<f4").reshape(-1, self._dimensions)
-            tags = [
-                tag for (tag,) in self._select_for_page("SELECT tag FROM tags WHERE page_id = ? ORDER BY tag", page)
-            ]
-            columns = "target, text, line, wiki, paths, key, other_key"
-            links = self._select_for_page(f"SELECT {columns} FROM links WHERE page_id = ? ORDER BY rowid", page)
-            row = index_writer.make_page_row(page, chunks, vectors, tags, links)
-            if self._select_for_page("SELECT crc FROM seals WHERE page_id = ?", page) != [row[-1:]]:
-                raise _make_damaged_error(f"page {page[0]} is not as it was written")
-            self._terms += row[-3]
-            yield row
+            tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
+            links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
+            derived = index_writer.derive_page_columns(
+                page, list(map(ChunkRow._make, chunks)), vectors, tags, list(map(LinkRow._make, links))
+            )
+            if self._select_for_page("SELECT crc FROM seals", "crc", page) != [(derived.seal,)]:
+                raise _make_damaged_error(f"page {page.id} is not as it was written")
+            self._terms += derived.size
+            yield (*page, *derived)
 
     def _iter_chunk_rows(self) -> Iterator[Row]:
-        found = self._copy.execute(
-            f"SELECT {', '.join(f'chunks.{name}' for name in index_writer.CHUNK_FIELDS)}, vector"
+        chunks = self._copy.execute(
+            f"SELECT {', '.join(f'chunks.{name}' for name in ChunkRow._fields)}, vector"
             " FROM chunks JOIN vectors ON chunk_id = chunks.id ORDER BY chunks.id"
         )
-        while block := found.fetchmany(_BATCH_CHUNKS):
-            vectors = packing.to_vector_rows([(0, 0, row[-1]) for row in block], self._dimensions).vectors
-            for row, field in zip(block, rows.encode_vectors(vectors), strict=True):
-                yield (*row[:-1], field)
+        while batch := chunks.fetchmany(_BATCH_CHUNKS):
+            vectors = packing.to_vector_rows([(0, 0, vector) for *_, vector in batch], self._dimensions).vectors
+            for (*columns, _), field in zip(batch, rows.encode_vectors(vectors), strict=True):
+                yield (*columns, field)
 
-    def _select_for_page(self, sql: str, page: Row) -> list[Row]:
-        return self._copy.execute(sql, (page[0],)).fetchall()
+    def _select_for_page(self, select: str, order_by: str, page: PageRow, page_id: str = "page_id") -> list[Row]:
+        sql = f"{select} WHERE {page_id} = ? ORDER BY {order_by}"
+        return self._copy.execute(sql, (page.id,)).fetchall()
 
     def _count_rows(self, table: str) -> int:
-        return int(self._copy.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        (count,) = self._copy.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return int(count)
 
     def _get_next_id(self, table: str) -> int:
-        row = self._copy.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-        (last,) = self._copy.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()
-        return int(max(last, row[0] if row else 0)) + 1
-
-
-def _format_placeholders(values: Sequence[object]) -> str:
-    return ", ".join("?" * len(values))
+        (sequence,) = self._copy.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone() or (0,)
+        (last_id,) = self._copy.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()
+        return int(max(last_id, sequence)) + 1

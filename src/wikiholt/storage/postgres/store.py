@@ -1,14 +1,13 @@
-"""Indexes in PostgreSQL: a schema and a role a wiki, on the database that the home placed it on.
+"""The store in PostgreSQL: one schema and one role per wiki, on the database of its placement.
 
-What is read or written of a wiki goes through its Door, as its own role; the operator's connection makes and drops
-tables and looks after leases. Mirrors and caches lie in a directory of this machine, and can be thrown away.
+A wiki's rows are read and written as its own role. The operator creates and drops tables and manages leases. Mirrors
+and caches are in a local directory and can be deleted.
 """
 
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from psycopg import sql
@@ -23,13 +22,15 @@ from wikiholt.errors import (
     LockTimeout,
     WikiholtError,
 )
+from wikiholt.regular_files import make_quarantine_name
+from wikiholt.storage import wiki_files
 from wikiholt.storage.postgres import generations, locks, maintenance, migrations, notes, schema, sqlite_copy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.generations import GenerationRow, PostgresGenerationOrigin, SchemaStatus
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, LeaseManager, check_fence
-from wikiholt.storage.postgres.placements import Placement, PlacementCatalog, validate_wiki_id
+from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
 from wikiholt.storage.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
@@ -37,11 +38,11 @@ from wikiholt.storage.sqlite import schema as files
 from wikiholt.storage.sqlite.index import SqliteIndex
 
 _OLD_GENERATION_LINGER_S = 60.0
-"""How long a generation stays after another took its place: searches on other nodes may have begun in it."""
+"""How long a replaced generation is kept, because searches on other nodes may still use it."""
 
 
 class PostgresStore:
-    """A `Store` in one PostgreSQL or many."""
+    """A `Store` in one or more PostgreSQL databases."""
 
     def __init__(
         self,
@@ -61,25 +62,25 @@ class PostgresStore:
         self._linger_s = linger_s
         self._fences: dict[str, int] = {}
 
-    # ── what there is ────────────────────────────────────────────────────────────────────────────
+    # ── status ───────────────────────────────────────────────────────────────────────────────────
 
     def get_directory(self, wiki_id: str) -> Path:
-        validate_wiki_id(wiki_id)
+        wiki_files.validate_wiki_id(wiki_id)
         return self._scratch / wiki_id
 
     def get_connections(self, wiki_id: str) -> RoleConnections:
-        """The way into the wiki's schema, as its role."""
+        """Return connections to the wiki's schema as its role."""
         return self.placements.get_connections(wiki_id)
 
     def get_fence(self, wiki_id: str) -> int | None:
-        """The number of the writer's lease, where this process holds it."""
+        """Return the fence of the writer's lease; None if this process does not hold it."""
         return self._fences.get(wiki_id)
 
     def exists(self, wiki_id: str) -> bool:
         return self.placements.find(wiki_id) is not None or self.get_directory(wiki_id).exists()
 
     def list_wiki_ids(self) -> Sequence[str]:
-        return sorted({*self.placements.list_wiki_ids(), *notes.list_wiki_directories(self._scratch)})
+        return sorted({*self.placements.list_wiki_ids(), *wiki_files.list_wiki_directories(self._scratch)})
 
     def get_published(self, wiki_id: str) -> int | None:
         try:
@@ -95,22 +96,22 @@ class PostgresStore:
 
     def is_unmodified(self, wiki_id: str) -> bool:
         try:
-            found = self._read_status(wiki_id)
+            status = self._read_status(wiki_id)
         except IndexMissing:
             return False
-        return found.last_change_token == found.change_token
+        return status.last_change_token == status.change_token
 
-    def compare_checksum(self, wiki_id: str, max_age_s: float = 0.0) -> VerificationResult:  # noqa: ARG002 - the same for every index
-        """PostgreSQL compares the checksums of its pages itself, whenever it reads one."""
+    def compare_checksum(self, wiki_id: str, max_age_s: float = 0.0) -> VerificationResult:  # noqa: ARG002 - not needed here
+        """Return COMPARED: PostgreSQL verifies its own page checksums on every read."""
         return VerificationResult.COMPARED
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        here = notes.get_directory_bytes(self.get_directory(wiki_id))
+        local_bytes = wiki_files.get_directory_bytes(self.get_directory(wiki_id))
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
-                return here + notes.get_schema_bytes(connection)
+                return local_bytes + notes.get_schema_bytes(connection)
         except IndexMissing:
-            return here
+            return local_bytes
 
     def list_quarantined(self, wiki_id: str) -> Sequence[str]:
         try:
@@ -119,7 +120,7 @@ class PostgresStore:
         except IndexMissing:
             return []
 
-    # ── making and opening ───────────────────────────────────────────────────────────────────────
+    # ── generations ──────────────────────────────────────────────────────────────────────────────
 
     def create(self, wiki_id: str, recipe: Recipe) -> PostgresIndex:
         self._ensure_provisioned(wiki_id)
@@ -144,14 +145,14 @@ class PostgresStore:
         self.placements.provision(wiki_id)
         origin = PostgresGenerationOrigin.SCRATCH if from_scratch else PostgresGenerationOrigin.PREVIOUS
         published = self._read_usable_status(wiki_id).published or 0
-        for begun in reversed(self._list_generations(wiki_id)):
-            if begun.number > published and begun.condition == "building":
-                resumed = self._resume_generation(wiki_id, begun, recipe, from_scratch=from_scratch)
+        for unfinished in reversed(self._list_generations(wiki_id)):
+            if unfinished.number > published and unfinished.condition == "building":
+                resumed = self._resume_generation(wiki_id, unfinished, recipe, from_scratch=from_scratch)
                 with self._write_as_operator(wiki_id) as (connection, placement):
                     if resumed is None:
-                        generations.remove_generations(connection, placement, [begun.number])
+                        generations.remove_generations(connection, placement, [unfinished.number])
                     else:
-                        generations.set_origin(connection, begun.number, origin)
+                        generations.set_origin(connection, unfinished.number, origin)
                 if resumed is not None:
                     return resumed
         with self._write_as_operator(wiki_id) as (connection, placement):
@@ -163,8 +164,8 @@ class PostgresStore:
             generations.publish_generation(connection, generation)
 
     def remove_old_generations(self, wiki_id: str) -> None:
-        """Remove what was before, once no search can be in it, and look after the indexes of what is now."""
-        with suppress(IndexMissing, Busy):  # what another is in just now goes the next time
+        """Remove replaced generations that no search can use any more, and request missing indexes of the others."""
+        with suppress(IndexMissing, Busy):  # a generation still in use is removed the next time
             with self._write_as_operator(wiki_id) as (connection, placement):
                 connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{SWEEP_LOCK_TIMEOUT_S:.3f}s"))
                 generations.remove_generations(
@@ -175,7 +176,7 @@ class PostgresStore:
             )
 
     def build_missing_indexes(self, placement: Placement) -> None:
-        """Make the indexes that a wiki has come to need by its size, now, unless others hold locks on its tables."""
+        """Build the indexes that a wiki needs by its size, unless its tables are locked."""
         with suppress(LockTimeout):
             maintenance.build_missing_indexes(
                 self.placements.get_operator_connections(placement), placement.schema, self._hnsw_min_chunks
@@ -188,13 +189,13 @@ class PostgresStore:
         self._ensure_provisioned(wiki_id)
         with self.leases.hold(wiki_id, WRITE_LEASE, timeout) as lease:
             if self._fences.setdefault(wiki_id, lease.fence) != lease.fence:
-                # One of this process lost its lease and does not know yet: it must not write under this one's.
-                raise Busy("another is at work on this wiki's index", hint="try again in a moment")
+                # Another writer of this process has lost its lease without noticing. It must not write with this fence.
+                raise Busy("another process is at work on this wiki's index", hint="try again in a moment")
             try:
                 self._remove_leftovers(wiki_id)
                 yield
                 with suppress(WikiholtError), self._write_with_fence(wiki_id) as connection:
-                    generations.write_change_mark(connection)  # without it the next sync looks more closely
+                    generations.write_change_mark(connection)  # without it the next sync verifies the index
             finally:
                 self._fences.pop(wiki_id, None)
 
@@ -224,8 +225,8 @@ class PostgresStore:
         with suppress(IndexMissing):
             for _ in range(2):
                 with self.get_connections(wiki_id).write_transaction() as connection:
-                    kept = notes.write_note(connection, name, text)
-                if kept:
+                    is_current = notes.write_note(connection, name, text)
+                if is_current:
                     return
                 self.placements.invalidate(wiki_id)
 
@@ -234,8 +235,8 @@ class PostgresStore:
     def recover_published(self, wiki_id: str) -> bool:
         with suppress(IndexMissing), self._write_with_fence(wiki_id) as connection:
             generation = generations.read_status(connection).published
-            named = any(each.published for each in generations.list_generations(connection))
-            if generation is not None and not named:
+            is_marked = any(row.published for row in generations.list_generations(connection))
+            if generation is not None and not is_marked:
                 generations.publish_generation(connection, generation)
                 return True
         return False
@@ -248,25 +249,23 @@ class PostgresStore:
             file.unlink(missing_ok=True)
         faults = self._find_faults(wiki_id, generation)
         if faults:
-            raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
+            raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to rebuild it")
         with self._write_with_fence(wiki_id) as connection:
             generations.write_change_mark(connection)
 
     def quarantine(self, wiki_id: str, reason: str) -> str:
-        word = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-")
-        name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
+        name = make_quarantine_name(re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-"))
         published = self.get_published(wiki_id)
-        known = [each for each in self._list_generations(wiki_id) if each.condition != "aside"]
-        whole = [each.number for each in known if each.number != published and self._is_usable(wiki_id, each)]
+        known = [row for row in self._list_generations(wiki_id) if row.condition != "aside"]
+        usable = [row.number for row in known if row.number != published and self._is_usable(wiki_id, row)]
+        damaged = [row.number for row in known if row.number not in usable]
         with self._write_with_fence(wiki_id) as connection:
-            generations.quarantine_generations(
-                connection, [each.number for each in known if each.number not in whole], name
-            )
-            if whole:
-                generations.publish_generation(connection, whole[-1])
+            generations.quarantine_generations(connection, damaged, name)
+            if usable:
+                generations.publish_generation(connection, usable[-1])
         return name
 
-    # ── copies ───────────────────────────────────────────────────────────────────────────────────
+    # ── backups ──────────────────────────────────────────────────────────────────────────────────
 
     def open_backup(self, file: Path) -> SqliteIndex:
         return SqliteIndex(file, connect=files.open_immutable)
@@ -290,12 +289,11 @@ class PostgresStore:
 
     def delete(self, wiki_id: str) -> Sequence[str]:
         directory = self.get_directory(wiki_id)
-        went = self.placements.remove(wiki_id)
-        went += notes.list_files(directory)
+        removed = [*self.placements.remove(wiki_id), *wiki_files.list_files(directory)]
         shutil.rmtree(directory, ignore_errors=True)
-        return went
+        return removed
 
-    # ── ways in ──────────────────────────────────────────────────────────────────────────────────
+    # ── helpers ──────────────────────────────────────────────────────────────────────────────────
 
     def _open_generation(self, wiki_id: str, generation: int) -> PostgresIndex:
         return PostgresIndex(
@@ -303,23 +301,23 @@ class PostgresStore:
         )
 
     def _read_status(self, wiki_id: str) -> SchemaStatus:
-        """How the wiki stands, wherever it is now; raises IndexMissing."""
+        """Read the status of a wiki at its current place. Raises IndexMissing."""
         for _ in range(2):
             with self.get_connections(wiki_id).read_connection() as connection:
-                found = generations.read_status(connection)
-            if found.layout is not None:
-                return found
+                status = generations.read_status(connection)
+            if status.layout is not None:
+                return status
             self.placements.invalidate(wiki_id)
         raise make_missing_error()
 
     def _read_usable_status(self, wiki_id: str) -> SchemaStatus:
-        """The same, of a schema that this program can use; one that is behind is brought to its layout first."""
-        found = self._read_status(wiki_id)
-        if found.layout is not None:
-            found.layout.require_supported()
-            if found.layout.number < schema.SCHEMA_LAYOUT:
+        """Read the status of a wiki and migrate its schema if necessary. Raises IndexMissing, IndexTooNew."""
+        status = self._read_status(wiki_id)
+        if status.layout is not None:
+            status.layout.require_supported()
+            if status.layout.number < schema.SCHEMA_LAYOUT:
                 migrations.upgrade_one(self.placements, self.placements.get(wiki_id))
-        return found
+        return status
 
     def _list_generations(self, wiki_id: str) -> list[GenerationRow]:
         with self.get_connections(wiki_id).read_connection() as connection:
@@ -327,7 +325,7 @@ class PostgresStore:
 
     @contextmanager
     def _write_with_fence(self, wiki_id: str) -> Iterator[Connection]:
-        """One transaction as the wiki's role, of one who writes: it is lost with the lease."""
+        """A write transaction as the wiki's role. Raises Busy if the writer's lease is lost."""
         with self.get_connections(wiki_id).write_transaction(
             statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S
         ) as connection:
@@ -336,7 +334,7 @@ class PostgresStore:
 
     @contextmanager
     def _write_as_operator(self, wiki_id: str) -> Iterator[tuple[Connection, Placement]]:
-        """The same as the operator, for tables."""
+        """A write transaction as the operator in the wiki's schema, to create and drop tables."""
         placement = self.placements.get(wiki_id)
         database = self.placements.get_database(placement)
         path = sql.SQL("SET LOCAL search_path TO {}, {}")
@@ -347,24 +345,24 @@ class PostgresStore:
             yield connection, placement
 
     def _ensure_provisioned(self, wiki_id: str) -> None:
-        """Have a schema for the wiki, as others have a directory; what was lost of it or its role is made again."""
+        """Create the schema and role of a wiki, or repair them, if the schema cannot be read."""
         try:
             self._read_status(wiki_id)
         except (IndexMissing, DatabaseUnavailable):
             self.placements.repair(wiki_id)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
-        """Remove what killed writers left half made."""
+        """Remove the unfinished generations of killed writers."""
         with self.get_connections(wiki_id).read_connection() as connection:
-            left = generations.find_abandoned(connection)
-        if left:
+            abandoned = generations.find_abandoned(connection)
+        if abandoned:
             with self._write_as_operator(wiki_id) as (connection, placement):
-                generations.remove_generations(connection, placement, left)
+                generations.remove_generations(connection, placement, abandoned)
 
     def _resume_generation(
         self, wiki_id: str, generation: GenerationRow, recipe: Recipe, *, from_scratch: bool
     ) -> PostgresIndex | None:
-        """A generation that was begun, if it may be gone on with: one that is to take over nothing must have so far."""
+        """Open an unfinished generation if it can be resumed. `from_scratch` excludes ones with reused vectors."""
         if (
             generation.origin is PostgresGenerationOrigin.BACKUP
             or (from_scratch and generation.origin is not PostgresGenerationOrigin.SCRATCH)
@@ -379,7 +377,7 @@ class PostgresStore:
         return generation.revision is not None and not self._find_faults(wiki_id, generation.number)
 
     def _find_faults(self, wiki_id: str, number: int) -> Sequence[str]:
-        """What is wrong with a generation; a database that is away is no fault of it, and is raised."""
+        """Describe the faults of a generation. Raises DatabaseUnavailable, which is not a fault of the generation."""
         try:
             index = self._open_generation(wiki_id, number)
         except (IndexCorrupt, IndexMissing) as error:

@@ -1,10 +1,7 @@
-"""Buckets of tokens that all nodes share (limits.py): a row each, one statement a request, by the database's clock.
+"""Token buckets for rate limits that all nodes share: one row per bucket, one statement per request.
 
-    TABLES                                  the home's part that makes them
-    PostgresBuckets(home, kind, size)       -> limits.Buckets
-
-The table is not logged: after a crash of the server every bucket is full. A home that cannot be reached is
-DatabaseAway: whoever cannot be counted is not let in.
+All times are the database's. The table is unlogged, so every bucket is full after a crash of the server. If the home
+database is unreachable, the operations raise DatabaseUnavailable, and the request is rejected.
 """
 
 import time
@@ -21,8 +18,8 @@ BUCKET_TABLES = TableSet(
 )
 
 _CLEANUP_INTERVAL_S = 600.0
-"""Seconds between two times that a node removes buckets that nobody has used for long, which are full."""
-# `rest` says what is left after one, or below zero what is wanting; the row's own lock makes nodes go one by one.
+"""How often a node deletes the buckets that have been unused long enough to be full."""
+# `rest` is the number of tokens left, or negative if tokens are missing. The row lock serializes the nodes.
 _LEVEL_EXPRESSION = (
     "least(%(capacity)s, b.level + greatest(0, extract(epoch FROM statement_timestamp() - b.at)) * %(per_second)s)"
 )
@@ -38,10 +35,11 @@ ON CONFLICT (kind, name) DO UPDATE SET at = greatest(b.at, statement_timestamp()
 rest = greatest(0, {_LEVEL_EXPRESSION} - 1), level = greatest(0, {_LEVEL_EXPRESSION} - 1)
 RETURNING rest
 """
+_CLEANUP_STATEMENT = "DELETE FROM buckets WHERE kind = %s AND at < statement_timestamp() - make_interval(secs => %s)"
 
 
 class PostgresBuckets:
-    """Buckets of one kind and size."""
+    """`Buckets` of one kind and size."""
 
     def __init__(self, catalog: Catalog, kind: str, size: BucketSize) -> None:
         self._catalog = catalog
@@ -59,8 +57,8 @@ class PostgresBuckets:
         with self._catalog.read_connection() as connection:
             row = connection.execute(statement, {**self._values, "name": name}).fetchone()
             assert row is not None
+            (rest,) = row
             if time.monotonic() - self._cleaned_at > _CLEANUP_INTERVAL_S:
                 self._cleaned_at = time.monotonic()
-                full = "DELETE FROM buckets WHERE kind = %s AND at < statement_timestamp() - make_interval(secs => %s)"
-                connection.execute(full, (self._values["kind"], self._full_after_s))
-        return float(row[0])
+                connection.execute(_CLEANUP_STATEMENT, (self._values["kind"], self._full_after_s))
+        return float(rest)

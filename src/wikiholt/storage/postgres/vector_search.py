@@ -1,4 +1,4 @@
-"""The nearest chunks, found by pgvector: exactly, or above a size by its HNSW index.
+"""Nearest-neighbour search with pgvector: exact, or by the HNSW index for large wikis.
 
 Vectors have length one, so 1 plus the negative inner product is the cosine distance.
 """
@@ -15,22 +15,22 @@ from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import GenerationTables
 
 _MAX_HNSW_LIMIT = 1_000
-"""Of how many neighbours an HNSW index is asked; beyond, reading everything is as fast, and exact."""
+"""The largest limit for an HNSW search. Above it an exact search is as fast."""
 _HNSW_EF_SEARCH = 800
 _HNSW_SETTINGS = (
     "SET LOCAL hnsw.ef_search = {}; SET LOCAL hnsw.iterative_scan = strict_order;"
     " SET LOCAL hnsw.max_scan_tuples = 200000"
 )
 _VECTOR_PARAMETER = "(SELECT %(vector)s::float4[]::vector)"
-"""Selected, so that it is made a vector once, and not once a row."""
+"""A subquery, so that the value is converted once and not for every row."""
 
 
 def search_exact(
     db: Connection, tables: GenerationTables, vector: FloatArray, limit: int, page_ids: IntArray | None
 ) -> VectorHits:
-    """Of every chunk, or of these pages'; ties go to the older chunk."""
+    """Find the nearest chunks among all chunks or those of the given pages. Ties go to the older chunk."""
     within = "" if page_ids is None else " WHERE page_id = ANY(%(pages)s)"
-    # An index answers to an order by the bare operator: by the distance itself, and then the id, it never can.
+    # Ordering by the computed distance, not by the bare operator, keeps the planner from using the HNSW index.
     sql = (
         f"SELECT id, page_id, (1 + (vector <#> {_VECTOR_PARAMETER}))::float4 AS distance FROM {tables.chunks}{within}"
         " ORDER BY distance, id LIMIT %(limit)s"
@@ -40,7 +40,7 @@ def search_exact(
 
 
 def search_hnsw(db: Connection, tables: GenerationTables, vector: FloatArray, limit: int) -> VectorHits | None:
-    """Of every chunk, by the HNSW index if there is one, inside a transaction; None where that gave too few."""
+    """Find the nearest chunks by the HNSW index, inside a transaction. Returns None if it finds too few."""
     if limit > _MAX_HNSW_LIMIT:
         return None
     db.execute(_HNSW_SETTINGS.format(min(max(_HNSW_EF_SEARCH, 2 * limit), 1000)))
@@ -48,39 +48,39 @@ def search_hnsw(db: Connection, tables: GenerationTables, vector: FloatArray, li
         f"SELECT id, page_id, (1 + (vector <#> {_VECTOR_PARAMETER}))::float4 FROM {tables.chunks}"
         f" ORDER BY vector <#> {_VECTOR_PARAMETER} LIMIT %(limit)s"
     )
-    found = _register_dumper(db).execute(sql, {"vector": _Float32Array(vector), "limit": limit}, binary=True).fetchall()
-    return _to_vector_hits(found) if len(found) == limit else None
+    rows = _register_dumper(db).execute(sql, {"vector": _Float32Array(vector), "limit": limit}, binary=True).fetchall()
+    return _to_vector_hits(rows) if len(rows) == limit else None
 
 
 def _to_vector_hits(rows: list[tuple[int, int, float]]) -> VectorHits:
-    chunk_ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-    page_ids = np.fromiter((row[1] for row in rows), np.int64, len(rows))
-    distances = np.fromiter((row[2] for row in rows), np.float32, len(rows))
+    chunk_ids = np.fromiter((chunk_id for chunk_id, _, _ in rows), np.int64, len(rows))
+    page_ids = np.fromiter((page_id for _, page_id, _ in rows), np.int64, len(rows))
+    distances = np.fromiter((distance for _, _, distance in rows), np.float32, len(rows))
     order = np.lexsort((chunk_ids, distances))
     return VectorHits(chunk_ids[order], page_ids[order], distances[order])
 
 
 @dataclass(frozen=True, slots=True)
 class _Float32Array:
-    """A vector on its way to PostgreSQL."""
+    """A vector as a statement parameter."""
 
     numbers: FloatArray
 
 
 class _Float32ArrayDumper(Dumper):
-    """An array of float4 in binary form: as text, a vector takes longer to write than its neighbours to find."""
+    """Sends a vector as a binary float4 array. Formatting it as text takes longer than the search."""
 
     format = Format.BINARY
     oid = 1021
-    _KIND = np.dtype([("size", ">i4"), ("number", ">f4")])
+    _LAYOUT = np.dtype([("size", ">i4"), ("number", ">f4")])
 
     def dump(self, obj: _Float32Array) -> bytes:
-        found = np.empty(len(obj.numbers), self._KIND)
-        found["size"], found["number"] = 4, obj.numbers
-        return struct.pack(">iiiii", 1, 0, 700, len(found), 1) + found.tobytes()
+        elements = np.empty(len(obj.numbers), self._LAYOUT)
+        elements["size"], elements["number"] = 4, obj.numbers
+        return struct.pack(">iiiii", 1, 0, 700, len(elements), 1) + elements.tobytes()
 
 
 def _register_dumper(db: Connection) -> Connection:
-    """The connection, knowing how a vector is sent; that takes a microsecond."""
+    """Register the vector dumper on the connection and return it. Takes a microsecond."""
     db.adapters.register_dumper(_Float32Array, _Float32ArrayDumper)
     return db

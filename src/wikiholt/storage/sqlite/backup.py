@@ -1,6 +1,5 @@
-"""Copies of an index file: made while others read and write it, and taken in again as a generation of its own."""
+"""Copies of an index file: written while others use the index, and imported as a new generation."""
 
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -8,58 +7,46 @@ from contextlib import closing
 from pathlib import Path
 
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.checksums import compute_row_checksum
+from wikiholt.regular_files import fsync_path
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite.errors import translate_errors
 
 _COPY_STEP_PAGES = 512
-"""Pages of SQLite that are copied before it is asked whether to stop."""
+"""SQLite pages copied between two calls of `stop`."""
 
 
 def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:
-    """Copy what an open transaction sees to a new file; raises Busy once `stop` says so."""
+    """Copy the snapshot of an open transaction to a new file. Raises Busy once `stop` returns True."""
 
-    def between(_: int, __: int, ___: int) -> None:
+    def check_stop(_: int, __: int, ___: int) -> None:
         if stop():
             raise Busy("the copy was stopped", hint="try again")
 
     with closing(sqlite3.connect(to, isolation_level=None)) as copy, translate_errors():
-        # It counts only once it has been read back; until then a crash may do to it what it likes.
+        # The copy is used only after it has been verified, so it needs no protection against a crash.
         copy.execute("PRAGMA journal_mode = OFF")
         copy.execute("PRAGMA synchronous = OFF")
-        db.backup(copy, pages=_COPY_STEP_PAGES, progress=between)
-    _fsync(to)
+        db.backup(copy, pages=_COPY_STEP_PAGES, progress=check_stop)
+    fsync_path(to)
 
 
 def import_copy(copy: Path, file: Path, generation: int, wiki_id: str) -> None:
-    """Make a generation of that number from a copy of this wiki; it appears under its name only when it is whole."""
-    making = file.with_name(file.name + ".making")
-    for leftover in making.parent.glob(making.name + "*"):
-        leftover.unlink()
+    """Create generation `generation` from a copy of this wiki. `file` appears only once it is complete and verified."""
+    draft = schema.get_draft_file(file)
+    schema.remove_draft(draft)
     try:
-        shutil.copyfile(copy, making)
-        with closing(schema.open_connection(making)) as db, translate_errors():
-            _, _, recipe = schema.read_header(db)
+        shutil.copyfile(copy, draft)
+        with closing(schema.open_connection(draft)) as db, translate_errors():
+            _, recipe = schema.read_header(db)
             schema.require_owner(db, wiki_id)
-            (layout,) = db.execute("SELECT schema FROM state").fetchone()
-            seal = compute_row_checksum((layout, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline))
-            db.execute("UPDATE state SET generation = ?, seal = ?", (generation, seal))
+            schema.write_generation(db, generation, recipe)
             faults = integrity.find_faults(db, recipe.dimensions)
             if faults:
                 raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except BaseException:
-        for leftover in making.parent.glob(making.name + "*"):
-            leftover.unlink(missing_ok=True)
+        schema.remove_draft(draft)
         raise
-    _fsync(making)
-    making.rename(file)
-    _fsync(file.parent)
-
-
-def _fsync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    fsync_path(draft)
+    draft.rename(file)
+    fsync_path(file.parent)

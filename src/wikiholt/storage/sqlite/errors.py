@@ -1,4 +1,4 @@
-"""SQLite's errors as errors of ours."""
+"""Translation of SQLite and file system errors to the error tree."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _PROGRAMMING_ERRORS = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise the error of the tree that says what an sqlite3 error means for a wiki's index."""
+    """Translate sqlite3 errors to IndexUnavailable, IndexCorrupt, StorageError or Busy."""
     try:
         yield
     except _PROGRAMMING_ERRORS:
@@ -37,33 +37,37 @@ def translate_errors() -> Iterator[None]:
             ) from error
         if code in _TRANSIENT_CODES or any(words in str(error) for words in _LIMIT_MESSAGES):
             raise IndexUnavailable(
-                f"the index could not do this ({describe_error(error)})", hint="ask for less at once"
+                f"the index could not run this statement ({describe_error(error)})", hint="request less at once"
             ) from error
         raise make_corrupt_error(error) from error
-    except UnicodeDecodeError as error:  # a message of SQLite that quotes the damage
+    except UnicodeDecodeError as error:  # an SQLite message that quotes the damaged text
         raise make_corrupt_error(error) from error
 
 
 @contextmanager
 def translate_os_errors() -> Iterator[None]:
-    """Raise StorageRefused for what the file system refuses."""
+    """Translate OSError to StorageError."""
     try:
         yield
     except OSError as error:
-        raise StorageError(
-            f"the data directory cannot be written ({error.strerror or error})",
-            hint="check free disk space and the directory's permissions",
-        ) from error
+        raise make_storage_error(error) from error
+
+
+def make_storage_error(error: OSError) -> StorageError:
+    return StorageError(
+        f"the data directory cannot be written ({error.strerror or error})",
+        hint="check free disk space and the directory's permissions",
+    )
 
 
 def make_corrupt_error(error: Exception) -> IndexCorrupt:
-    """The error for a file that does not hold what was written; it never quotes what the file holds."""
+    """The error for a damaged file. It never quotes the file's content."""
     return IndexCorrupt(
         f"the index file is damaged ({describe_error(error)})", hint="run `wikiholt sync` to build it again from git"
     )
 
 
 def describe_error(error: Exception) -> str:
-    """What an error says, without the page's text that Python's sqlite3 puts into some: messages end up in logs."""
+    """The error's message without the page text that Python's sqlite3 quotes in some: messages end up in logs."""
     text = str(error)
     return "text that is not UTF-8" if "decode" in text.lower() else text

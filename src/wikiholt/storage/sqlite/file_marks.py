@@ -1,26 +1,28 @@
-"""How the last writer left an index: sizes and times of its files, and a checksum of every byte of them.
+"""The mark that the last writer of an index leaves: sizes and times of its files, and a checksum of its content.
 
-A mark that is damaged counts as none: then the next writer reads the whole index.
+A damaged mark counts as missing: the next writer then reads the complete index.
 """
 
 import os
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from wikiholt.errors import Busy, IndexUnavailable, StorageError
 from wikiholt.regular_files import open_regular, read_regular
+from wikiholt.storage.sqlite import schema
+from wikiholt.storage.sqlite.errors import translate_errors
 
 COMPARED_BYTES = 64 << 20
-"""Larger indexes have no checksum of their bytes: to compare them would take longer than a sync of one page."""
-_STEP_BYTES = 1 << 20
-_NONE = "-"
+"""Larger indexes have no checksum: comparing would take longer than syncing one page."""
+_UNREADABLE = -1
+_NO_CHECKSUM = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class FileMark:
-    """The stamp of an index, and the checksum of its files' bytes; None for one that is too large."""
+    """The change token of an index, and the checksum of its content; None if it is too large."""
 
     stamp: str = ""
     checksum: int | None = None
@@ -28,17 +30,17 @@ class FileMark:
 
 def read_mark(file: Path) -> FileMark:
     try:
-        stamp, checksum, own = read_regular(file).decode("ascii").strip().rsplit("; ", 2)
-        if int(own, 16) != _compute_mark_checksum(stamp, checksum):
+        stamp, checksum, mark_checksum = read_regular(file).decode("ascii").strip().rsplit("; ", 2)
+        if int(mark_checksum, 16) != _compute_mark_checksum(stamp, checksum):
             return FileMark()
-        return FileMark(stamp, None if checksum == _NONE else int(checksum, 16))
+        return FileMark(stamp, None if checksum == _NO_CHECKSUM else int(checksum, 16))
     except (OSError, ValueError):
         return FileMark()
 
 
 def write_mark(file: Path, mark: FileMark) -> None:
-    """Leave the mark in a file that exists; one that cannot be written only makes the next writer read everything."""
-    checksum = _NONE if mark.checksum is None else f"{mark.checksum:08x}"
+    """Write the mark to an existing file. Errors are ignored: the next writer then reads the complete index."""
+    checksum = _NO_CHECKSUM if mark.checksum is None else f"{mark.checksum:08x}"
     text = f"{mark.stamp}; {checksum}; {_compute_mark_checksum(mark.stamp, checksum):08x}".encode()
     with suppress(OSError):
         descriptor = open_regular(file, os.O_WRONLY)
@@ -49,34 +51,28 @@ def write_mark(file: Path, mark: FileMark) -> None:
             os.close(descriptor)
 
 
-def compute_checksum(files: Sequence[Path]) -> int | None:
-    """The checksum of the bytes of those files that are there; None when they are too large or cannot be read."""
+def compute_checksum(file: Path) -> int | None:
+    """The checksum of an index as SQLite reads it; None if it is too large or missing, `_UNREADABLE` if it is damaged.
+
+    It is read through SQLite. Closing any other descriptor of the file would release the locks that connections of this
+    process hold, and another process could then remove the log that they use.
+    """
     try:
-        if count_bytes(files) > COMPARED_BYTES:
+        if not 0 < count_bytes(file) <= COMPARED_BYTES:
             return None
-        crc = 0
-        for file in files:
-            crc = _update_checksum(file, crc) if file.exists() else crc
-    except OSError:
+        with closing(schema.open_connection(file)) as db, translate_errors():
+            db.execute("BEGIN")
+            return zlib.crc32(db.serialize())
+    except (OSError, StorageError, Busy):
         return None
-    return crc
+    except IndexUnavailable:
+        return _UNREADABLE
 
 
-def count_bytes(files: Sequence[Path]) -> int:
-    return sum(file.stat().st_size for file in files if file.exists())
-
-
-def _update_checksum(file: Path, crc: int) -> int:
-    block = bytearray(_STEP_BYTES)
-    view = memoryview(block)
-    with open(file, "rb", buffering=0, opener=_open_without_waiting) as opened:
-        while count := opened.readinto(block):
-            crc = zlib.crc32(view[:count], crc)
-    return crc
-
-
-def _open_without_waiting(file: str, flags: int) -> int:
-    return os.open(file, flags | os.O_NONBLOCK)
+def count_bytes(file: Path) -> int:
+    """The size of an index file and its log. Raises OSError."""
+    log = file.with_name(file.name + "-wal")
+    return sum(part.stat().st_size for part in (file, log) if part.exists())
 
 
 def _compute_mark_checksum(stamp: str, checksum: str) -> int:

@@ -1,4 +1,4 @@
-"""Keyword search in the index file: FTS5 finds and ranks, by the terms the analyser made."""
+"""Keyword search in the index file with FTS5."""
 
 import sqlite3
 from collections import defaultdict
@@ -12,7 +12,7 @@ _FIELD_WEIGHTS = ", ".join(str(weight) for weight in FIELD_WEIGHTS)
 
 
 def search_keywords(db: sqlite3.Connection, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
-    """The best pages, best first; ties go to the older page, so that the order never wavers."""
+    """The best pages, best first. Ties go to the lower page id, so the order is stable."""
     scores: defaultdict[int, float] = defaultdict(float)
     if query.terms or query.phrases:
         for page_id, score in _rank(
@@ -27,18 +27,20 @@ def search_keywords(db: sqlite3.Connection, query: KeywordQuery, limit: int, whe
 
 
 def get_max_keyword_score(db: sqlite3.Connection, query: KeywordQuery) -> float:
-    """The sum of what each word and phrase can give at most; one that no page holds counts as the rarest."""
+    """The sum of the maximum scores of each term and phrase. A term without pages counts as the rarest."""
     (pages,) = db.execute("SELECT count(*) FROM pages").fetchone()
     phrases = [(term,) for term in query.terms] + list(query.phrases)
     return sum(compute_max_score(pages, _count_pages(db, phrase)) for phrase in phrases)
 
 
 def _count_pages(db: sqlite3.Connection, phrase: Sequence[str]) -> int:
-    return int(db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (_quote_phrase(phrase),)).fetchone()[0])
+    sql = "SELECT count(*) FROM words WHERE words MATCH ?"
+    (count,) = db.execute(sql, (_quote_phrase(phrase),)).fetchone()
+    return int(count)
 
 
 def find_matching_page_ids(db: sqlite3.Connection, query: KeywordQuery) -> list[tuple[int]]:
-    """The ids of pages with every phrase and without what is excluded, in order."""
+    """The ids of pages with every phrase and no excluded phrase, in order."""
     conditions, values = [], []
     if query.phrases:
         conditions.append("id IN (SELECT rowid FROM words WHERE words MATCH ?)")
@@ -51,42 +53,42 @@ def find_matching_page_ids(db: sqlite3.Connection, query: KeywordQuery) -> list[
 
 
 def build_match_expression(query: KeywordQuery) -> str:
-    """What ranks a page, in FTS5's language: each word and phrase once, for BM25 adds up whatever stands here.
+    """The FTS5 expression that ranks pages. Each term and phrase occurs once, because BM25 adds up every occurrence.
 
-    Beside words, phrases are required elsewhere. Every term is quoted, so none can be read as an operator.
+    If there are terms, phrases are also required by a separate condition. Every term is quoted, so none is an operator.
     """
     words = [(term,) for term in query.terms]
     return _exclude(_join_any([*words, *query.phrases]) if words else _join_all(query.phrases), query.excluded)
 
 
 def _build_prefix_expression(query: KeywordQuery) -> str:
-    """Pages with a word that goes on from the last one typed, though not with that word itself."""
-    whole = tuple((term,) for term in query.terms[-1:])
-    return _exclude(f"{_quote_phrase((query.prefix,))} *", query.excluded + whole)
+    """Match pages with a word that starts with the prefix but not with the last term itself."""
+    last_term = tuple((term,) for term in query.terms[-1:])
+    return _exclude(f"{_quote_phrase((query.prefix,))} *", query.excluded + last_term)
 
 
-def _exclude(wanted: str, excluded: Sequence[tuple[str, ...]]) -> str:
+def _exclude(match: str, excluded: Sequence[tuple[str, ...]]) -> str:
     if not excluded:
-        return wanted
-    return f"({wanted}) NOT ({_join_any(excluded)})"
+        return match
+    return f"({match}) NOT ({_join_any(excluded)})"
 
 
 def _rank(
     db: sqlite3.Connection, match: str, phrases: Sequence[tuple[str, ...]], limit: int, where: PageFilter
 ) -> list[tuple[int, float]]:
-    """The best pages by the match, of those that hold every one of these phrases and pass the filter."""
+    """The best pages for the FTS5 expression that contain all phrases and match the filter, with their scores."""
     clause, values = build_where_clause(where)
-    # The plus keeps SQLite from running the match anew for each of these pages, which can take minutes.
-    inside = f" AND +words.rowid IN (SELECT id FROM pages WHERE {clause})" if clause else ""
+    # The plus keeps SQLite from running the match again for each of these pages, which can take minutes.
+    conditions = f" AND +words.rowid IN (SELECT id FROM pages WHERE {clause})" if clause else ""
     if phrases:
-        inside += " AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        conditions += " AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
         values.append(_join_all(phrases))
-    found = db.execute(
-        f"SELECT rowid, bm25(words, {_FIELD_WEIGHTS}) AS badness FROM words WHERE words MATCH ?{inside}"
-        " ORDER BY badness, rowid LIMIT ?",
+    rows = db.execute(
+        f"SELECT rowid, bm25(words, {_FIELD_WEIGHTS}) AS negative_score FROM words WHERE words MATCH ?{conditions}"
+        " ORDER BY negative_score, rowid LIMIT ?",
         (match, *values, limit),
     )
-    return [(page_id, -badness) for page_id, badness in found]
+    return [(page_id, -negative_score) for page_id, negative_score in rows]
 
 
 def _join_any(phrases: Sequence[Sequence[str]]) -> str:

@@ -1,9 +1,8 @@
-"""The generations of one wiki's index: which files there are, which one is published, what the others were begun from.
+"""The generations of one wiki's index: their files, which one is published, and what the others are built from.
 
-CURRENT names the published one. Where it is lost, damaged, or names a file that is not there, the newest generation
-that stands for a revision is the published one: what is good is never given up for a lost name. A generation that is
-not published yet has a small file beside it that says what it is being made from, so that who finds it after a crash
-knows whether to go on with it.
+The file CURRENT names the published generation. If it is lost, damaged, or names a missing file, the newest generation
+that has a revision counts as published: a lost pointer never discards a good index. An unpublished generation has a
+small file beside it that records its origin, so that a sync after a crash knows whether to resume it.
 """
 
 import os
@@ -13,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from wikiholt.errors import StorageError, WikiholtError
-from wikiholt.regular_files import NotRegularFile, read_regular
+from wikiholt.regular_files import NotRegularFile, fsync_path, read_regular, write_atomically
 from wikiholt.storage.sqlite.index import SqliteIndex
 
 _DIGITS = 6
@@ -22,16 +21,16 @@ _ORIGIN_SUFFIX = ".from"
 
 
 class GenerationOrigin(StrEnum):
-    """What a generation that is not published yet is made from."""
+    """What an unpublished generation is built from."""
 
     SCRATCH = "nothing"
     PREVIOUS = "before"
-    """Vectors of the published one are taken over."""
+    """Reuses vectors of the published generation."""
     BACKUP = "backup"
 
 
 class GenerationFiles:
-    """Bound to one wiki's directory, which need not be there."""
+    """The generation files in one wiki's directory, which may not exist."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -40,21 +39,21 @@ class GenerationFiles:
         return self._directory / f"g{number:0{_DIGITS}d}.sqlite"
 
     def list_numbers(self) -> list[int]:
-        found = self._directory.glob("g??????.sqlite")
-        return sorted(int(file.stem[1:]) for file in found if file.stem[1:].isdigit())
+        files = self._directory.glob("g??????.sqlite")
+        return sorted(int(file.stem[1:]) for file in files if file.stem[1:].isdigit())
 
     def find_published(self) -> int | None:
-        """The published one; a number whose file is not there only where nothing could take its place."""
-        named = self._read_current()
-        while named is None or not self.get_file(named).exists():
-            again = self._read_current()
-            if again == named:
-                return self._find_replacement(named)
-            named = again  # another was published, and this one swept away, between the two looks
-        return named
+        """The published generation's number. Its file is missing only if no other generation can replace it."""
+        current = self._read_current()
+        while current is None or not self.get_file(current).exists():
+            reread = self._read_current()
+            if reread == current:
+                return self._find_replacement(current)
+            current = reread  # another generation was published, and this one removed, between the two reads
+        return current
 
     def recover_published(self) -> bool:
-        """Have CURRENT name the published one where it does not; whether it did not. For the writer."""
+        """Rewrite CURRENT if it does not name the published generation, and return whether it did. For the writer."""
         published = self.find_published()
         if published is None or published == self._read_current() or not self.get_file(published).exists():
             return False
@@ -62,7 +61,7 @@ class GenerationFiles:
         return True
 
     def is_usable(self, number: int, *, full: bool = False) -> bool:
-        """Whether that one can be opened and stands for a revision; `checked` reads every byte of it."""
+        """Whether the generation opens and has a revision. With `full`, also checks every byte."""
         try:
             index = SqliteIndex(self.get_file(number), self._directory.name)
         except WikiholtError:
@@ -75,23 +74,23 @@ class GenerationFiles:
             index.close()
 
     def find_unused_number(self) -> int:
-        """A number no file here bears, set aside or not: a cache of one index must never fit another."""
+        """A number that no file here has, quarantined or not: a cache of one index must never match another."""
         names = (file.name for file in self._directory.rglob("*"))
-        return max((int(found[1]) for name in names if (found := _NUMBER_PATTERN.search(name))), default=0) + 1
+        return max((int(match[1]) for name in names if (match := _NUMBER_PATTERN.search(name))), default=0) + 1
 
     def write_origin(self, number: int, origin: GenerationOrigin) -> None:
-        """Say what a generation that is about to be made, or gone on with, is made from."""
+        """Record the origin of a generation that is about to be built or resumed."""
         self._get_origin_file(number).write_text(origin)
 
     def read_origin(self, number: int) -> GenerationOrigin | None:
-        """What it was begun from; None where that is not known."""
+        """The recorded origin; None if unknown."""
         try:
             return GenerationOrigin(read_regular(self._get_origin_file(number)).decode())
         except (OSError, ValueError):
             return None
 
     def remove_leftovers(self) -> None:
-        """Remove what says where published ones came from, and a copy whose restoring never came to its end."""
+        """Remove origin files of published generations, and imported backups that were never published."""
         published = self.find_published()
         for file in list(self._directory.glob(f"g??????.sqlite{_ORIGIN_SUFFIX}")):
             number = int(file.name[1 : 1 + _DIGITS])
@@ -101,45 +100,38 @@ class GenerationFiles:
                 file.unlink(missing_ok=True)
 
     def publish(self, number: int) -> None:
-        """Publish that one, in one step."""
+        """Publish a generation atomically."""
         current = self._directory / "CURRENT"
         for leftover in current.parent.glob("CURRENT.*"):
             leftover.unlink(missing_ok=True)
-        fresh = current.with_name(f"CURRENT.{os.getpid()}")
-        with fresh.open("w") as out:
-            out.write(f"{number}\n")
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(current)
-        descriptor = os.open(current.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_atomically(current, current.with_name(f"CURRENT.{os.getpid()}"), f"{number}\n".encode())
+        fsync_path(current.parent)
         with suppress(OSError):
             self._get_origin_file(number).unlink(missing_ok=True)
 
     def remove(self, number: int) -> None:
-        """Remove one with its caches; what it was begun from goes last."""
+        """Remove a generation with its caches; its origin file is removed last."""
         for pattern in (f"g{number:06d}.sqlite*", f"*-g{number:06d}-*"):
             for file in sorted(self._directory.glob(pattern)):
                 file.unlink(missing_ok=True)
 
     def quarantine(self, directory: Path) -> None:
-        """Move the published one, and every other that is not whole, to that directory; the newest of the rest, if
-        there is one, is published in its place."""
+        """Move the published generation, and every other damaged one, to that directory.
+
+        The newest intact one, if any, is published instead.
+        """
         published = self.find_published()
-        rest = [number for number in self.list_numbers() if number != published and self.is_usable(number, full=True)]
+        intact = [number for number in self.list_numbers() if number != published and self.is_usable(number, full=True)]
         for file in list(self._directory.glob("g??????.sqlite*")):
-            if not any(file.name.startswith(self.get_file(number).name) for number in rest):
+            if not any(file.name.startswith(self.get_file(number).name) for number in intact):
                 file.rename(directory / file.name)
-        if rest:
-            self.publish(rest[-1])
+        if intact:
+            self.publish(intact[-1])
         else:
             (self._directory / "CURRENT").unlink(missing_ok=True)
 
     def _read_current(self) -> int | None:
-        """The number in CURRENT, if there is one."""
+        """The number in CURRENT, or None."""
         try:
             text = read_regular(self._directory / "CURRENT").decode()
         except (FileNotFoundError, NotADirectoryError, NotRegularFile, UnicodeDecodeError):
@@ -151,13 +143,13 @@ class GenerationFiles:
         number = text.strip()
         return int(number) if number.isascii() and number.isdigit() and len(number) <= _DIGITS else None
 
-    def _find_replacement(self, named: int | None) -> int | None:
-        """What is published where CURRENT does not lead to it."""
-        there = self.list_numbers()
-        standing = next((number for number in reversed(there) if self.is_usable(number)), None)
-        if standing is not None or named is not None:
-            return named if standing is None else standing
-        return there[0] if there else None
+    def _find_replacement(self, current: int | None) -> int | None:
+        """The published generation if CURRENT does not lead to a file."""
+        numbers = self.list_numbers()
+        usable = next((number for number in reversed(numbers) if self.is_usable(number)), None)
+        if usable is not None or current is not None:
+            return current if usable is None else usable
+        return numbers[0] if numbers else None
 
     def _get_origin_file(self, number: int) -> Path:
         file = self.get_file(number)

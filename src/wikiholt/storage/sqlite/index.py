@@ -1,6 +1,6 @@
 """One wiki's index in one SQLite file.
 
-Any thread may read; writes are single transactions, and the store's writer lock keeps to one writing process.
+Any thread may read. Each write is one transaction; the store's write lock keeps other processes from writing.
 """
 
 import sqlite3
@@ -23,32 +23,32 @@ from wikiholt.domain.index import (
     VectorRows,
 )
 from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.sqlite import backup, fts, index_writer, integrity, page_queries, rows
-from wikiholt.storage.sqlite.page_queries import build_where_clause
+from wikiholt.storage.sqlite.page_queries import build_where_clause, select_in_batches
 from wikiholt.storage.sqlite.pool import SqlitePool
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
 
-_BATCH_KEYS = 500
 _BLOCK_ROWS = 4096
 _STEPS_PER_STOP_CHECK = 50_000
-"""Steps of SQLite's machine between two questions whether to stop: a few thousandths of a second."""
+"""SQLite virtual machine steps between two calls of `stop`: a few milliseconds."""
 
 
 class SqliteIndex:
-    """A `WikiIndex` over one file; it can reach no other file."""
+    """A `WikiIndex` in one file, without access to any other file."""
 
     def __init__(
         self, file: Path, wiki_id: str | None = None, connect: Callable[[Path], sqlite3.Connection] = open_connection
     ) -> None:
-        """With `wiki_id` a file of another wiki is refused (IndexForeign), by every connection that is opened to it."""
+        """With `wiki_id`, every new connection raises IndexForeign for a file of another wiki."""
         self._pool = SqlitePool(file, connect, wiki_id)
         self._counts: tuple[int, tuple[int, ...]] = (-1, ())
         try:
             with self._pool.read_snapshot() as db:
-                self._schema, self.generation, self.recipe = read_header(db)
+                self.generation, self.recipe = read_header(db)
                 self.wiki_id = get_owner(db)
                 fault = integrity.find_obvious_fault(db)
             if fault:
@@ -56,11 +56,8 @@ class SqliteIndex:
         except BaseException:
             self._pool.close()
             raise
-        self._page_columns = (
-            rows.PAGE_COLUMNS if self._schema >= page_queries.MIN_LINKS_SCHEMA else rows.PAGE_COLUMNS_SCHEMA_1
-        )
 
-    # ── where it stands ──────────────────────────────────────────────────────────────────────────
+    # ── state ────────────────────────────────────────────────────────────────────────────────────
 
     def get_state(self) -> IndexState:
         with self._pool.read_snapshot() as db:
@@ -68,8 +65,8 @@ class SqliteIndex:
 
     def _read_state(self, db: sqlite3.Connection) -> IndexState:
         version, revision, synced_at = db.execute("SELECT version, revision, synced_at FROM state").fetchone()
-        known, counts = self._counts
-        if known != version:  # counting takes as long as the wiki is large, and opening it asks several times
+        counted_version, counts = self._counts
+        if counted_version != version:  # counting takes time in a large wiki, and is needed several times per version
             tables = ("pages", "chunks", "problems")
             counts = tuple(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
             self._counts = (version, counts)
@@ -77,7 +74,8 @@ class SqliteIndex:
 
     def get_version(self) -> int:
         with self._pool.read_connection() as db:
-            return int(db.execute("SELECT version FROM state").fetchone()[0])
+            (version,) = db.execute("SELECT version FROM state").fetchone()
+            return int(version)
 
     def get_page_blobs(self) -> Mapping[str, str]:
         with self._pool.read_connection() as db:
@@ -89,7 +87,7 @@ class SqliteIndex:
                 PageProblem(*row) for row in db.execute("SELECT file, blob, reason, detail FROM problems ORDER BY file")
             ]
 
-    def check(self, stop: Callable[[], bool] = lambda: False) -> Sequence[str]:
+    def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():
             raise Busy("the check was stopped", hint="try again")
         with self._pool.read_snapshot() as db:
@@ -110,20 +108,20 @@ class SqliteIndex:
             return index_writer.apply_change(db, change)
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        found: dict[bytes, FloatArray] = {}
-        sql = "SELECT hash, vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE hash IN ({})"
+        sql = "SELECT hash, vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE hash IN ({0})"
         with self._pool.read_connection() as db:
-            for row in _select_in(db, sql, hashes):
-                found[row[0]] = rows.decode_vector(row[1], self.recipe.dimensions)
-        return found
+            return {
+                digest: rows.decode_vector(vector, self.recipe.dimensions)
+                for digest, vector in select_in_batches(db, sql, hashes)
+            }
 
-    def write_backup(self, to: Path, stop: Callable[[], bool] = lambda: False) -> IndexState:
+    def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._pool.read_snapshot() as db:
             state = self._read_state(db)
             backup.write_copy(db, to, stop)
         return state
 
-    # ── searching ────────────────────────────────────────────────────────────────────────────────
+    # ── search ───────────────────────────────────────────────────────────────────────────────────
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         with self._pool.read_snapshot() as db:
@@ -149,11 +147,12 @@ class SqliteIndex:
         best = VectorHits(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
         with self._pool.read_snapshot() as db:
             for block in self._iter_blocks(db):
-                near = _filter_rows(block, page_ids)
-                best = _merge_hits(best, near.chunk_ids, near.page_ids, 1 - near.vectors @ vector, limit)
+                matching = _filter_rows(block, page_ids)
+                distances = 1 - matching.vectors @ vector
+                best = _merge_hits(best, matching.chunk_ids, matching.page_ids, distances, limit)
         return best
 
-    # ── for caches ───────────────────────────────────────────────────────────────────────────────
+    # ── changes, for caches ──────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
@@ -167,7 +166,7 @@ class SqliteIndex:
             now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
             if not horizon <= version <= now:
                 return None
-            # INDEXED BY and CROSS JOIN keep SQLite to this way: from the few pages that changed to their chunks.
+            # INDEXED BY and CROSS JOIN force the query plan: from the few changed pages to their chunks.
             added = sorted(
                 db.execute(
                     "SELECT vectors.chunk_id, vectors.page_id, vector FROM pages INDEXED BY pages_version"
@@ -185,8 +184,8 @@ class SqliteIndex:
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            found = db.execute("SELECT id, words FROM pages ORDER BY id")
-            yield version, (KeywordRow(page_id, rows.decode_terms(packed)) for page_id, packed in found)
+            pages = db.execute("SELECT id, words FROM pages ORDER BY id")
+            yield version, (KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
 
     def get_keyword_changes(self, version: int) -> KeywordDelta | None:
         with self._pool.read_snapshot() as db:
@@ -194,69 +193,69 @@ class SqliteIndex:
             if not horizon <= version <= now:
                 return None
             sql = "SELECT id, words FROM pages INDEXED BY pages_version WHERE version > ?"
-            found = sorted(db.execute(sql, (version,)))
-            gone = db.execute(
+            pages = sorted(db.execute(sql, (version,)))
+            dropped = db.execute(
                 "SELECT page_id FROM dropped WHERE version > ? AND page_id IS NOT NULL", (version,)
             ).fetchall()
-        return KeywordDelta(now, tuple(KeywordRow(i, rows.decode_terms(w)) for i, w in found), rows.to_id_array(gone))
+        changed = tuple(KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
+        return KeywordDelta(now, changed, rows.to_id_array(dropped))
 
-    # ── what was found ───────────────────────────────────────────────────────────────────────────
+    # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {self._page_columns} FROM pages WHERE id IN ({{}})"
+        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE id IN ({{0}})"
         with self._pool.read_connection() as db:
-            return {row[0]: rows.to_stored_page(row) for row in _select_in(db, sql, page_ids)}
+            pages = [rows.to_stored_page(row) for row in select_in_batches(db, sql, page_ids)]
+        return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
-        sql = f"SELECT {self._page_columns} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
+        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
         with self._pool.read_connection() as db:
             row = db.execute(sql, (path,)).fetchone()
         return rows.to_stored_page(row) if row else None
 
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
-        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE id IN ({{}})"
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE id IN ({{0}})"
         with self._pool.read_connection() as db:
-            return {row[0]: rows.to_stored_chunk(row) for row in _select_in(db, sql, chunk_ids)}
+            chunks = [rows.to_stored_chunk(row) for row in select_in_batches(db, sql, chunk_ids)]
+        return {chunk.chunk_id: chunk for chunk in chunks}
 
     def get_page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
         first = "" if limit is None else f" AND number < {limit:d}"
-        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE page_id IN ({{}}){first} ORDER BY page_id, number"
-        found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE page_id IN ({{0}}){first} ORDER BY page_id, number"
+        chunks: defaultdict[int, list[StoredChunk]] = defaultdict(list)
         with self._pool.read_connection() as db:
-            for row in _select_in(db, sql, page_ids):
-                found[row[1]].append(rows.to_stored_chunk(row))
-        return found
+            for chunk in map(rows.to_stored_chunk, select_in_batches(db, sql, page_ids)):
+                chunks[chunk.page_id].append(chunk)
+        return chunks
 
-    # ── contents ─────────────────────────────────────────────────────────────────────────────────
+    # ── lists, links and facets ──────────────────────────────────────────────────────────────────
 
     def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
         with self._pool.read_snapshot() as db:
-            return page_queries.list_pages(db, self._page_columns, where, limit, offset)
+            return page_queries.list_pages(db, where, limit, offset)
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
-        page_queries.require_links(self._schema)
         with self._pool.read_snapshot() as db:
             return page_queries.find_pages_by_key(db, keys)
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
-        page_queries.require_links(self._schema)
         with self._pool.read_snapshot() as db:
             return list(page_queries.iter_links(db, page_ids))
 
     def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
-        page_queries.require_links(self._schema)
         with self._pool.read_snapshot() as db:
             return page_queries.find_links_by_key(db, keys)
 
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         sql = (
             "SELECT chunk_id, chunks.page_id, vector FROM chunks CROSS JOIN vectors ON chunk_id = chunks.id"
-            " WHERE chunks.page_id IN ({})"
+            " WHERE chunks.page_id IN ({0})"
         )
         with self._pool.read_connection() as db:
-            found = rows.to_vector_rows(list(_select_in(db, sql, page_ids)), self.recipe.dimensions)
-        order = np.argsort(found.chunk_ids)
-        return VectorRows(found.chunk_ids[order], found.page_ids[order], found.vectors[order])
+            vectors = rows.to_vector_rows(list(select_in_batches(db, sql, page_ids)), self.recipe.dimensions)
+        order = np.argsort(vectors.chunk_ids)
+        return VectorRows(vectors.chunk_ids[order], vectors.page_ids[order], vectors.vectors[order])
 
     def get_facets(self, where: PageFilter) -> Facets:
         with self._pool.read_snapshot() as db:
@@ -280,17 +279,10 @@ class SqliteVectorSnapshot:
         self.iter_blocks = iter_blocks
 
 
-def _select_in(db: sqlite3.Connection, sql: str, keys: Sequence[object]) -> Iterator[rows.Row]:
-    """Rows whose key is one of these, asked for a few hundred at a time."""
-    for at in range(0, len(keys), _BATCH_KEYS):
-        some = keys[at : at + _BATCH_KEYS]
-        yield from db.execute(sql.format(", ".join("?" * len(some))), some)
-
-
-def _filter_rows(block: VectorRows, pages: IntArray | None) -> VectorRows:
-    if pages is None:
+def _filter_rows(block: VectorRows, page_ids: IntArray | None) -> VectorRows:
+    if page_ids is None:
         return block
-    keep = np.isin(block.page_ids, pages)
+    keep = np.isin(block.page_ids, page_ids)
     return VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep])
 
 

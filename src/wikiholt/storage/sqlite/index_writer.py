@@ -1,4 +1,4 @@
-"""What one transaction does to an index file."""
+"""Applies one change to an index file, inside an open transaction."""
 
 import sqlite3
 from datetime import UTC, datetime
@@ -9,11 +9,11 @@ from wikiholt.storage.checksums import compute_problem_checksum, write_page_chec
 from wikiholt.storage.sqlite import page_queries, rows
 
 _MAX_DROPPED_ROWS = 200_000
-"""How many dropped chunks are remembered; a cache older than that is built anew."""
+"""Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
 
 
 def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
-    """Make the change true inside the open transaction and return the version the index then has."""
+    """Apply the change in the open transaction and return the resulting version."""
     (version,) = db.execute("SELECT version FROM state").fetchone()
     writer = _SqliteWriter(db, version + 1)
     for file in change.deleted:
@@ -34,7 +34,7 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
 
 
 def _trim_dropped(db: sqlite3.Connection) -> None:
-    """Keep the list of dropped rows short; `horizon` says from which version on it is whole."""
+    """Limit the number of dropped rows; `horizon` is the version from which on they are complete."""
     (count,) = db.execute("SELECT count(*) FROM dropped").fetchone()
     if count <= _MAX_DROPPED_ROWS:
         return
@@ -58,35 +58,37 @@ class _SqliteWriter:
         page_id, words = row
         self._remove_page_contents(page_id, words)
         self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
-        self._db.execute("INSERT INTO dropped VALUES (?, NULL, ?)", (self._version, page_id))
+        self._db.execute("INSERT INTO dropped (version, page_id) VALUES (?, ?)", (self._version, page_id))
 
     def write_problem(self, problem: PageProblem) -> None:
-        row = (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))
-        if self._db.execute("SELECT * FROM problems WHERE file = ?", (problem.file,)).fetchone() == row:
+        columns = (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))
+        sql = "SELECT file, blob, reason, detail, seal FROM problems WHERE file = ?"
+        if self._db.execute(sql, (problem.file,)).fetchone() == columns:
             return
         self.delete_file(problem.file)
-        self._db.execute("INSERT INTO problems VALUES (?, ?, ?, ?, ?)", row)
+        self._db.execute("INSERT INTO problems (file, blob, reason, detail, seal) VALUES (?, ?, ?, ?, ?)", columns)
         self.changed = True
 
     def write_entry(self, entry: PageEntry) -> None:
-        known = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
-        if known is not None and self._is_unchanged(known[0], entry):
+        stored = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
+        old_id, old_terms = stored or (None, b"")
+        if old_id is not None and self._is_unchanged(old_id, entry):
             return
         self._db.execute("DELETE FROM problems WHERE file = ?", (entry.page.file,))
-        if known is not None:
-            self._remove_page_contents(known[0], known[1])
-        page_id = self._write_page(entry, known[0] if known is not None else None)
+        if old_id is not None:
+            self._remove_page_contents(old_id, old_terms)
+        page_id = self._write_page(entry, old_id)
         self._write_chunks(page_id, entry)
-        words = entry.terms
-        row = (page_id, words.name, words.headings, words.body)
+        terms = entry.terms
+        row = (page_id, terms.name, terms.headings, terms.body)
         self._db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
         write_page_checksum(self._db, page_id)
         self.changed = True
 
     def set_revision(self, revision: str) -> None:
-        (known,) = self._db.execute("SELECT revision FROM state").fetchone()
+        (old_revision,) = self._db.execute("SELECT revision FROM state").fetchone()
         self._db.execute("UPDATE state SET revision = ?, synced_at = ?", (revision, datetime.now(UTC).timestamp()))
-        self.changed = self.changed or known != revision
+        self.changed = self.changed or old_revision != revision
 
     def _is_unchanged(self, page_id: int, entry: PageEntry) -> bool:
         columns = rows.to_page_columns(entry)
@@ -97,18 +99,18 @@ class _SqliteWriter:
         chunks = self._db.execute(
             "SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,)
         ).fetchall()
-        return chunks == [(h, c.text) for h, c in zip(entry.hashes, entry.chunks, strict=True)]
+        return chunks == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
 
     def _write_page(self, entry: PageEntry, page_id: int | None) -> int:
         columns = rows.to_page_columns(entry) | {"version": self._version}
         if page_id is not None:
             columns["id"] = page_id
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        names, placeholders = ", ".join(columns), ", ".join("?" * len(columns))
         row = tuple(columns.values())
-        cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({marks})", row)
+        cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({placeholders})", row)
         page_id = int(cursor.lastrowid or 0)
         tags = [(tag, page_id) for tag in sorted(rows.fold_tags(entry.page.metadata))]
-        self._db.executemany("INSERT INTO tags VALUES (?, ?)", tags)
+        self._db.executemany("INSERT INTO tags (tag, page_id) VALUES (?, ?)", tags)
         page_queries.insert_links(self._db, page_id, entry.page)
         return page_id
 
@@ -122,17 +124,18 @@ class _SqliteWriter:
                 row,
             )
             vector_row = (cursor.lastrowid, page_id, rows.encode_vector(vector))
-            self._db.execute("INSERT INTO vectors VALUES (?, ?, ?)", vector_row)
+            self._db.execute("INSERT INTO vectors (chunk_id, page_id, vector) VALUES (?, ?, ?)", vector_row)
 
-    def _remove_page_contents(self, page_id: int, packed: bytes) -> None:
-        """Remove all that hangs on a page, leaving its row."""
+    def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:
+        """Delete everything that belongs to a page except its row."""
         db = self._db
-        words = rows.decode_terms(packed)
+        terms = rows.decode_terms(encoded_terms)
         db.execute(
             "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)",
-            (page_id, words.name, words.headings, words.body),
+            (page_id, terms.name, terms.headings, terms.body),
         )
-        db.execute("INSERT INTO dropped SELECT ?, id, NULL FROM chunks WHERE page_id = ?", (self._version, page_id))
+        sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
+        db.execute(sql, (self._version, page_id))
         db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
         db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))

@@ -1,4 +1,4 @@
-"""Whether an index file is whole: nothing torn, nothing missing, nothing left over, nothing other than was written."""
+"""Integrity checks of an index file: nothing torn, missing, left over or changed."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ _ZERO_COUNTS = (
     ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
     ("vectors without a chunk", "SELECT count(*) FROM vectors WHERE chunk_id NOT IN (SELECT id FROM chunks)"),
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
-    ("pages without their words", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT id FROM words_docsize)"),
-    ("words without a page", "SELECT count(*) FROM words_docsize WHERE id NOT IN (SELECT id FROM pages)"),
+    ("pages without terms", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT id FROM words_docsize)"),
+    ("terms without a page", "SELECT count(*) FROM words_docsize WHERE id NOT IN (SELECT id FROM pages)"),
     ("files both indexed and listed as a problem", "SELECT count(*) FROM problems JOIN pages USING (file)"),
     (
-        "pages whose chunks are not all there",
+        "pages with missing chunks",
         "SELECT count(*) FROM pages WHERE chunks <> (SELECT count(*) FROM chunks WHERE page_id = pages.id)",
     ),
 )
 _EQUAL_COUNTS = (
-    ("pages and their seals", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
-    ("pages and their words", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
+    ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
+    ("pages and their terms", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
     ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
     ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
 )
@@ -33,78 +33,78 @@ _MAX_FAULTS = 5
 
 
 def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
-    """What is wrong, in words; empty when nothing is. Reads every byte."""
-    found: list[str] = []
+    """Read every byte and return descriptions of the faults; empty if there are none."""
+    faults: list[str] = []
     try:
-        found += [
+        faults += [
             f"SQLite: {' '.join(text.split())}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"
         ]
-        if not found:
-            found += _find_count_faults(db, dimensions)
-            found += islice(find_checksum_faults(db), _MAX_FAULTS)
-        if not found:
-            found += _find_keyword_faults(db)
+        if not faults:
+            faults += _find_count_faults(db, dimensions)
+            faults += islice(find_checksum_faults(db), _MAX_FAULTS)
+        if not faults:
+            faults += _find_keyword_faults(db)
     except (sqlite3.DatabaseError, IndexCorrupt, UnicodeDecodeError) as error:
-        # A full disk is no damage: an index must not be given up for it.
+        # A full disk is not damage: the index must not be discarded because of it.
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE_CODES:
             raise
-        found.append(f"it cannot be read to its end: {describe_error(error)}")
-    return found
+        faults.append(f"it cannot be read completely: {describe_error(error)}")
+    return faults
 
 
 def find_obvious_fault(db: sqlite3.Connection) -> str:
-    """What is wrong, as far as that shows at once; for every opening, in the transaction of one connection.
+    """A fault that is cheap to detect, or "". Runs on every open, inside one transaction.
 
-    That a file was cut short SQLite has said by now: it compares its length with what the header says.
+    SQLite has already detected a truncated file: it compares the file's length with its header.
     """
     if is_state_corrupt(db):
         return "its version or revision is not as it was written"
-    for what, one, other in _EQUAL_COUNTS:
+    for label, one, other in _EQUAL_COUNTS:
         first, second = (db.execute(sql).fetchone()[0] for sql in (one, other))
         if first != second:
-            return f"{what} ({first} and {second})"
+            return f"{label} ({first} and {second})"
     return ""
 
 
 def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
-    for what, sql in _ZERO_COUNTS:
+    for label, sql in _ZERO_COUNTS:
         (count,) = db.execute(sql).fetchone()
         if count:
-            yield f"{count} {what}"
+            yield f"{count} {label}"
     (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (dimensions * 4,)).fetchone()
     if odd:
         yield f"{odd} vectors of the wrong size"
 
 
 def _find_keyword_faults(db: sqlite3.Connection) -> Iterator[str]:
-    """Whether FTS5 holds the words that lie beside the pages: they are indexed again, in memory, and compared."""
+    """Compare FTS5 with the stored terms of the pages by indexing them again in a temporary table."""
     db.execute(f"CREATE VIRTUAL TABLE temp.proof USING {FTS_TABLE}")
-    for page_id, packed in db.execute("SELECT id, words FROM pages"):
-        words = rows.decode_terms(packed)
-        row = (page_id, words.name, words.headings, words.body)
+    for page_id, encoded in db.execute("SELECT id, words FROM pages"):
+        terms = rows.decode_terms(encoded)
+        row = (page_id, terms.name, terms.headings, terms.body)
         db.execute("INSERT INTO temp.proof (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
     db.execute("CREATE VIRTUAL TABLE temp.words_terms USING fts5vocab('main', 'words', 'instance')")
     db.execute("CREATE VIRTUAL TABLE temp.proof_terms USING fts5vocab('temp', 'proof', 'instance')")
-    field = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(WORD_FIELDS, 1))
-    fields = f"sum(doc * CASE col {field} END)"
-    terms = f"SELECT term, count(*), sum(doc), {fields}, sum(offset * doc) FROM temp.{{}}_terms GROUP BY term"
+    field_number = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(WORD_FIELDS, 1))
+    field_sum = f"sum(doc * CASE col {field_number} END)"
+    term_sums = f"SELECT term, count(*), sum(doc), {field_sum}, sum(offset * doc) FROM temp.{{}}_terms GROUP BY term"
     sizes = "SELECT id, sz FROM {}_docsize ORDER BY id"
-    # Once FTS5 has been emptied it keeps totals of nothing, which a table that was never filled lacks.
+    # An emptied FTS5 table keeps totals of zero, which a table that was never filled does not have.
     totals = "SELECT block FROM {}_data WHERE id = 1 AND EXISTS (SELECT * FROM pages)"
-    for sql in (terms, sizes, totals):
-        held, meant = (db.execute(sql.format(name)) for name in ("words", "proof"))
-        differ = any(one != other for one, other in _iter_pairs(held, meant))
-        held.close()  # one that was not read to its end would keep the tables from being dropped
-        meant.close()
+    for sql in (term_sums, sizes, totals):
+        stored, expected = (db.execute(sql.format(name)) for name in ("words", "proof"))
+        differ = any(one != other for one, other in _iter_pairs(stored, expected))
+        stored.close()  # an unfinished cursor would keep the tables from being dropped
+        expected.close()
         if differ:
-            yield "the keyword index does not hold the words of the pages"
+            yield "the keyword index does not match the pages"
             break
     for name in ("words_terms", "proof_terms", "proof"):
         db.execute(f"DROP TABLE temp.{name}")
 
 
 def _iter_pairs(one: sqlite3.Cursor, other: sqlite3.Cursor) -> Iterator[tuple[object, object]]:
-    """Row beside row, to the end of the longer one."""
+    """Pairs of rows of two cursors; None after the end of the shorter one."""
     while True:
         first, second = one.fetchone(), other.fetchone()
         if first is None and second is None:

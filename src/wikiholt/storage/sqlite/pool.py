@@ -1,6 +1,6 @@
-"""Connections to one index file, lent to one thread at a time.
+"""A pool of connections to one index file, each used by one thread at a time.
 
-Readers take any idle connection; a few are kept open. In WAL mode they never wait for the writer.
+Readers take any idle connection; a few stay open. In WAL mode readers never wait for the writer.
 """
 
 import os
@@ -20,7 +20,7 @@ class SqlitePool:
     def __init__(
         self, file: Path, connect: Callable[[Path], sqlite3.Connection] = open_connection, wiki_id: str | None = None
     ) -> None:
-        """With `wiki_id` each new connection makes sure that the file is that wiki's: it may have been replaced."""
+        """With `wiki_id`, each new connection checks the file's owner, because the file may have been replaced."""
         self._file = file
         self._wiki_id = wiki_id
         self._connect = connect
@@ -32,7 +32,7 @@ class SqlitePool:
     def _acquire(self) -> sqlite3.Connection:
         with self._lock:
             if self._pid != os.getpid():
-                # SQLite connections must not cross a fork: the child forgets its parent's without closing them.
+                # SQLite connections must not cross a fork: the child drops its parent's without closing them.
                 self._idle, self._pid = [], os.getpid()
             if self._closed:
                 raise sqlite3.ProgrammingError("the index was closed")
@@ -51,16 +51,16 @@ class SqlitePool:
         if db.in_transaction:
             db.rollback()
         with self._lock:
-            # One that was opened as unchanging would not notice a writer that comes later.
-            lasting = not isinstance(db, ImmutableConnection)
-            if lasting and len(self._idle) < _MAX_IDLE_CONNECTIONS and not self._closed and self._pid == os.getpid():
+            # An immutable connection would not notice a later writer.
+            reusable = not isinstance(db, ImmutableConnection)
+            if reusable and len(self._idle) < _MAX_IDLE_CONNECTIONS and not self._closed and self._pid == os.getpid():
                 self._idle.append(db)
                 return
         db.close()
 
     @contextmanager
     def read_connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose statements each see the last committed state."""
+        """A connection whose statements each see the latest committed state."""
         db = self._acquire()
         try:
             with translate_errors():
@@ -70,14 +70,14 @@ class SqlitePool:
 
     @contextmanager
     def read_snapshot(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose statements all see one and the same committed state."""
+        """A connection whose statements all see the same committed state."""
         with self.read_connection() as db:
             db.execute("BEGIN")
             yield db
 
     @contextmanager
     def write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """One write transaction: all of it, or nothing."""
+        """One write transaction, committed unless the block raises."""
         with self.read_connection() as db:
             db.execute("BEGIN IMMEDIATE")
             yield db

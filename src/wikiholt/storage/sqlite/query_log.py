@@ -1,7 +1,7 @@
-"""What a wiki was asked, as a SQLite file in its own directory: queries.sqlite, which goes with the wiki.
+"""A wiki's query log: the SQLite file queries.sqlite in the wiki's directory, which is deleted with the wiki.
 
-Any number of processes write it, each for an instant; a file that is damaged is thrown away, not set aside, since what
-is kept aside would outlive the days that it may be kept.
+Any number of processes write it, each for a moment. A damaged file is deleted, not quarantined: a quarantined file
+would outlive the retention limit.
 """
 
 import json
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 QUERY_LOG_FILE = "queries.sqlite"
 _SCHEMA_VERSION = 2
-"""2 says whose log it is; one that does not is begun anew."""
+_COLUMNS = "at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
 _CREATE_TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, surface TEXT NOT NULL, query TEXT NOT NULL,
@@ -38,26 +38,23 @@ CREATE TABLE IF NOT EXISTS owner (wiki_id TEXT NOT NULL) STRICT;
 _PRAGMAS = (
     "PRAGMA auto_vacuum = FULL",
     "PRAGMA synchronous = NORMAL",
-    "PRAGMA secure_delete = ON",  # what is forgotten is not to be read from the file either
+    "PRAGMA secure_delete = ON",  # deleted queries must not be readable in the file
 )
-_INSERT = "INSERT INTO searches VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SELECT_SINCE = (
-    "SELECT at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
-    " FROM searches WHERE at >= ? ORDER BY at, id"
-)
+_INSERT = f"INSERT INTO searches ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT_SINCE = f"SELECT {_COLUMNS} FROM searches WHERE at >= ? ORDER BY at, id"
 _BUSY_TIMEOUT_S = 2.0
-"""Seconds to wait for another process that is writing; what was to be written is tried again."""
+"""Seconds to wait for a writing process; the caller retries later."""
 
 
 class SqliteQueryLog:
-    """A `QueryLog` in one file. Opened for each use: there may be thousands of wikis, and forks."""
+    """A `QueryLog` in one file. The file is opened for each use: there may be thousands of wikis, and forks."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = directory / QUERY_LOG_FILE
 
     def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
-        rows = [to_query_row(searched) for searched in records]
+        rows = [to_query_row(record) for record in records]
 
         def add(db: sqlite3.Connection) -> None:
             db.executemany(_INSERT, rows)
@@ -69,12 +66,12 @@ class SqliteQueryLog:
         self._run_transaction(add)
 
     def read(self, since: float) -> QueryRecords | None:
-        def all_of(db: sqlite3.Connection) -> QueryRecords:
-            found = db.execute(_SELECT_SINCE, (since,)).fetchall()
+        def select(db: sqlite3.Connection) -> QueryRecords:
+            rows = db.execute(_SELECT_SINCE, (since,)).fetchall()
             (damaged_at,) = db.execute("SELECT max(at) FROM damage").fetchone()
-            return QueryRecords(tuple(map(from_query_row, found)), damaged_at)
+            return QueryRecords(tuple(map(from_query_row, rows)), damaged_at)
 
-        return self._run_with_recovery(all_of) if self._file.exists() else None
+        return self._run_with_recovery(select) if self._file.exists() else None
 
     def trim(self, retention: QueryRetention) -> None:
         if self._file.exists():
@@ -83,28 +80,28 @@ class SqliteQueryLog:
     def clear(self) -> int:
         if not self._file.exists():
             return 0
-        held = 0
+        count = 0
 
-        def forget(db: sqlite3.Connection) -> None:
-            nonlocal held
-            held = db.execute("DELETE FROM searches").rowcount
+        def delete_all(db: sqlite3.Connection) -> None:
+            nonlocal count
+            count = db.execute("DELETE FROM searches").rowcount
             db.execute("DELETE FROM damage")
 
-        self._run_transaction(forget)
-        return held
+        self._run_transaction(delete_all)
+        return count
 
     def _run_transaction(self, change: Callable[[sqlite3.Connection], None]) -> None:
-        """Make one change in one transaction."""
+        """Run one change in one transaction."""
 
-        def committed(db: sqlite3.Connection) -> None:
+        def run(db: sqlite3.Connection) -> None:
             db.execute("BEGIN IMMEDIATE")
             change(db)
             db.execute("COMMIT")
 
-        self._run_with_recovery(committed)
+        self._run_with_recovery(run)
 
     def _run_with_recovery(self, action: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Use the file, or, where it is damaged, an empty one that takes its place."""
+        """Run the action; if the file is damaged, run it on a new empty file instead."""
         inode = self._get_inode()
         try:
             with self._open() as db:
@@ -120,7 +117,7 @@ class SqliteQueryLog:
             uri = f"file:{quote(str(self._file))}?mode=rw"
             db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
             try:
-                # One connection, one file: the boundary between wikis is not to be crossed by a statement.
+                # One connection, one file: no statement can reach another wiki.
                 db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
                 for setting in _PRAGMAS:
                     db.execute(setting)
@@ -130,7 +127,7 @@ class SqliteQueryLog:
                 db.close()
 
     def _create_file(self) -> None:
-        """Have a file, for nobody but us to read."""
+        """Create the file if needed, readable by its owner only."""
         with translate_os_errors():
             os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
@@ -141,20 +138,20 @@ class SqliteQueryLog:
             return 0
 
     def _replace_damaged(self, inode: int) -> None:
-        """Throw a damaged file away, unless another process has, and note in a new one that this was done."""
+        """Replace a damaged file, unless another process already has, and record the damage in the new one."""
         if self._get_inode() != inode:
             return
-        _LOG.warning("a wiki's query log was damaged, or another wiki's, and is begun anew")
+        _LOG.warning("a wiki's query log was damaged, or belonged to another wiki; it was replaced by an empty one")
         with translate_os_errors():
             for name in (QUERY_LOG_FILE, f"{QUERY_LOG_FILE}-journal"):
                 (self._directory / name).unlink(missing_ok=True)
         self._create_file()
         with self._open() as db:
-            db.execute("INSERT INTO damage VALUES (?)", (time.time(),))
+            db.execute("INSERT INTO damage (at) VALUES (?)", (time.time(),))
 
 
 def to_query_row(record: QueryRecord) -> tuple[str | float, ...]:
-    """An entry as columns of either store."""
+    """Convert a record to the columns of either store."""
     return (
         *(record.at, record.surface, record.query, record.mode, int(record.filtered), record.hits),
         *(int(record.nothing_relevant), int(record.degraded), record.score, record.ms),
@@ -163,18 +160,31 @@ def to_query_row(record: QueryRecord) -> tuple[str | float, ...]:
 
 
 def from_query_row(columns: tuple[Any, ...]) -> QueryRecord:
-    """An entry of columns of either store, typed by both; raises IndexCorrupt for pages that are no list."""
-    at, surface, query, mode, filtered, hits, nothing, degraded, score, ms, meant, pages, lost = columns
+    """Convert the columns of either store to a record. Raises IndexCorrupt if `pages` cannot be decoded."""
+    at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost = columns
     try:
         paths = tuple(json.loads(pages))
     except (ValueError, TypeError) as error:
         raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
-    flags = bool(filtered), bool(nothing), bool(degraded)
-    return QueryRecord(at, surface, query, mode, flags[0], hits, *flags[1:], score, ms, meant, paths, lost)
+    return QueryRecord(
+        at=at,
+        surface=surface,
+        query=query,
+        mode=mode,
+        filtered=bool(filtered),
+        hits=hits,
+        nothing_relevant=bool(nothing_relevant),
+        degraded=bool(degraded),
+        score=score,
+        ms=ms,
+        did_you_mean=did_you_mean,
+        pages=paths,
+        lost=lost,
+    )
 
 
 def _create_tables(db: sqlite3.Connection, wiki_id: str) -> None:
-    """Make the tables of a new log; raises IndexForeign for that of another wiki, or of nobody."""
+    """Create the tables of a new log. Raises IndexForeign for a log of another wiki."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > _SCHEMA_VERSION:
         raise IndexTooNew("the query log was written by a newer Wikiholt", hint="upgrade Wikiholt")
@@ -182,11 +192,11 @@ def _create_tables(db: sqlite3.Connection, wiki_id: str) -> None:
         db.execute("BEGIN IMMEDIATE")
         for statement in filter(str.strip, _CREATE_TABLES.split(";")):
             db.execute(statement)
-        db.execute("INSERT INTO owner SELECT ? WHERE NOT EXISTS (SELECT * FROM owner)", (wiki_id,))
+        db.execute("INSERT INTO owner (wiki_id) SELECT ? WHERE NOT EXISTS (SELECT * FROM owner)", (wiki_id,))
         db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         db.execute("COMMIT")
-    if 0 < version < _SCHEMA_VERSION or db.execute("SELECT wiki_id FROM owner").fetchone() != (wiki_id,):
-        raise IndexForeign("the query log belongs to another wiki", hint="nothing to do: it is begun anew")
+    if db.execute("SELECT wiki_id FROM owner").fetchone() != (wiki_id,):
+        raise IndexForeign("the query log belongs to another wiki", hint="no action is needed: it is replaced")
 
 
 def _delete_expired(db: sqlite3.Connection, retention: QueryRetention) -> None:

@@ -1,4 +1,4 @@
-"""Between values and columns."""
+"""Conversion between domain values and columns, for both stores."""
 
 import json
 import zlib
@@ -16,8 +16,6 @@ from wikiholt.storage.sqlite.errors import make_corrupt_error
 from wikiholt.text.links import fold_path, get_last_part
 
 PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length"
-PAGE_COLUMNS_SCHEMA_1 = "id, file, path, name, category, tags, last_updated, chunks, warnings, 0, 0"
-"""The same in an index of schema 1."""
 CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
 
 Row = Sequence[Any]
@@ -26,24 +24,33 @@ T = TypeVar("T")
 
 
 def _translate_damage(function: Callable[P, T]) -> Callable[P, T]:
-    """What was written well and cannot be unpacked is damage."""
+    """Raise IndexCorrupt for stored values that cannot be decoded."""
 
     @wraps(function)
-    def guarded(*arguments: P.args, **options: P.kwargs) -> T:
+    def wrapper(*arguments: P.args, **options: P.kwargs) -> T:
         try:
             return function(*arguments, **options)
         except (ValueError, TypeError, OverflowError, OSError, zlib.error) as error:
             raise make_corrupt_error(error) from error
 
-    return guarded
+    return wrapper
 
 
 @_translate_damage
 def to_stored_page(row: Row) -> StoredPage:
     page_id, file, path, name, category, tags, last_updated, chunks, warnings, words, length = row
-    when = to_datetime(last_updated)
     return StoredPage(
-        page_id, file, path, name, category, decode_strings(tags), when, chunks, decode_strings(warnings), words, length
+        page_id=page_id,
+        file=file,
+        path=path,
+        name=name,
+        category=category,
+        tags=decode_strings(tags),
+        last_updated=to_datetime(last_updated),
+        chunks=chunks,
+        warnings=decode_strings(warnings),
+        words=words,
+        length=length,
     )
 
 
@@ -61,16 +68,16 @@ def to_stored_chunk(row: Row) -> StoredChunk:
 
 @_translate_damage
 def to_vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
-    """Rows of (chunk id, page id, vector) as arrays."""
-    chunk_ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-    page_ids = np.fromiter((row[1] for row in rows), np.int64, len(rows))
-    vectors = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), dimensions)
+    """Convert rows of (chunk id, page id, vector) to arrays."""
+    chunk_ids = np.fromiter((chunk_id for chunk_id, _, _ in rows), np.int64, len(rows))
+    page_ids = np.fromiter((page_id for _, page_id, _ in rows), np.int64, len(rows))
+    vectors = np.frombuffer(b"".join(vector for _, _, vector in rows), "<f4").reshape(len(rows), dimensions)
     return VectorRows(chunk_ids, page_ids, vectors)
 
 
 @_translate_damage
-def decode_vector(packed: bytes, dimensions: int) -> FloatArray:
-    return np.frombuffer(packed, "<f4").reshape(dimensions)
+def decode_vector(encoded: bytes, dimensions: int) -> FloatArray:
+    return np.frombuffer(encoded, "<f4").reshape(dimensions)
 
 
 def encode_vector(vector: FloatArray) -> bytes:
@@ -78,17 +85,17 @@ def encode_vector(vector: FloatArray) -> bytes:
 
 
 def to_id_array(rows: Sequence[Row]) -> IntArray:
-    return np.fromiter((row[0] for row in rows), np.int64, len(rows))
+    return np.fromiter((row_id for (row_id,) in rows), np.int64, len(rows))
 
 
 def encode_terms(terms: PageTerms) -> bytes:
-    """The words of a page as stored beside it: FTS5 needs the very same words again to take the page out."""
+    """Encode a page's terms. They are stored because FTS5 needs exactly these terms to delete the page."""
     return zlib.compress("\0".join((terms.name, terms.headings, terms.body)).encode(), 1)
 
 
 @_translate_damage
-def decode_terms(packed: bytes) -> PageTerms:
-    return PageTerms(*zlib.decompress(packed).decode().split("\0"))
+def decode_terms(encoded: bytes) -> PageTerms:
+    return PageTerms(*zlib.decompress(encoded).decode().split("\0"))
 
 
 def encode_strings(strings: Sequence[str]) -> str:
@@ -101,7 +108,7 @@ def to_datetime(seconds: float | None) -> datetime | None:
 
 
 def fold_tags(metadata: PageMetadata) -> set[str]:
-    """Tags as filters compare them: case does not matter."""
+    """Tags in the case-insensitive form that filters compare."""
     return {tag.casefold() for tag in metadata.tags}
 
 
@@ -111,7 +118,7 @@ def decode_strings(text: str) -> tuple[str, ...]:
 
 
 def to_page_columns(entry: PageEntry) -> dict[str, object]:
-    """What a page's columns hold in every store, as far as the page itself says it."""
+    """The page's columns that are the same in every store."""
     page, meta = entry.page, entry.page.metadata
     return {
         "file": page.file,

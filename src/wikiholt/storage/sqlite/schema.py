@@ -1,4 +1,4 @@
-"""The layout of one wiki's index file, and how it is opened."""
+"""The tables of one wiki's index file, and how the file is created, opened and identified."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -12,11 +12,9 @@ from wikiholt.storage.checksums import compute_row_checksum, write_state_checksu
 from wikiholt.storage.sqlite.errors import translate_errors
 
 SCHEMA_VERSION = 3
-"""2 has what links mean, and how long pages are; 3 says whose index it is.
+"""An index of an older schema is refused; the next sync quarantines it and builds a new one."""
 
-An index of an older schema is searched until a sync has built another, but only if it says whose it is."""
-
-# Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
+# Terms are already analysed and separated by spaces: FTS5 only splits at white space.
 _FTS_TOKENIZER = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
 
 WORD_FIELDS = ("name", "headings", "body")
@@ -66,27 +64,28 @@ CREATE TABLE model (
 CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
 """
 
+_REQUIRED_TABLES = {"state", "pages", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
+
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
 _READER_PRAGMAS = ("cache_size = -16000",)
 FILE_SUFFIXES = ("", "-wal", "-shm")
-"""What the names of an index's own files end with."""
+"""Suffixes of the files of an SQLite database."""
 _READ_ONLY_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 _SHARED_MEMORY_CODES = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
-"""The small file that readers and writers share cannot be made: the disk is full."""
+"""The shared-memory file cannot be created: the disk is full."""
 
 
 class ImmutableConnection(sqlite3.Connection):
-    """A connection without locks to a file nobody was writing when it was opened: read from it at once, never keep it.
+    """A connection without locks to a file that had no writer when it was opened.
 
-    It would not notice a writer that comes later.
+    It does not notice later writers, so it must not be kept.
     """
 
 
 def open_connection(file: Path, *, create: bool = False) -> sqlite3.Connection:
-    """A connection to an existing index file (or a new one); transactions are begun by hand.
+    """Open an index file, or with `create` a new one. Transactions are started explicitly.
 
-    Where the directory cannot be written, or the disk is full, it can be read from all the same, as far as that is
-    safe.
+    If the directory is read-only or the disk is full, opens read-only where that is safe.
     """
     _require_regular_files(file)
     with translate_errors():
@@ -101,7 +100,7 @@ def open_connection(file: Path, *, create: bool = False) -> sqlite3.Connection:
 
 
 def open_immutable(file: Path) -> sqlite3.Connection:
-    """A connection to a file that nobody writes any more, as it lies there; nothing is made beside it."""
+    """Open a file that has no writer, read-only, without creating files beside it."""
     _require_regular_files(file)
     with translate_errors():
         try:
@@ -109,29 +108,29 @@ def open_immutable(file: Path) -> sqlite3.Connection:
         except sqlite3.OperationalError as error:
             if file.exists():
                 raise
-            raise IndexMissing("the file is not there", hint="look for another") from error
+            raise IndexMissing("the file does not exist", hint="choose another one") from error
 
 
 def _require_regular_files(file: Path) -> None:
-    """Raise IndexCorrupt where a directory, link or pipe has the name of a file: SQLite would call it an I/O error."""
-    for ending in FILE_SUFFIXES:
-        if is_irregular(file.with_name(file.name + ending), follow=not ending) and (ending or file.exists()):
-            what = {"": "the index", "-wal": "its log", "-shm": "its shared memory"}[ending]
-            raise IndexCorrupt(f"{what} is not a regular file", hint="run `wikiholt sync` to build it again")
+    """Raise IndexCorrupt for a directory, link or pipe: SQLite would report an I/O error."""
+    for suffix in FILE_SUFFIXES:
+        if is_irregular(file.with_name(file.name + suffix), follow=not suffix) and (suffix or file.exists()):
+            label = {"": "the index", "-wal": "its log", "-shm": "its shared memory"}[suffix]
+            raise IndexCorrupt(f"{label} is not a regular file", hint="run `wikiholt sync` to build it again")
 
 
 def _open_reader(file: Path) -> sqlite3.Connection:
-    """A connection that only reads, where SQLite may make no files of its own."""
+    """Open read-only where SQLite cannot create its own files."""
     try:
         return _open_database(file, "mode=ro", _READER_PRAGMAS)
     except sqlite3.OperationalError as error:
         if not _is_unwritable(error):
             raise
-        # Whoever writes has a log; without one the file alone is the whole truth.
+        # A writer always has a log; without a log the file alone is complete.
         log = file.with_name(file.name + "-wal")
         if log.exists() and log.stat().st_size:
             raise StorageError(
-                "the index has changes in its log, and its directory cannot be written to take them up",
+                "the index has changes in its log, and its directory is not writable, so they cannot be applied",
                 hint="check free disk space, run `wikiholt sync` as the owner of the data directory, or let this user"
                 " write there",
             ) from error
@@ -148,11 +147,11 @@ def _open_database(
     uri = f"file:{quote(str(file))}?{mode}"
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30, factory=factory)
     try:
-        # One connection, one file: the boundary between wikis is not to be crossed by a statement.
+        # One connection, one file: no statement can reach another wiki.
         db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         for setting in pragmas:
             db.execute(f"PRAGMA {setting}")
-        # SQLite touches the file no sooner than it is read.
+        # SQLite opens the file on the first read.
         db.execute("PRAGMA schema_version").fetchone()
     except BaseException:
         db.close()
@@ -161,73 +160,122 @@ def _open_database(
 
 
 def create_index_file(file: Path, wiki_id: str, generation: int, recipe: Recipe) -> None:
-    """Write an empty index of a wiki; the file appears under its name only when it is whole."""
-    making = file.with_name(file.name + ".making")
-    for leftover in making.parent.glob(making.name + "*"):
-        leftover.unlink()
-    db = open_connection(making, create=True)
+    """Create an empty index of a wiki. The file appears under its name only once it is complete."""
+    draft = get_draft_file(file)
+    remove_draft(draft)
+    db = open_connection(draft, create=True)
     with translate_errors():
         try:
             db.executescript("BEGIN;" + _CREATE_TABLES)
-            row = (SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
             db.execute(
-                "INSERT INTO state VALUES (1, ?, ?, ?, ?, ?, 0, 0, NULL, NULL, ?)", (*row, compute_row_checksum(row))
+                "INSERT INTO state (one, schema, generation, fingerprint, dimensions, pipeline, version, horizon, seal)"
+                " VALUES (1, ?, ?, ?, ?, ?, 0, 0, 0)",
+                (SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline),
             )
+            write_generation(db, generation, recipe)
             model = (recipe.model, recipe.precision)
-            db.execute("INSERT INTO model VALUES (1, ?, ?, ?)", (*model, compute_row_checksum(model)))
-            db.execute("INSERT INTO owner VALUES (1, ?, ?)", (wiki_id, compute_row_checksum((wiki_id,))))
+            db.execute(
+                "INSERT INTO model (one, name, precision, seal) VALUES (1, ?, ?, ?)",
+                (*model, compute_row_checksum(model)),
+            )
+            owner = (wiki_id,)
+            db.execute("INSERT INTO owner (one, wiki_id, seal) VALUES (1, ?, ?)", (*owner, compute_row_checksum(owner)))
             write_state_checksum(db)
             db.execute("COMMIT")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             db.close()
-    making.rename(file)
+    draft.rename(file)
 
 
-def read_header(db: sqlite3.Connection) -> tuple[int, int, Recipe]:
-    """The schema, generation and recipe of an open file, or an error when this version cannot use it."""
+def write_generation(db: sqlite3.Connection, generation: int, recipe: Recipe) -> None:
+    """Set the generation number and the checksum of the header."""
+    header = (SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
+    db.execute("UPDATE state SET generation = ?, seal = ?", (generation, compute_row_checksum(header)))
+
+
+def get_draft_file(file: Path) -> Path:
+    """The name of an index file while it is being created."""
+    return file.with_name(file.name + ".making")
+
+
+def remove_draft(draft: Path) -> None:
+    for file in draft.parent.glob(draft.name + "*"):
+        file.unlink(missing_ok=True)
+
+
+def read_header(db: sqlite3.Connection) -> tuple[int, Recipe]:
+    """The generation and recipe of an index file. Raises IndexCorrupt or IndexTooNew if this version cannot use it."""
+    tables = _list_tables(db)
+    generation, fingerprint, dimensions, pipeline = _read_checked_header(db, tables)
+    if not tables >= _REQUIRED_TABLES:
+        raise _make_lost_error("tables")
+    return generation, Recipe(fingerprint, dimensions, pipeline, *_read_model(db))
+
+
+def _read_checked_header(db: sqlite3.Connection, tables: set[str]) -> tuple[int, str, int, str]:
+    """The header after its checksum and schema version; both are the same in every schema.
+
+    So damage is never mistaken for another version.
+    """
+    if "state" not in tables:
+        raise _make_lost_error("tables")
     with translate_errors():
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not {"state", "pages", "chunks", "vectors", "words", "problems", "seals"} <= tables:
-            raise IndexCorrupt("the index file has lost its tables", hint="run `wikiholt sync` to build it again")
         row = db.execute("SELECT schema, generation, fingerprint, dimensions, pipeline, seal FROM state").fetchone()
-    # Sealed the same way in every schema, so that damage is never taken for the work of a newer version.
-    if row is None or compute_row_checksum(row[:-1]) != row[-1]:
-        raise IndexCorrupt("the index file has lost its state", hint="run `wikiholt sync` to build it again")
-    schema, generation, *recipe = row[:-1]
+    *header, checksum = row or (None,)
+    if not header or compute_row_checksum(tuple(header)) != checksum:
+        raise _make_lost_error("state")
+    schema, generation, fingerprint, dimensions, pipeline = header
     if schema > SCHEMA_VERSION:
         raise IndexTooNew(
             f"the index was written by a newer Wikiholt (schema {schema}, this one knows {SCHEMA_VERSION})",
             hint="upgrade Wikiholt, or remove the wiki and add it again",
         )
-    return schema, generation, Recipe(*recipe, *(_read_model(db) if "model" in tables else ()))
+    if schema < SCHEMA_VERSION:
+        raise IndexCorrupt(
+            f"the index was written by an older Wikiholt (schema {schema}, this one needs {SCHEMA_VERSION})",
+            hint="run `wikiholt sync` to build it again",
+        )
+    return generation, fingerprint, dimensions, pipeline
 
 
 def get_owner(db: sqlite3.Connection) -> str:
-    """The id of the wiki that the file says it belongs to; raises IndexCorrupt, and IndexForeign if it says none."""
+    """The id of the wiki the file belongs to. Raises IndexCorrupt, or IndexForeign if the file does not say."""
+    tables = _list_tables(db)
+    if "owner" not in tables:
+        _read_checked_header(db, tables)
+        raise IndexForeign(
+            "the index does not say which wiki it belongs to", hint="run `wikiholt sync` to build it again"
+        )
     with translate_errors():
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'owner'").fetchone():
-            raise IndexForeign(
-                "the index does not say which wiki it belongs to; an older Wikiholt wrote it",
-                hint="run `wikiholt sync` to build it again",
-            )
         row = db.execute("SELECT wiki_id, seal FROM owner").fetchone()
-    if row is None or compute_row_checksum(row[:1]) != row[1]:
-        raise IndexCorrupt("the index file has lost whose it is", hint="run `wikiholt sync` to build it again")
-    return str(row[0])
+    wiki_id, checksum = row or (None, None)
+    if wiki_id is None or compute_row_checksum((wiki_id,)) != checksum:
+        raise _make_lost_error("owner")
+    return str(wiki_id)
 
 
 def require_owner(db: sqlite3.Connection, wiki_id: str) -> None:
-    """Raise IndexForeign unless the file belongs to this wiki: nothing is ever answered from another's."""
+    """Raise IndexForeign unless the file belongs to this wiki."""
     if get_owner(db) != wiki_id:
         raise IndexForeign(
             "the index belongs to another wiki",
-            hint="its file was put here by mistake; `wikiholt sync` sets it aside and builds this wiki's own",
+            hint="its file was put here by mistake; `wikiholt sync` quarantines it and builds this wiki's own",
         )
 
 
+def _list_tables(db: sqlite3.Connection) -> set[str]:
+    with translate_errors():
+        return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
 def _read_model(db: sqlite3.Connection) -> tuple[str, str]:
-    """By what the model can be loaded; nothing where that cannot be trusted, for the index serves all the same."""
+    """The model's name and precision; empty if damaged, because the index can serve without them."""
     with translate_errors():
         row = db.execute("SELECT name, precision, seal FROM model").fetchone()
-    return row[:2] if row is not None and compute_row_checksum(row[:2]) == row[2] else ("", "")
+    name, precision, checksum = row or ("", "", None)
+    return (name, precision) if compute_row_checksum((name, precision)) == checksum else ("", "")
+
+
+def _make_lost_error(part: str) -> IndexCorrupt:
+    return IndexCorrupt(f"the index file has lost its {part}", hint="run `wikiholt sync` to build it again")

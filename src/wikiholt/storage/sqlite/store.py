@@ -1,8 +1,8 @@
-"""Indexes as files: a directory a wiki, a file a generation, and a CURRENT file that names the published one.
+"""Indexes as files: one directory per wiki, one file per generation, and CURRENT naming the published one.
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
-<root>/<wiki id>/write.lock         held by the one process that writes; says how the last one left the index (marks.py)
+<root>/<wiki id>/write.lock         locked by the writing process; contains the last writer's mark (file_marks.py)
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
@@ -11,12 +11,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.domain.index import Recipe, VerificationResult
-from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable, InvalidSlug
-from wikiholt.regular_files import is_irregular, move_away
+from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
+from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
+from wikiholt.storage import wiki_files
 from wikiholt.storage.sqlite import backup, schema, wiki_directory
 from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
 from wikiholt.storage.sqlite.file_marks import FileMark, compute_checksum, count_bytes, read_mark, write_mark
@@ -24,29 +24,27 @@ from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigi
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.wiki_directory import is_locked, lock_file
 
-_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
     r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
     r"|queries\.sqlite(?:-journal)?|(?:vectors|words)-g\d+-v\d+\.[a-z]+"
 )
-"""Names in a wiki's directory that only regular files may have."""
+"""Names in a wiki's directory that must be regular files."""
 _STALE_NOTE_S = 600.0
 _MAX_FULL_READ_BYTES = 8 << 20
-"""Up to this size a reader who finds an index changed reads all of it before it answers: half a second at most."""
+"""A reader that finds a changed index checks it completely up to this size: half a second at most."""
 
 
 class SqliteStore:
-    """A `Store` in a directory of the local disk."""
+    """An `IndexStore` in a directory of the local disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._compared: dict[str, tuple[str, float]] = {}
-        """By wiki: the stamp its index had when it was last found right, and when that was."""
+        """By wiki id: the change token of the last successful comparison, and its time."""
 
     def get_directory(self, wiki_id: str) -> Path:
-        if not _WIKI_ID.fullmatch(wiki_id):
-            raise InvalidSlug("that is not the id of a wiki", hint="ids come from the registry, never from input")
+        wiki_files.validate_wiki_id(wiki_id)
         return self._root / wiki_id
 
     def exists(self, wiki_id: str) -> bool:
@@ -65,11 +63,7 @@ class SqliteStore:
         return wiki_directory.read_activity(self.get_directory(wiki_id))
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        total = 0
-        for file in self.get_directory(wiki_id).rglob("*"):
-            with suppress(OSError):  # a writer at work makes and removes some meanwhile
-                total += file.stat().st_size if file.is_file() else 0
-        return total
+        return wiki_files.get_directory_bytes(self.get_directory(wiki_id))
 
     def list_quarantined(self, wiki_id: str) -> Sequence[str]:
         return sorted(path.name for path in self.get_directory(wiki_id).glob("broken-*"))
@@ -79,10 +73,10 @@ class SqliteStore:
             return self.open(wiki_id)
         with translate_os_errors():
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = self._get_generations(wiki_id)
-            generation = known.find_unused_number()
-            schema.create_index_file(known.get_file(generation), wiki_id, generation, recipe)
-            known.publish(generation)
+            generations = self._get_generations(wiki_id)
+            generation = generations.find_unused_number()
+            schema.create_index_file(generations.get_file(generation), wiki_id, generation, recipe)
+            generations.publish(generation)
         return self.open(wiki_id)
 
     def open(self, wiki_id: str) -> SqliteIndex:
@@ -95,33 +89,33 @@ class SqliteStore:
         raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
 
     def create_generation(self, wiki_id: str, recipe: Recipe, *, from_scratch: bool = False) -> SqliteIndex:
-        known = self._get_generations(wiki_id)
+        generations = self._get_generations(wiki_id)
         origin = GenerationOrigin.SCRATCH if from_scratch else GenerationOrigin.PREVIOUS
-        published = known.find_published() or 0
+        published = generations.find_published() or 0
         with translate_os_errors():
-            for generation in reversed(known.list_numbers()):
+            for generation in reversed(generations.list_numbers()):
                 if generation > published:
-                    begun = _resume_generation(known, wiki_id, generation, recipe, from_scratch=from_scratch)
-                    if begun is not None:
-                        known.write_origin(generation, origin)
-                        return begun
-                    known.remove(generation)
-            generation = known.find_unused_number()
-            known.write_origin(generation, origin)
-            schema.create_index_file(known.get_file(generation), wiki_id, generation, recipe)
-        return SqliteIndex(known.get_file(generation), wiki_id)
+                    index = _resume_generation(generations, wiki_id, generation, recipe, from_scratch=from_scratch)
+                    if index is not None:
+                        generations.write_origin(generation, origin)
+                        return index
+                    generations.remove(generation)
+            generation = generations.find_unused_number()
+            generations.write_origin(generation, origin)
+            schema.create_index_file(generations.get_file(generation), wiki_id, generation, recipe)
+        return SqliteIndex(generations.get_file(generation), wiki_id)
 
     def publish(self, wiki_id: str, generation: int) -> None:
         with translate_os_errors():
             self._get_generations(wiki_id).publish(generation)
 
     def remove_old_generations(self, wiki_id: str) -> None:
-        known = self._get_generations(wiki_id)
-        published = known.find_published()
-        for generation in known.list_numbers():
+        generations = self._get_generations(wiki_id)
+        published = generations.find_published()
+        for generation in generations.list_numbers():
             if published is not None and generation < published:
                 with translate_os_errors():
-                    known.remove(generation)
+                    generations.remove(generation)
 
     def get_published(self, wiki_id: str) -> int | None:
         return self._get_generations(wiki_id).find_published()
@@ -145,13 +139,13 @@ class SqliteStore:
         published = self.get_published(wiki_id)
         file = self._get_file(wiki_id, published or 0)
         parts = [str(published)]
-        for ending in ("", "-wal"):
+        for suffix in ("", "-wal"):
             try:
-                found = file.with_name(file.name + ending).stat()
+                status = file.with_name(file.name + suffix).stat()
             except OSError:
                 continue
-            if found.st_size:  # an empty log comes and goes with every reader
-                parts.append(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}")
+            if status.st_size:  # readers create and remove an empty log
+                parts.append(f"{status.st_size} {status.st_mtime_ns} {status.st_ino}")
         return ", ".join(parts)
 
     def is_unmodified(self, wiki_id: str) -> bool:
@@ -159,18 +153,18 @@ class SqliteStore:
 
     def compare_checksum(self, wiki_id: str, max_age_s: float = 0.0) -> VerificationResult:
         generation, stamp = self.get_published(wiki_id), self.get_change_token(wiki_id)
-        known, at = self._compared.get(wiki_id, ("", 0.0))
-        if generation is None or (known == stamp and time.monotonic() - at < max_age_s):
+        compared_stamp, compared_at = self._compared.get(wiki_id, ("", 0.0))
+        if generation is None or (compared_stamp == stamp and time.monotonic() - compared_at < max_age_s):
             return VerificationResult.NONE if generation is None else VerificationResult.COMPARED
-        mark, files = self._read_change_mark(wiki_id), self._get_files(wiki_id, generation)
-        checksum = compute_checksum(files) if mark.stamp != stamp or mark.checksum is not None else None
+        mark, file = self._read_change_mark(wiki_id), self._get_file(wiki_id, generation)
+        checksum = compute_checksum(file) if mark.stamp != stamp or mark.checksum is not None else None
         if mark.stamp != stamp and is_locked(self.get_directory(wiki_id) / "write.lock"):
             return VerificationResult.NONE
         if mark == FileMark(stamp, None):
             return VerificationResult.TOO_LARGE
         if checksum is None or mark != FileMark(stamp, checksum):
-            # Nobody who may write left it so; but a bit may have changed where nothing lies. Reading all of it tells.
-            if checksum is None or count_bytes(files) > _MAX_FULL_READ_BYTES:
+            # No writer left it like this, but the change may be in unused space: only a full check tells.
+            if checksum is None or count_bytes(file) > _MAX_FULL_READ_BYTES:
                 return (
                     VerificationResult.CHANGED if self.get_change_token(wiki_id) == stamp else VerificationResult.NONE
                 )
@@ -179,7 +173,7 @@ class SqliteStore:
         return VerificationResult.COMPARED
 
     def _require_intact(self, wiki_id: str, generation: int, stamp: str = "") -> None:
-        """Read every byte; raises IndexCorrupt, unless a writer has changed the stamp meanwhile."""
+        """Check every byte. Raises IndexCorrupt, unless a writer changed the stamp meanwhile."""
         index = SqliteIndex(self._get_file(wiki_id, generation), wiki_id)
         try:
             faults = index.check()
@@ -192,26 +186,25 @@ class SqliteStore:
         generation = self.get_published(wiki_id)
         if generation is None or (not full and self._is_as_written(wiki_id, generation)):
             return
-        # Caches may stand for versions that a lost log took back, and that will be given out once more.
+        # A lost log may have undone versions that caches have and that will be assigned again.
         for file in self.get_directory(wiki_id).glob(f"*-g{generation:06d}-*"):
             move_away(file)
         self._require_intact(wiki_id, generation)
         self._write_change_mark(wiki_id)
 
     def _is_as_written(self, wiki_id: str, generation: int) -> bool:
-        """Whether the files have the times, and where they are not too large the bytes, that their writer left."""
+        """Whether the files have the times and, unless too large, the bytes that their last writer recorded."""
         mark, stamp = self._read_change_mark(wiki_id), self.get_change_token(wiki_id)
         if mark.stamp != stamp or mark.checksum is None:
             return mark.stamp == stamp
-        return compute_checksum(self._get_files(wiki_id, generation)) == mark.checksum
+        return compute_checksum(self._get_file(wiki_id, generation)) == mark.checksum
 
     def quarantine(self, wiki_id: str, reason: str) -> str:
-        word = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-")
-        name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
-        aside = self.get_directory(wiki_id) / name
+        name = make_quarantine_name(re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-"))
+        directory = self.get_directory(wiki_id) / name
         with translate_os_errors():
-            aside.mkdir()
-            self._get_generations(wiki_id).quarantine(aside)
+            directory.mkdir()
+            self._get_generations(wiki_id).quarantine(directory)
         return name
 
     def open_backup(self, file: Path) -> SqliteIndex:
@@ -220,47 +213,45 @@ class SqliteStore:
     def import_backup(self, wiki_id: str, file: Path) -> int:
         with translate_os_errors():
             self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = self._get_generations(wiki_id)
-            generation = known.find_unused_number()
-            known.write_origin(generation, GenerationOrigin.BACKUP)
-            backup.import_copy(file, known.get_file(generation), generation, wiki_id)
+            generations = self._get_generations(wiki_id)
+            generation = generations.find_unused_number()
+            generations.write_origin(generation, GenerationOrigin.BACKUP)
+            backup.import_copy(file, generations.get_file(generation), generation, wiki_id)
         return generation
 
     def delete(self, wiki_id: str) -> Sequence[str]:
         directory = self.get_directory(wiki_id)
-        # Renamed first, so that a crash half way never leaves an index that opens with half its files.
-        going = self._root / f".dropped-{wiki_id}"
-        names = sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
+        # Renamed first, so that a crash never leaves an index with only some of its files.
+        dropped = self._root / f".dropped-{wiki_id}"
+        names = wiki_files.list_files(directory)
         with translate_os_errors():
-            if going.exists():
-                shutil.rmtree(going)
+            if dropped.exists():
+                shutil.rmtree(dropped)
             if directory.exists():
-                directory.rename(going)
-                shutil.rmtree(going)
+                directory.rename(dropped)
+                shutil.rmtree(dropped)
         return names
 
     def list_wiki_ids(self) -> Sequence[str]:
-        if not self._root.is_dir():
-            return []
-        return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and _WIKI_ID.fullmatch(entry.name))
+        return wiki_files.list_wiki_directories(self._root)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
-        """Remove what killed writers left half made. Notes may be written without the lock, so theirs must be old."""
+        """Remove unfinished files of killed writers. Notes need no lock, so only old temporary notes are removed."""
         with suppress(OSError):
             for file in self.get_directory(wiki_id).iterdir():
                 if _OWN_FILES.fullmatch(file.name) and is_irregular(file, follow=file.suffix == ".sqlite"):
                     move_away(file)
                     continue
-                old = (
+                is_stale_note = (
                     wiki_directory.TEMPORARY_NOTE.fullmatch(file.name)
                     and time.time() - file.stat().st_mtime > _STALE_NOTE_S
                 )
-                if old or _UNFINISHED_FILE.match(file.name):
+                if is_stale_note or _UNFINISHED_FILE.match(file.name):
                     file.unlink(missing_ok=True)
             self._get_generations(wiki_id).remove_leftovers()
 
     def _checkpoint(self, wiki_id: str) -> None:
-        """Bring what was written into the index file, so that no reader's leaving changes it after the mark."""
+        """Move the log into the index file, so that a closing reader does not change it after the mark is written."""
         file = self._get_file(wiki_id, self.get_published(wiki_id) or 0)
         try:
             if not file.with_name(file.name + "-wal").stat().st_size:
@@ -272,19 +263,13 @@ class SqliteStore:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _read_change_mark(self, wiki_id: str) -> FileMark:
-        """How the last writer left the index."""
         return read_mark(self.get_directory(wiki_id) / "write.lock")
 
     def _write_change_mark(self, wiki_id: str) -> None:
-        generation, stamp = self.get_published(wiki_id), self.get_change_token(wiki_id)
-        checksum = compute_checksum(self._get_files(wiki_id, generation or 0))
+        checksum = compute_checksum(self._get_file(wiki_id, self.get_published(wiki_id) or 0))
+        stamp = self.get_change_token(wiki_id)  # afterwards: closing the last connection may empty the log
         write_mark(self.get_directory(wiki_id) / "write.lock", FileMark(stamp, checksum))
         self._compared[wiki_id] = (stamp, time.monotonic())
-
-    def _get_files(self, wiki_id: str, generation: int) -> list[Path]:
-        """The files whose bytes are an index: the file itself and its log."""
-        file = self._get_file(wiki_id, generation)
-        return [file, file.with_name(file.name + "-wal")]
 
     def _get_file(self, wiki_id: str, generation: int) -> Path:
         return self._get_generations(wiki_id).get_file(generation)
@@ -296,15 +281,15 @@ class SqliteStore:
 def _resume_generation(
     files: GenerationFiles, wiki_id: str, generation: int, recipe: Recipe, *, from_scratch: bool
 ) -> SqliteIndex | None:
-    """A generation that was begun, if it may be gone on with: one that is to take over nothing must have so far."""
+    """Open an unfinished generation if it can be resumed: same recipe, intact, and built from the same origin."""
     origin = files.read_origin(generation)
     if origin is GenerationOrigin.BACKUP or (from_scratch and origin is not GenerationOrigin.SCRATCH):
         return None
     try:
-        begun = SqliteIndex(files.get_file(generation), wiki_id)
+        index = SqliteIndex(files.get_file(generation), wiki_id)
     except IndexUnavailable:
         return None
-    if begun.recipe == recipe and not begun.check():
-        return begun
-    begun.close()
+    if index.recipe == recipe and not index.check():
+        return index
+    index.close()
     return None

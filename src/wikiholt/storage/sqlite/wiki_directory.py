@@ -1,4 +1,7 @@
-"""A lock that keeps writing to one process, and one thread in it; the kernel frees it when its holder dies."""
+"""Locks and small files in a wiki's directory: the write lock, notes, and the activity lock with its progress text.
+
+The kernel releases the locks of a process that dies. A progress text counts only while a process holds its lock.
+"""
 
 import fcntl
 import os
@@ -10,24 +13,31 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.errors import Busy, IndexMissing, StorageError
-from wikiholt.regular_files import open_lock, open_regular, read_regular
+from wikiholt.regular_files import open_lock, open_regular, read_regular, write_atomically
+from wikiholt.storage.sqlite.errors import translate_os_errors
 
 _LOCK_POLL_S = 0.02
+TEMPORARY_NOTE = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
+"""Names of notes that are being written."""
+_ACTIVITY_FILE = "activity.json"
+_MAX_ACTIVITY_BYTES = 4096
+_ACTIVITY_LOCK_TRIES = 5
+"""Reading a progress text holds the activity lock for a moment."""
 
 
 @contextmanager
 def lock_file(file: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock of this file; raises Busy when another holds it for longer than the timeout."""
+    """Hold the exclusive lock of this file, in one thread of one process. Raises Busy after the timeout."""
     try:
         descriptor = open_lock(file)
     except OSError as error:
         raise StorageError(
-            f"the writer's lock cannot be made ({error.strerror})", hint="check the data directory's permissions"
+            f"the write lock cannot be created ({error.strerror})", hint="check the data directory's permissions"
         ) from error
     try:
-        _acquire(descriptor, timeout)
+        _acquire_lock(descriptor, timeout)
         if not os.fstat(descriptor).st_nlink:
-            # Whoever held it before removed the wiki: writing now would bring back what was to be gone.
+            # The previous holder removed the wiki: writing now would bring it back.
             raise IndexMissing("this wiki was removed while waiting for its index", hint="run `wikiholt list`")
         yield
     finally:
@@ -35,49 +45,19 @@ def lock_file(file: Path, timeout: float) -> Iterator[None]:
 
 
 def is_locked(file: Path) -> bool:
-    """Whether somebody holds the lock of this file now."""
+    """Whether another process or thread holds the lock of this file."""
     try:
         descriptor = open_regular(file)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
-    return False
-
-
-def _acquire(descriptor: int, timeout: float) -> None:
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise Busy(
-                    "another process is writing this wiki's index", hint="wait for it to finish, or raise lock.timeout"
-                ) from None
-            time.sleep(_LOCK_POLL_S)
-        else:
-            return
-
-
-# Small texts beside a wiki's index, and the desk of whoever works on it: files in the wiki's own directory. The
-# kernel frees the desk of a process that dies: what lies on a desk where nobody sits counts for nothing.
-
-
-TEMPORARY_NOTE = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
-"""Names of notes that were not finished."""
-_ACTIVITY_FILE = "activity.json"
-_MAX_ACTIVITY_BYTES = 4096
-_LOCK_TRIES = 5
-"""Who reads a note on a desk holds the desk for an instant."""
 
 
 def read_note(directory: Path, name: str) -> str | None:
-    """The note of that name, or None."""
+    """The text of a note, or None."""
     try:
         return read_regular(directory / f"{name}.json").decode("utf-8")
     except (OSError, ValueError):
@@ -85,30 +65,19 @@ def read_note(directory: Path, name: str) -> str | None:
 
 
 def write_note(directory: Path, name: str, text: str, *, create: bool) -> None:
-    """Keep a note, whole or not at all; without `make` a directory that is gone is left so, for the wiki is too."""
-    draft = directory / f"{name}.json.{secrets.token_hex(4)}"
-    try:
+    """Write a note atomically. Without `create`, does nothing if the directory is gone: the wiki was removed."""
+    file = directory / f"{name}.json"
+    with translate_os_errors():
         if create:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not directory.exists():
             return
-        with draft.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(directory / f"{name}.json")
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise StorageError(
-            f"the data directory cannot be written ({error.strerror or error})",
-            hint="check free disk space and the directory's permissions",
-        ) from error
+        write_atomically(file, directory / f"{file.name}.{secrets.token_hex(4)}", text.encode())
 
 
 @contextmanager
 def lock_activity(directory: Path) -> Iterator[Callable[[str], None]]:
-    """Sit down at the desk; raises Busy where another sits, and StorageRefused."""
+    """Hold the activity lock; yields a function that publishes a progress text. Raises Busy or StorageError."""
     file = directory / _ACTIVITY_FILE
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,17 +87,17 @@ def lock_activity(directory: Path) -> Iterator[Callable[[str], None]]:
             f"the wiki's directory cannot be written ({error.strerror})", hint="check the data directory's permissions"
         ) from error
 
-    def leave(text: str) -> None:
-        note = text.encode()
+    def report(text: str) -> None:
+        data = text.encode()
         with suppress(OSError):
-            os.pwrite(descriptor, note, 0)
-            os.ftruncate(descriptor, len(note))
+            os.pwrite(descriptor, data, 0)
+            os.ftruncate(descriptor, len(data))
 
     try:
-        if not _try_lock(descriptor, fcntl.LOCK_EX, _LOCK_TRIES) or not os.fstat(descriptor).st_nlink:
-            raise Busy("another process is at work on this wiki", hint="wait for it to finish")
+        if not _try_lock(descriptor, fcntl.LOCK_EX, _ACTIVITY_LOCK_TRIES) or not os.fstat(descriptor).st_nlink:
+            raise Busy("another process is working on this wiki", hint="wait for it to finish")
         try:
-            yield leave
+            yield report
         finally:
             file.unlink(missing_ok=True)
     finally:
@@ -136,13 +105,13 @@ def lock_activity(directory: Path) -> Iterator[Callable[[str], None]]:
 
 
 def read_activity(directory: Path) -> str | None:
-    """The note of whoever sits at the desk; None when nobody does, empty when nothing was noted yet."""
+    """The progress text of the activity lock's holder, "" before the first; None if nobody holds the lock."""
     try:
         descriptor = open_regular(directory / _ACTIVITY_FILE)
     except OSError:
         return None
     try:
-        if _try_lock(descriptor, fcntl.LOCK_SH, 1):
+        if _try_lock(descriptor, fcntl.LOCK_SH):
             return None
         return os.pread(descriptor, _MAX_ACTIVITY_BYTES, 0).decode()
     except (OSError, ValueError):
@@ -151,12 +120,22 @@ def read_activity(directory: Path) -> str | None:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int, operation: int, tries: int) -> bool:
-    for left in reversed(range(tries)):
+def _acquire_lock(descriptor: int, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while not _try_lock(descriptor, fcntl.LOCK_EX):
+        if time.monotonic() >= deadline:
+            raise Busy(
+                "another process is writing this wiki's index", hint="wait for it to finish, or raise lock.timeout"
+            )
+        time.sleep(_LOCK_POLL_S)
+
+
+def _try_lock(descriptor: int, operation: int, tries: int = 1) -> bool:
+    for tries_left in reversed(range(tries)):
         try:
             fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(0.01 if left else 0)
+            time.sleep(0.01 if tries_left else 0)
         else:
             return True
     return False

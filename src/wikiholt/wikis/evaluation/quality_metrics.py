@@ -1,4 +1,4 @@
-"""How much of a figure, or of a difference between two, may be chance. Pure; the same seed gives the same numbers."""
+"""Ranking metrics, confidence intervals and significance tests. Pure; the same seed gives the same numbers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,13 @@ DoubleArray = NDArray[np.float64]
 _RESAMPLE_COUNT = 2_000
 _PERMUTATION_COUNT = 10_000
 _MAX_BATCH_NUMBERS = 1 << 20
-"""Numbers held at a time, so that many questions need no more memory than few."""
+"""Numbers in memory at a time, so that memory does not grow with the number of questions."""
+RANKING_DEPTH = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
-    """A mean, and the bounds that hold it with 95 % confidence."""
+    """A mean with its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -27,7 +28,7 @@ class ConfidenceInterval:
 
 @dataclass(frozen=True, slots=True)
 class MetricDifference:
-    """How much better the one is than the other, and how often chance alone would give a difference as large."""
+    """The mean difference of two configurations, with its p-value, and on how many questions each is better."""
 
     interval: ConfidenceInterval
     p_value: float
@@ -37,24 +38,24 @@ class MetricDifference:
 
 
 def compute_interval(values: Sequence[float], seed: int = 0) -> ConfidenceInterval:
-    """The mean of at least one value with its bootstrap interval (percentiles of the means of resamples)."""
+    """The mean of at least one value with its percentile bootstrap interval."""
     array = np.asarray(values, np.float64)
-    draws = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     means = np.concatenate(
-        [_compute_resampled_means(array, draws, count) for count in _split_batches(_RESAMPLE_COUNT, len(array))]
+        [_compute_resampled_means(array, generator, count) for count in _split_batches(_RESAMPLE_COUNT, len(array))]
     )
     low, high = np.quantile(means, [0.025, 0.975]).tolist()
     return ConfidenceInterval(float(array.mean()), low, high)
 
 
 def compute_difference(ours: Sequence[float], theirs: Sequence[float], seed: int = 0) -> MetricDifference:
-    """The mean difference over the same questions, tested by exchanging the two at random, question by question."""
+    """The mean difference over the same questions, with a permutation test that swaps the two per question."""
     gaps = np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)
-    draws = np.random.default_rng(seed)
-    # A sum of the same gaps in another order may differ in its last digit.
-    reached = abs(float(gaps.sum())) - 1e-9
+    generator = np.random.default_rng(seed)
+    # The tolerance covers rounding: the sum depends on the order of the terms.
+    threshold = abs(float(gaps.sum())) - 1e-9
     as_large = sum(
-        _count_as_large(gaps, draws, count, reached) for count in _split_batches(_PERMUTATION_COUNT, len(gaps))
+        _count_as_large(gaps, generator, count, threshold) for count in _split_batches(_PERMUTATION_COUNT, len(gaps))
     )
     better, worse = int((gaps > 1e-9).sum()), int((gaps < -1e-9).sum())
     return MetricDifference(
@@ -76,35 +77,32 @@ def _count_as_large(gaps: DoubleArray, generator: Generator, count: int, thresho
 
 
 def _split_batches(total: int, width: int) -> list[int]:
-    each = max(1, _MAX_BATCH_NUMBERS // width)
-    return [min(each, total - begun) for begun in range(0, total, each)]
+    size = max(1, _MAX_BATCH_NUMBERS // width)
+    return [min(size, total - start) for start in range(0, total, size)]
 
 
-# How good a ranking is. Pages are named by their paths; `relevant` has the grade of each page that was wanted.
-
-
-RANKING_DEPTH = 10
+# Metrics of one ranking. Pages are named by path; `relevant` has the grade of each relevant page.
 
 
 def compute_ndcg(ranking: Sequence[str], relevant: Mapping[str, int], depth: int = RANKING_DEPTH) -> float:
-    """Normalised discounted cumulative gain with linear gains, as trec_eval counts it."""
-    gained = sum(relevant.get(page, 0) / math.log2(rank + 2) for rank, page in enumerate(ranking[:depth]))
+    """Normalised discounted cumulative gain with linear gains, as in trec_eval."""
+    gain = sum(relevant.get(page, 0) / math.log2(rank + 2) for rank, page in enumerate(ranking[:depth]))
     ideal = sorted(relevant.values(), reverse=True)[:depth]
-    return gained / sum(grade / math.log2(rank + 2) for rank, grade in enumerate(ideal))
+    return gain / sum(grade / math.log2(rank + 2) for rank, grade in enumerate(ideal))
 
 
 def compute_recall(ranking: Sequence[str], relevant: Mapping[str, int], depth: int = RANKING_DEPTH) -> float:
-    """The part of the wanted pages that is among the first."""
+    """The share of relevant pages among the first `depth`."""
     return len(set(ranking[:depth]) & relevant.keys()) / len(relevant)
 
 
 def compute_reciprocal_rank(ranking: Sequence[str], relevant: Mapping[str, int], depth: int = RANKING_DEPTH) -> float:
-    """One over the rank of the first wanted page; nought where none is among the first."""
+    """One over the rank of the first relevant page; 0 if there is none among the first `depth`."""
     return next((1 / (rank + 1) for rank, page in enumerate(ranking[:depth]) if page in relevant), 0.0)
 
 
 def compute_success(ranking: Sequence[str], relevant: Mapping[str, int]) -> float:
-    """Whether the first page is a wanted one."""
+    """1 if the first page is relevant, else 0."""
     return float(bool(ranking) and ranking[0] in relevant)
 
 
@@ -114,4 +112,4 @@ METRICS = {
     "mrr": compute_reciprocal_rank,
     "success@1": compute_success,
 }
-"""What is reported, by the names it is reported under."""
+"""The reported metrics, by name."""

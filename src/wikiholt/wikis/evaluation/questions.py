@@ -1,4 +1,4 @@
-"""What is asked in an evaluation, and which of many questions are."""
+"""Evaluation questions: sampling, and parsing of judged questions (JSON lines and tab-separated judgements)."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from wikiholt.search.request import MAX_QUERY_CHARS
 
 
 class QuestionKind(StrEnum):
-    """Where a question comes from."""
+    """The origin of a question."""
 
     LINKS = "links"
     FORMER_TITLES = "former-titles"
@@ -20,11 +20,12 @@ class QuestionKind(StrEnum):
 
 
 MINED_KINDS = (QuestionKind.LINKS, QuestionKind.FORMER_TITLES, QuestionKind.DESCRIPTIONS)
+_MAX_GRADE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query and the pages it should find, by path; `excluded` pages are taken from a ranking before it is judged."""
+    """A query and its relevant pages, by path. `excluded` pages are removed from a ranking before it is scored."""
 
     id: str
     kind: QuestionKind
@@ -34,13 +35,13 @@ class Question:
 
 
 def sample_questions(questions: Iterable[Question], limit: int, seed: int) -> list[Question]:
-    """At most so many of each kind, chosen by their text and the seed alone: a wiki that grows keeps most of them."""
+    """At most `limit` of each kind, chosen by hash of text and seed, so that a growing wiki keeps most of them."""
     kept: dict[QuestionKind, list[Question]] = {}
-    for question in sorted(questions, key=lambda each: _hash_question(each, seed)):
+    for question in sorted(questions, key=lambda item: _hash_question(item, seed)):
         of_kind = kept.setdefault(question.kind, [])
         if len(of_kind) < limit:
             of_kind.append(question)
-    return [question for kind in QuestionKind for question in sorted(kept.get(kind, ()), key=lambda each: each.id)]
+    return [question for kind in QuestionKind for question in sorted(kept.get(kind, ()), key=lambda item: item.id)]
 
 
 def _hash_question(question: Question, seed: int) -> bytes:
@@ -48,19 +49,12 @@ def _hash_question(question: Question, seed: int) -> bytes:
     return blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
 
 
-# Questions that people have judged: queries as JSON lines, judgements as tab-separated lines. Pure functions.
-
-
-_MAX_GRADE = 100
-
-
 def parse_judged_questions(
     queries: Iterable[str], judgements: Iterable[str], resolve_path: Callable[[str], str | None]
 ) -> list[Question]:
-    """The queries somebody judged a page relevant for; `known` gives the path of a page by any of its names.
+    """The queries with at least one relevant page. `resolve_path` maps any name of a page to its path.
 
-    Raises InvalidEvaluation, naming the line, for what makes no sense. A query without a relevant page cannot be
-    judged and is left out.
+    Raises InvalidEvaluation, with the line number, for invalid input.
     """
     texts = _parse_queries(queries)
     relevant: dict[str, dict[str, int]] = {}
@@ -70,15 +64,15 @@ def parse_judged_questions(
         query, name, grade = _parse_judgement(line, number)
         if query not in texts:
             raise _build_error(
-                "qrels", number, f"judges the query {query!r}, which is not asked", "give it in --queries"
+                "qrels", number, f"judges the query {query!r}, which is not in the queries", "add it to --queries"
             )
         path = resolve_path(name)
         if path is None:
             raise _build_error(
                 "qrels",
                 number,
-                f"names {name!r}, which is no page in the index",
-                "name pages as `wikiholt search` does",
+                f"names {name!r}, which is not an indexed page",
+                "name pages as in the output of `wikiholt search`",
             )
         if grade > 0:
             pages = relevant.setdefault(query, {})
@@ -93,30 +87,28 @@ def _parse_queries(lines: Iterable[str]) -> dict[str, str]:
             continue
         query, text = _parse_query(line, number)
         if query in texts:
-            raise _build_error(
-                "queries", number, f"gives the id {query!r} a second time", "give every query an id of its own"
-            )
+            raise _build_error("queries", number, f"repeats the id {query!r}", "give every query its own id")
         texts[query] = text
     return texts
 
 
 def _parse_query(line: str, number: int) -> tuple[str, str]:
-    wanted = 'write one query a line: {"id": "q1", "text": "how to …"}'
+    hint = 'write one query per line: {"id": "q1", "text": "how to …"}'
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise _build_error("queries", number, f"is no JSON ({str(error)[:100]})", wanted) from None
+        raise _build_error("queries", number, f"is not JSON ({str(error)[:100]})", hint) from None
     query = row.get("id", row.get("_id")) if isinstance(row, dict) else None
     text = row.get("text") if isinstance(row, dict) else None
     if not isinstance(query, str | int) or isinstance(query, bool) or not isinstance(text, str) or not text.strip():
-        raise _build_error("queries", number, "lacks an id or a text", wanted)
+        raise _build_error("queries", number, "has no id or no text", hint)
     if len(text) > MAX_QUERY_CHARS:
         raise _build_error("queries", number, f"has a text of {len(text)} characters", f"use at most {MAX_QUERY_CHARS}")
     return str(query), text
 
 
 def _parse_judgement(line: str, number: int) -> tuple[str, str, int]:
-    """Query, page, grade; the form of TREC (query, 0, page, grade) is understood too."""
+    """Query, page and grade. The TREC form (query, 0, page, grade) is accepted too."""
     columns = [column.strip() for column in line.rstrip("\r\n").split("\t")]
     if len(columns) == 4:
         del columns[1]
@@ -124,10 +116,12 @@ def _parse_judgement(line: str, number: int) -> tuple[str, str, int]:
         query, name, grade = columns
         level = int(grade)
     except ValueError:
-        hint = "write query, page and grade, separated by tabs; the grade is a whole number, 0 for irrelevant"
-        raise _build_error("qrels", number, "is no judgement", hint) from None
+        hint = "write query, page and grade, separated by tabs; the grade is an integer, 0 for irrelevant"
+        raise _build_error("qrels", number, "is not a judgement", hint) from None
     if not query or not name or level > _MAX_GRADE:
-        raise _build_error("qrels", number, "is no judgement", f"name a query and a page; grades go up to {_MAX_GRADE}")
+        raise _build_error(
+            "qrels", number, "is not a judgement", f"name a query and a page; the highest grade is {_MAX_GRADE}"
+        )
     return query, name, level
 
 

@@ -1,4 +1,4 @@
-"""Asks questions and judges the answers."""
+"""Runs evaluation questions, scores the results, and compares configurations."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,11 +18,13 @@ from wikiholt.wikis.evaluation.questions import Question, QuestionKind
 
 SearchFunction = Callable[[Question, SearchRequest], SearchResult]
 ALL_KINDS = "all"
+MIN_QUESTIONS = 30
+"""With fewer questions, metrics say little."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnedPage:
-    """A page that was returned for a question."""
+    """A page returned for a question."""
 
     path: str
     name: str
@@ -31,7 +33,7 @@ class ReturnedPage:
 
 @dataclass(frozen=True, slots=True)
 class QuestionOutcome:
-    """A question, the first pages returned for it without those it excludes, and how good that is by each metric."""
+    """A question, the first returned pages without excluded ones, and its metrics."""
 
     question: Question
     returned: tuple[ReturnedPage, ...]
@@ -42,71 +44,71 @@ class QuestionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """One configuration, asked everything."""
+    """The outcomes of all questions for one configuration."""
 
     label: str
     mode: SearchMode
     outcomes: tuple[QuestionOutcome, ...]
 
     def compute_metrics(self, kind: QuestionKind | None = None, seed: int = 0) -> dict[str, ConfidenceInterval]:
-        """The mean of each metric over the questions of a kind, or over all."""
-        chosen = [each for each in self.outcomes if kind in (None, each.question.kind)]
-        return {metric: compute_interval([each.metrics[metric] for each in chosen], seed) for metric in METRICS}
+        """The mean of each metric over the questions of one kind, or over all."""
+        outcomes = [outcome for outcome in self.outcomes if kind in (None, outcome.question.kind)]
+        return {metric: compute_interval([outcome.metrics[metric] for outcome in outcomes], seed) for metric in METRICS}
 
     def count_kinds(self) -> dict[QuestionKind, int]:
-        """How many questions of each kind there are, in the order of the kinds."""
-        counts = {kind: sum(each.question.kind is kind for each in self.outcomes) for kind in QuestionKind}
+        """The number of questions of each kind, in the order of the kinds."""
+        counts = {kind: sum(outcome.question.kind is kind for outcome in self.outcomes) for kind in QuestionKind}
         return {kind: count for kind, count in counts.items() if count}
 
     def get_latency_ms(self) -> tuple[float, float]:
-        """The time that half, and that 95 in a hundred of the answers took at most."""
-        times = sorted(each.took_ms for each in self.outcomes)
+        """The median and the 95th percentile of the search times."""
+        times = sorted(outcome.took_ms for outcome in self.outcomes)
         return times[(len(times) - 1) // 2], times[min(len(times) - 1, int(len(times) * 0.95))]
 
     def find_worst(self, count: int) -> list[QuestionOutcome]:
-        """The questions answered worst: by the rank of what was wanted, then as they were asked."""
-        ordered = sorted(self.outcomes, key=lambda each: (each.metrics["ndcg@10"], each.metrics["mrr"]))
-        return [each for each in ordered if each.metrics["ndcg@10"] < 1.0][:count]
+        """The questions with the worst results, by nDCG and rank, then in their order."""
+        ordered = sorted(self.outcomes, key=lambda outcome: (outcome.metrics["ndcg@10"], outcome.metrics["mrr"]))
+        return [outcome for outcome in ordered if outcome.metrics["ndcg@10"] < 1.0][:count]
 
     def count_notes(self) -> dict[str, int]:
-        """What answers said of how they came about, and how many said so."""
-        return dict(Counter(note for each in self.outcomes for note in each.notes))
+        """Notes of the search results, with counts."""
+        return dict(Counter(note for outcome in self.outcomes for note in outcome.notes))
 
 
 def run_evaluation(
     label: str, mode: SearchMode, questions: Sequence[Question], search: SearchFunction
 ) -> EvaluationRun:
-    """Ask every question once; whatever a search raises is raised."""
+    """Run every question once. Errors of a search are raised."""
     return EvaluationRun(label, mode, tuple(run_question(question, mode, search) for question in questions))
 
 
 def run_question(question: Question, mode: SearchMode, search: SearchFunction) -> QuestionOutcome:
-    """Ask one question and judge what is returned."""
-    answer = search(question, SearchRequest(question.text, n=get_result_limit(question), mode=mode))
-    found = [ReturnedPage(hit.path, hit.name, hit.score) for hit in answer.hits]
-    return score_ranking(question, found, answer.took_ms, answer.notes)
+    """Run one question and score the result."""
+    result = search(question, SearchRequest(question.text, n=get_result_limit(question), mode=mode))
+    pages = [ReturnedPage(hit.path, hit.name, hit.score) for hit in result.hits]
+    return score_ranking(question, pages, result.took_ms, result.notes)
 
 
 def get_result_limit(question: Question) -> int:
-    """How many pages must be asked for, so that enough are left when the excluded ones are taken out."""
+    """How many pages to request, so that enough remain without the excluded ones."""
     return min(MAX_HITS, RANKING_DEPTH + len(question.excluded))
 
 
 def score_ranking(
     question: Question, returned: Iterable[ReturnedPage], took_ms: float, notes: tuple[str, ...] = ()
 ) -> QuestionOutcome:
-    """How good a ranking is for a question, whoever made it."""
-    found = [each for each in returned if each.path not in question.excluded]
-    ranking = list(dict.fromkeys(each.path for each in found))
-    figures = {name: metric(ranking, question.relevant) for name, metric in METRICS.items()}
-    return QuestionOutcome(question, tuple(found[:RANKING_DEPTH]), figures, took_ms, notes)
+    """Score a ranking for a question."""
+    pages = [page for page in returned if page.path not in question.excluded]
+    ranking = list(dict.fromkeys(page.path for page in pages))
+    metrics = {name: compute(ranking, question.relevant) for name, compute in METRICS.items()}
+    return QuestionOutcome(question, tuple(pages[:RANKING_DEPTH]), metrics, took_ms, notes)
 
 
 def compare_runs(ours: EvaluationRun, theirs: EvaluationRun, seed: int = 0) -> dict[str, MetricDifference]:
-    """How the first differs from the second by each metric; both were asked the same questions."""
+    """The difference of each metric between two runs of the same questions."""
     pairs = list(zip(ours.outcomes, theirs.outcomes, strict=True))
     if any(one.question is not other.question for one, other in pairs):
-        raise ValueError("the two were not asked the same questions")
+        raise ValueError("the two runs have different questions")
     return {
         metric: compute_difference(
             [one.metrics[metric] for one, _ in pairs], [other.metrics[metric] for _, other in pairs], seed
@@ -118,7 +120,7 @@ def compare_runs(ours: EvaluationRun, theirs: EvaluationRun, seed: int = 0) -> d
 def find_differences(
     ours: EvaluationRun, theirs: EvaluationRun, count: int
 ) -> list[tuple[QuestionOutcome, QuestionOutcome]]:
-    """The questions on which the two differ most by nDCG, the largest loss of the first before its largest gain."""
+    """The questions whose nDCG differs most, from the largest loss to the largest gain of `ours`."""
     pairs = [pair for pair in zip(ours.outcomes, theirs.outcomes, strict=True) if _get_ndcg_gap(*pair)]
     return sorted(
         sorted(pairs, key=lambda pair: -abs(_get_ndcg_gap(*pair)))[:count], key=lambda pair: _get_ndcg_gap(*pair)
@@ -129,16 +131,9 @@ def _get_ndcg_gap(one: QuestionOutcome, other: QuestionOutcome) -> float:
     return one.metrics["ndcg@10"] - other.metrics["ndcg@10"]
 
 
-# What an evaluation found: configurations side by side.
-
-
-MIN_QUESTIONS = 30
-"""Questions below which figures say little."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two configurations, asked the same: by how much the first is better, and where they differ most."""
+    """Two configurations with the same questions: their differences, and the questions that differ most."""
 
     ours: EvaluationRun
     theirs: EvaluationRun
@@ -152,7 +147,7 @@ class RunComparison:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    """One wiki's search, judged at one revision of its index."""
+    """The evaluation of one wiki's search at one revision of its index."""
 
     wiki: str
     revision: str | None
@@ -163,17 +158,17 @@ class EvaluationReport:
     worst_count: int = 5
 
     def list_runs(self) -> tuple[EvaluationRun, ...]:
-        """All that were asked: the runs, and the one they are compared with unless it is one of them."""
+        """The runs, and the one they are compared with unless it is among them."""
         theirs = self.comparison.theirs if self.comparison else None
         return self.runs if theirs is None or any(theirs is run for run in self.runs) else (*self.runs, theirs)
 
     def list_notes(self) -> tuple[str, ...]:
-        """What a reader of the figures should know."""
+        """Notes for the reader of the report."""
         count = len(self.runs[0].outcomes)
-        few = [f"{count} questions are few: the figures may say little"] if count < MIN_QUESTIONS else []
-        said = (
+        few = [f"only {count} questions: the metrics may say little"] if count < MIN_QUESTIONS else []
+        notes = (
             f"{run.label}: {note}" + (f" ({times} of {count} answers)" if times < count else "")
             for run in self.list_runs()
             for note, times in run.count_notes().items()
         )
-        return (*few, *said)
+        return (*few, *notes)

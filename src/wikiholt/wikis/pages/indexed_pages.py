@@ -1,4 +1,4 @@
-"""How the pages of one wiki hang together, as its index knows them."""
+"""Page lists, facets and links of one wiki, from its index."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,7 +13,7 @@ _NO_FILTER = PageFilter()
 
 
 class IndexedPages:
-    """Lists pages and follows links, by the index."""
+    """Lists pages and resolves links, by the index."""
 
     def __init__(self, open_index: IndexOpener) -> None:
         self._open_index = open_index
@@ -21,7 +21,7 @@ class IndexedPages:
     def list(self, where: PageFilter, limit: int | None, offset: int) -> PageList:
         where.validate()
         if offset < 0 or (limit is not None and limit < 0):
-            raise InvalidQuery("limit and offset count pages", hint="use numbers from 0 on")
+            raise InvalidQuery("limit and offset must not be negative", hint="use numbers from 0 on")
         with self._open_index() as index:
             total, pages = index.list_pages(where, limit, offset)
             return PageList(tuple(pages), total, index.get_state().revision)
@@ -32,25 +32,25 @@ class IndexedPages:
             return index.get_facets(where)
 
     def get_links(self, path: str) -> PageLinks:
-        """The links on a page as it was indexed, and those to it."""
+        """The links on a page as indexed, and the links to it."""
         with self._open_index() as index:
             page = index.find_page(path)
-            found = index.get_links([page.page_id]) if page else ()
-            return _resolve_links(index, path, found)
+            links = index.get_links([page.page_id]) if page else ()
+            return _resolve_links(index, path, links)
 
     def resolve_links(self, path: str, links: Iterable[Link]) -> PageLinks:
-        """The links that are written on a page, whether it is indexed so or not, and those to it."""
+        """Resolve links on a page that may not be indexed like this, and find the links to it."""
         with self._open_index() as index:
             return _resolve_links(index, path, links)
 
     def build_graph(self) -> PageGraph:
         with self._open_index() as index:
-            pages, found = _load_all(index)
+            pages, links = _load_all(index)
             revision = index.get_state().revision
         names = PageNameIndex(page.path for page in pages.values())
         edges: dict[tuple[str, str], None] = {}
         missing: dict[tuple[str, str], None] = {}
-        for link in found:
+        for link in links:
             page = pages.get(link.page_id)
             if page is None or not link.paths:
                 continue
@@ -73,30 +73,30 @@ def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[Stor
 
 
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:
-    leaving = [link for link in links if link.paths]
-    coming = index.find_links_by_key(list({fold_path(path), fold_path(get_last_part(path))}))
-    keys = {fold_path(path)} | {fold_path(aim) for link in (*leaving, *coming) for aim in link.paths}
+    outgoing = [link for link in links if link.paths]
+    incoming = index.find_links_by_key(list({fold_path(path), fold_path(get_last_part(path))}))
+    keys = {fold_path(path)} | {fold_path(target_path) for link in (*outgoing, *incoming) for target_path in link.paths}
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
     names = PageNameIndex([*known, path])
     links_to: list[PageLink] = []
     missing: dict[str, None] = {}
-    for link in leaving:
+    for link in outgoing:
         target = names.find_page(link.paths, link.wiki)
         if target is None and not is_attachment(link.paths[0], link.wiki):
             missing[link.paths[0]] = None
         elif target is not None and target != path and target in known:
             links_to.append(PageLink(target, known[target].name, link.text, get_fragment(link.target), link.line))
-    return PageLinks(path, tuple(links_to), _find_backlinks(index, path, coming, names), tuple(missing))
+    return PageLinks(path, tuple(links_to), _find_backlinks(index, path, incoming, names), tuple(missing))
 
 
 def _find_backlinks(
     index: WikiIndex, path: str, incoming: Sequence[StoredLink], names: PageNameIndex
 ) -> tuple[PageLink, ...]:
-    here = [link for link in incoming if names.find_page(link.paths, link.wiki) == path]
-    pages = index.get_pages(list({link.page_id for link in here}))
-    found = [
+    backlinks = [link for link in incoming if names.find_page(link.paths, link.wiki) == path]
+    pages = index.get_pages(list({link.page_id for link in backlinks}))
+    page_links = [
         PageLink(pages[link.page_id].path, pages[link.page_id].name, link.text, get_fragment(link.target), link.line)
-        for link in here
+        for link in backlinks
         if link.page_id in pages and pages[link.page_id].path != path
     ]
-    return tuple(sorted(found, key=lambda link: (link.path, link.line)))
+    return tuple(sorted(page_links, key=lambda link: (link.path, link.line)))

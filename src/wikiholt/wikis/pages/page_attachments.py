@@ -1,4 +1,4 @@
-"""Files attached to pages: what is no page and lies in the directory that bears the page's name."""
+"""Attachments of pages: files that are not pages, in the directory named after the page."""
 
 import mimetypes
 from datetime import datetime
@@ -23,31 +23,31 @@ class PageAttachments:
 
     def list(self, path: str) -> AttachmentList:
         head = self._writer.locator.get_head()
-        place = self._writer.locator.get_page(path, head)
+        page_file = self._writer.locator.get_page(path, head)
         assert head is not None, "there is a page, so there is a commit"
-        folder = _get_folder(place)
-        found = self._source.list_attached_files(folder, head)
-        files = {name: f"{folder}/{name}" for name in sorted(found)}
-        moments = self._source.get_change_dates(list(files.values()), head, None) if files else {}
+        directory = _get_directory(page_file)
+        attached = self._source.list_attached_files(directory, head)
+        files = {name: f"{directory}/{name}" for name in sorted(attached)}
+        dates = self._source.get_change_dates(list(files.values()), head, None) if files else {}
         return AttachmentList(
-            place.path,
-            tuple(_to_attachment(file, found[name], moments.get(file)) for name, file in files.items()),
+            page_file.path,
+            tuple(_to_attachment(file, attached[name], dates.get(file)) for name, file in files.items()),
         )
 
     def read(self, path: str, filename: str) -> AttachmentResult:
-        head = self._writer.locator.get_head()
-        place, held = self._find(path, filename)
-        if held is None:
+        head, page_file, attached = self._find(path, filename)
+        if attached is None:
             raise _build_not_found_error(filename)
-        if held.size > self._max_bytes:
+        if attached.size > self._max_bytes:
             raise InputTooLarge(
-                f"the file has {held.size:,} bytes; the limit is {self._max_bytes:,}", hint="read it with git instead"
+                f"the file has {attached.size:,} bytes; the limit is {self._max_bytes:,}",
+                hint="read it with git instead",
             )
-        (blob,) = self._source.read_blobs([held.blob], self._max_bytes)
+        (blob,) = self._source.read_blobs([attached.blob], self._max_bytes)
         if blob.data is None:
-            raise InvalidPage("git could not read this file", hint="look at the repository with `git fsck`")
-        file = f"{_get_folder(place)}/{filename}"
-        return AttachmentResult(place.path, _to_attachment(file, held), head or "", data=blob.data)
+            raise InvalidPage("git could not read this file", hint="check the repository with `git fsck`")
+        file = f"{_get_directory(page_file)}/{filename}"
+        return AttachmentResult(page_file.path, _to_attachment(file, attached), head, data=blob.data)
 
     def write(
         self, path: str, filename: str, data: bytes, author: Author, message: str, *, create_only: bool
@@ -55,45 +55,47 @@ class PageAttachments:
         if len(data) > self._max_bytes:
             raise InputTooLarge(
                 f"the file has {len(data):,} bytes; the limit is {self._max_bytes:,}",
-                hint="attach a smaller one, or raise page.max_bytes",
+                hint="attach a smaller file, or raise page.max_bytes",
             )
 
         def attempt() -> AttachmentResult:
-            place, held = self._find(path, filename)
-            if held is not None and create_only:
-                raise PageExists("there is an attachment of this name already", hint="choose another name")
-            file = f"{_get_folder(place)}/{filename}"
-            edit = FileEdit(file, data, held.blob if held else None, is_attachment=True)
-            told = message or f"{'Replace' if held else 'Attach'} {filename} {'of' if held else 'to'} {place.path}"
-            revision = self._writer.commit([edit], author, told)
-            now = self._source.list_attached_files(_get_folder(place), revision)[filename]
-            return AttachmentResult(place.path, _to_attachment(file, now), revision, created=held is None)
+            _, page_file, attached = self._find(path, filename)
+            if attached is not None and create_only:
+                raise PageExists("an attachment with this name already exists", hint="choose another name")
+            file = f"{_get_directory(page_file)}/{filename}"
+            edit = FileEdit(file, data, attached.blob if attached else None, is_attachment=True)
+            default = (
+                f"Replace {filename} of {page_file.path}" if attached else f"Attach {filename} to {page_file.path}"
+            )
+            revision = self._writer.commit([edit], author, message or default)
+            written = self._source.list_attached_files(_get_directory(page_file), revision)[filename]
+            return AttachmentResult(page_file.path, _to_attachment(file, written), revision, created=attached is None)
 
         return self._writer.retry(attempt)
 
     def delete(self, path: str, filename: str, author: Author, message: str) -> AttachmentResult:
         def attempt() -> AttachmentResult:
-            place, held = self._find(path, filename)
-            if held is None:
+            _, page_file, attached = self._find(path, filename)
+            if attached is None:
                 raise _build_not_found_error(filename)
-            file = f"{_get_folder(place)}/{filename}"
-            told = message or f"Delete {filename} of {place.path}"
-            revision = self._writer.commit([FileEdit(file, None, held.blob, is_attachment=True)], author, told)
-            return AttachmentResult(place.path, _to_attachment(file, held), revision)
+            file = f"{_get_directory(page_file)}/{filename}"
+            edit = FileEdit(file, None, attached.blob, is_attachment=True)
+            revision = self._writer.commit([edit], author, message or f"Delete {filename} of {page_file.path}")
+            return AttachmentResult(page_file.path, _to_attachment(file, attached), revision)
 
         return self._writer.retry(attempt)
 
-    def _find(self, path: str, filename: str) -> tuple[PageFile, AttachedFile | None]:
-        """The page, and the file of this name that is attached to it now."""
+    def _find(self, path: str, filename: str) -> tuple[str, PageFile, AttachedFile | None]:
+        """HEAD, the page, and the file with this name that is attached to it."""
         head = self._writer.locator.get_head()
-        place = self._writer.locator.get_page(path, head)
+        page_file = self._writer.locator.get_page(path, head)
         if not filename or "/" in filename:
-            raise InvalidPage("that is no name of a file", hint="name it without directories, such as report.pdf")
+            raise InvalidPage("this is not a file name", hint="use a name without directories, such as report.pdf")
         assert head is not None, "there is a page, so there is a commit"
-        return place, self._source.list_attached_files(_get_folder(place), head).get(filename)
+        return head, page_file, self._source.list_attached_files(_get_directory(page_file), head).get(filename)
 
 
-def _get_folder(page_file: PageFile) -> str:
+def _get_directory(page_file: PageFile) -> str:
     return page_file.file.rpartition(".")[0]
 
 
@@ -103,14 +105,14 @@ def _to_attachment(file: str, attached_file: AttachedFile, changed_at: datetime 
 
 
 def guess_media_type(filename: str) -> str:
-    """What a file seems to be, by its name."""
+    """The media type of a file, by its name."""
     kind, encoding = _get_mime_types().guess_type(filename, strict=True)
     return kind if kind and not encoding else _DEFAULT_MEDIA_TYPE
 
 
 @cache
 def _get_mime_types() -> mimetypes.MimeTypes:
-    return mimetypes.MimeTypes()  # Python's own table: what this machine's files say would differ elsewhere
+    return mimetypes.MimeTypes()  # only Python's own table, which is the same on every machine
 
 
 def _build_not_found_error(filename: str) -> AttachmentNotFound:

@@ -1,4 +1,4 @@
-"""From the path somebody names to the page file there is."""
+"""Finds the page file for a path."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -8,11 +8,11 @@ from wikiholt.domain.git import EntryKind
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable, InvalidPage, NoCommits, PageNotFound
-from wikiholt.text.links import fold_path, has_page_extension
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.text.links import fold_path
+from wikiholt.text.page_names import get_page_path, has_page_extension
 
 IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
-"""Lends the wiki's index as it is published now; raises IndexMissing while there is none."""
+"""Opens the published index of the wiki. Raises IndexMissing while there is none."""
 
 MAX_PATH_CHARS = 1000
 
@@ -44,14 +44,14 @@ class PageLocator:
             return None
 
     def get_page(self, path: str, revision: str | None) -> PageFile:
-        """The page that a path names at the revision; raises PageNotFound."""
-        found = self.find_page(path, revision)
-        if found is None:
+        """The page with this path at the revision. Raises PageNotFound."""
+        page_file = self.find_page(path, revision)
+        if page_file is None:
             raise PageNotFound(f"there is no page {path[:200]!r}", hint="list the pages to see their paths")
-        return found
+        return page_file
 
     def find_page(self, path: str, revision: str | None) -> PageFile | None:
-        """The page that a path names: exactly, else as the only one that differs in case alone."""
+        """The page with this path, or else the only one whose path differs only in case."""
         path = validate_path(path)
         if revision is None:
             return None
@@ -59,15 +59,15 @@ class PageLocator:
             entry = self._source.find_file(file, revision)
             if entry is not None and entry.kind is EntryKind.FILE:
                 return PageFile(file, entry.blob)
-        alike = {file for file in self._list_candidates(path, revision) if _is_same_path(file, path)}
-        if len(alike) != 1:
+        matches = {file for file in self._list_candidates(path, revision) if _is_same_path(file, path)}
+        if len(matches) != 1:
             return None
-        (file,) = alike
+        (file,) = matches
         entry = self._source.find_file(file, revision)
         return PageFile(file, entry.blob) if entry is not None and entry.kind is EntryKind.FILE else None
 
     def _list_candidates(self, path: str, revision: str) -> Iterable[str]:
-        """Files among which those of a like path are: by the index if it stands for the revision, else by the tree."""
+        """Files that may have this path in another case: by the index if it has this revision, else by the tree."""
         try:
             with self._open_index() as index:
                 if index.get_state().revision == revision:
@@ -78,22 +78,22 @@ class PageLocator:
 
 
 def validate_path(path: str) -> str:
-    """The path without slashes around it; raises InvalidPage for what can be no path."""
-    inner = path.strip("/")
-    if not inner or len(inner) > MAX_PATH_CHARS or not _is_text(inner):
+    """The path without surrounding slashes. Raises InvalidPage."""
+    stripped = path.strip("/")
+    if not stripped or len(stripped) > MAX_PATH_CHARS or not _is_text(stripped):
         raise InvalidPage(
-            f"{path[:80]!r} is no path of a page", hint="name it as in the list of pages, such as guides/backup"
+            f"{path[:80]!r} is not a page path", hint="use a path from the list of pages, such as guides/backup"
         )
-    return inner
+    return stripped
 
 
 def get_candidate_files(path: str) -> tuple[str, ...]:
-    """The files a path may stand for, the likeliest first."""
+    """The files that a path may name, the likeliest first."""
     return (path, f"{path}.md") if has_page_extension(path) else (f"{path}.md",)
 
 
 def get_new_file(path: str) -> str:
-    """The file of a page that is yet to be."""
+    """The file of a page that does not exist yet."""
     return get_candidate_files(validate_path(path))[0]
 
 
@@ -102,5 +102,5 @@ def _is_same_path(file: str, path: str) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    # git has files with line ends in their names; whether one may be written under a name is for the source to say
+    # File names in git may contain line breaks. The source decides which names may be written.
     return not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in path)

@@ -1,4 +1,4 @@
-"""One page, read from git, with the links the index knows of."""
+"""Reads one page from git, with its links from the index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,15 @@ from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNo
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
-from wikiholt.text.page_parser import make_page_name, parse_page
+from wikiholt.text.page_names import make_page_name
+from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_candidate_files, validate_path
 
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """A page file's bytes, and its text as somebody may edit it."""
+    """The bytes of a page file, and its text for editing."""
 
     data: bytes
     text: str
@@ -35,27 +36,27 @@ class PageReader:
         self._indexed_pages = indexed_pages
 
     def read(self, path: str, revision: str | None) -> PageContent:
-        at, place = self._resolve(path, revision)
-        found = read_text(self._source, place, self._pipeline.max_bytes)
-        commits = self._source.read_history(place.file, 1, at)
+        read_at, page_file = self._resolve(path, revision)
+        raw = read_text(self._source, page_file, self._pipeline.max_bytes)
+        commits = self._source.read_history(page_file.file, 1, read_at)
         last = commits[0] if commits else None
-        page = parse_page(place.file, place.blob, found.data, last.date if last else None, self._pipeline.anchors)
+        page = parse_page(page_file.file, page_file.blob, raw.data, last.date if last else None, self._pipeline.anchors)
         if isinstance(page, PageProblem):
-            raise InvalidPage(f"{place.path} cannot be shown: {page.detail}", hint="read it with git")
+            raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="read it with git")
         links, notes = self._load_links(page)
         return PageContent(
             name=page.name,
-            path=place.path,
-            file=place.file,
-            content=found.text,
+            path=page_file.path,
+            file=page_file.file,
+            content=raw.text,
             metadata=page.metadata,
-            frontmatter=split_frontmatter(found.text.removeprefix("\ufeff").replace("\r\n", "\n")).fields,
+            frontmatter=split_frontmatter(raw.text.removeprefix("\ufeff").replace("\r\n", "\n")).fields,
             words=page.words,
             length=page.length,
-            blob=place.blob,
-            revision=last.revision if last else at,
+            blob=page_file.blob,
+            revision=last.revision if last else read_at,
             last_commit=last,
-            read_at=at,
+            read_at=read_at,
             links_to=links.links_to,
             linked_from=links.linked_from,
             missing=links.missing,
@@ -66,38 +67,38 @@ class PageReader:
 
     def read_history(self, path: str, limit: int) -> Sequence[Commit]:
         head = self._locator.get_head()
-        place = self._locator.find_page(path, head)
+        page_file = self._locator.find_page(path, head)
         if head is not None:
-            for file in (place.file,) if place else get_candidate_files(validate_path(path)):
+            for file in (page_file.file,) if page_file else get_candidate_files(validate_path(path)):
                 commits = self._source.read_history(file, limit, head)
                 if commits:
                     return commits
-        raise PageNotFound(f"there is no page {path[:200]!r}, nor was there", hint="list the pages to see their paths")
+        raise PageNotFound(f"there never was a page {path[:200]!r}", hint="list the pages to see their paths")
 
     def read_changelog(self, limit: int, skip: int) -> Sequence[LogEntry]:
         return self._source.read_log(limit, skip)
 
     def resolve_path(self, path: str) -> str:
-        """The path of the page that is meant."""
+        """The exact path of the page."""
         return self._resolve(path, None)[1].path
 
     def _resolve(self, path: str, revision: str | None) -> tuple[str, PageFile]:
-        """The revision that is meant, and the page there."""
+        """The full revision, and the page file there."""
         head = self._locator.get_head()
         if head is None or revision is None:
             return head or "", self._locator.get_page(path, head)
-        at = self._source.resolve_revision(revision)
-        return at, self._locator.get_page(path, at)
+        full_revision = self._source.resolve_revision(revision)
+        return full_revision, self._locator.get_page(path, full_revision)
 
     def _load_links(self, page: Page) -> tuple[PageLinks, tuple[str, ...]]:
         try:
             return self._indexed_pages.resolve_links(page.path, page.links), ()
         except IndexUnavailable as error:
-            return PageLinks(page.path), (f"its links are not known now ({error.code})",)
+            return PageLinks(page.path), (f"its links are unavailable ({error.code})",)
 
 
 def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
-    """The page's file; raises TooLarge for one over the limit and InvalidPage for one that is no text."""
+    """Read the page's file. Raises InputTooLarge over the limit and InvalidPage if it is not text."""
     (blob,) = source.read_blobs([page_file.blob], limit)
     if blob.size > limit:
         raise InputTooLarge(
@@ -105,24 +106,24 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
             hint="raise page.max_bytes, or split it",
         )
     if blob.data is None:
-        raise InvalidPage(f"git could not read {page_file.path}", hint="look at the repository with `git fsck`")
+        raise InvalidPage(f"git could not read {page_file.path}", hint="check the repository with `git fsck`")
     try:
-        # As it is in the file, so that writing it back changes nothing.
+        # Exactly as in the file, so that writing it back changes nothing.
         return RawPage(blob.data, blob.data.decode("utf-8"))
     except UnicodeDecodeError:
         decoded = decode_bytes(blob.data)
     if decoded is None:
-        raise InvalidPage(f"{page_file.path} holds binary data, not text", hint="read it with git")
+        raise InvalidPage(f"{page_file.path} contains binary data, not text", hint="read it with git")
     return RawPage(blob.data, decoded.text)
 
 
 def read_blob(source: Source, page_file: PageFile, limit: int) -> bytes | None:
-    """The bytes of the page's file, as far as they can be read and are not over the limit."""
+    """The bytes of the page's file, or None if it cannot be read or exceeds the limit."""
     (blob,) = source.read_blobs([page_file.blob], limit)
     return blob.data
 
 
 def parse_name_and_warnings(file: str, data: bytes, pipeline: TextPipeline) -> tuple[str, tuple[str, ...]]:
-    """What a page with this content is called, and what is odd about it."""
+    """The name of a page with this content, and its warnings."""
     page = parse_page(file, "", data, None, pipeline.anchors)
     return (make_page_name(file), (page.detail,)) if isinstance(page, PageProblem) else (page.name, page.warnings)

@@ -83,7 +83,7 @@ def test_a_directory_is_imported_and_left_as_it_was(ground: ImportFixture, direc
 
 
 def test_a_collection_that_is_not_there_is_named_with_those_that_are(ground: ImportFixture, directory: Path) -> None:
-    with pytest.raises(InvalidImport, match="there is: otterwiki_pages, recipes"):
+    with pytest.raises(InvalidImport, match="collections: otterwiki_pages, recipes"):
         run_import(ground, directory=directory, target=ImportedCollection("otterwiki"))
 
 
@@ -150,7 +150,7 @@ def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("import time; time.sleep(600)", "said nothing for 1 s"),
+        ("import time; time.sleep(600)", "did not respond for 1 s"),
         ("import os; os.kill(os.getpid(), 11)", "signal 11"),
         ("import os; os._exit(3)", "code 3"),
         ("class Panic(BaseException): pass\nraise Panic('range start index')", "Panic: range start index"),
@@ -207,7 +207,7 @@ def test_a_server_is_imported_like_its_directory(ground: ImportFixture, server: 
 
 
 def test_a_server_without_that_collection_or_tenant_says_so(ground: ImportFixture, server: str) -> None:
-    with pytest.raises(InvalidImport, match="there is: otterwiki_pages, recipes"):
+    with pytest.raises(InvalidImport, match="collections: otterwiki_pages, recipes"):
         run_import(ground, ChromaServer(server, ImportedCollection("pages")))
     with pytest.raises(InvalidImport, match="no such tenant"):
         run_import(ground, ChromaServer(f"{server}/nowhere"))
@@ -217,6 +217,6 @@ def test_an_address_where_nobody_answers_is_an_error_without_a_token(ground: Imp
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         shared = ChromaServer(f"http://127.0.0.1:{taken.getsockname()[1]}", token="mackerel-token")
-        with pytest.raises(InvalidImport, match="cannot be asked") as caught:
+        with pytest.raises(InvalidImport, match="cannot be reached") as caught:
             run_import(ground, shared)
     assert "mackerel-token" not in f"{caught.value.message} {shared!r} {shared.name}"

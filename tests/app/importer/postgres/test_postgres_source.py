@@ -77,13 +77,13 @@ def test_a_table_of_other_names_is_read_once_they_are_told(ground: ImportFixture
 @pytest.mark.parametrize(
     ("table", "columns", "told"),
     [
-        ("other", {}, "which column is the tenant and the page and the text and the vector"),
-        ("other", {"tenant": "id"}, "page and the text and the vector"),
+        ("other", {}, "no column was found for tenant and page and text and vector"),
+        ("other", {"tenant": "id"}, "page and text and vector"),
         ("chunks", {"tenant": "nobody"}, "there is no 'nobody'"),
         ("chunks", {"owner": "id"}, "there is no 'owner'"),
         ("missing", {}, "does not exist"),
         ('chunks"; DROP TABLE chunks; --', {}, "does not exist"),
-        ("", {}, "PostgreSQL says"),
+        ("", {}, "PostgreSQL error"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_a_clear_error(

@@ -64,7 +64,7 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
     run_command(capsys, data, "sync", "garden", "--json")
     assert run_command(capsys, data, "search", "garden", "supports for legumes", "--json")["degraded"] is False
     findings = run_command(capsys, data, "doctor", "--json")
-    assert "answers as it should" in json.dumps(findings)
+    assert "responds correctly" in json.dumps(findings)
     with run_serve(data, tmp_path / "log") as (process, url):
 
         def search() -> dict[str, object]:

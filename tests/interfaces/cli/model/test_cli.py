@@ -121,7 +121,7 @@ def test_text_for_people(synced: Run) -> None:
     assert "✓ model" in synced("doctor")[1]
     code, out, _ = synced("remove", "night")
     assert code == 0
-    assert "left alone" in out
+    assert "was not touched" in out
     assert "wikiholt add" in synced("list")[1]
 
 

@@ -74,7 +74,7 @@ def test_people_read_a_table_and_the_worst_answers(evaluate: Run) -> None:
     assert (code, err) == (0, "")
     assert "1 question (1 of 1 descriptions)" in out
     assert "Worst of keyword:" in out
-    assert "wanted ops/coffee" in out
+    assert "expected ops/coffee" in out
 
 
 def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> None:
@@ -87,7 +87,7 @@ def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> 
     same = parse_document(evaluate("night", "--mode", "semantic", "--against", "search.stale_check=false", "--json"))
     assert same["comparison"]["theirs"]["configuration"] == "semantic search.stale_check=false"
     assert same["comparison"]["differences"]["mrr"]["p_value"] == 1.0
-    assert any("HEAD was not looked at" in note for note in same["notes"])
+    assert any("HEAD was not checked" in note for note in same["notes"])
 
 
 def test_an_index_in_another_directory_can_be_compared_with(evaluate: Run, data: Path) -> None:
@@ -116,17 +116,17 @@ def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tm
     ("arguments", "code", "said"),
     [
         (["nowhere"], 3, "nowhere"),
-        (["night", "--queries", "q.jsonl"], 2, "belong together"),
+        (["night", "--queries", "q.jsonl"], 2, "require each other"),
         (["night", "--queries", "absent", "--qrels", "absent"], 2, "absent cannot be read"),
-        (["night", "--queries", "bad.jsonl", "--qrels", "q.tsv"], 2, "line 2 of the queries is no JSON"),
+        (["night", "--queries", "bad.jsonl", "--qrels", "q.tsv"], 2, "line 2 of the queries is not JSON"),
         (["night", "--queries", "q.jsonl", "--qrels", "ghost.tsv"], 2, "line 1 of the qrels names 'ghost'"),
         (["night", "--queries", "q.jsonl", "--qrels", "nought.tsv"], 2, "no query has a relevant page"),
         (["night", "--queries", "bytes", "--qrels", "q.tsv"], 2, "it is not UTF-8"),
         (["night", "--queries", "q.jsonl", "--qrels", "q.tsv", "--kind", "links"], 2, "--kind"),
         (["night", "--limit", "0"], 2, "--limit is 0"),
-        (["night", "--against", "fast"], 2, "'fast' makes no configuration"),
+        (["night", "--against", "fast"], 2, "'fast' is not a configuration"),
         (["night", "--against", "no.such=1"], 2, "no.such"),
-        (["night", "--against", "precision=fp32"], 2, "built anew"),
+        (["night", "--against", "precision=fp32"], 2, "have to be rebuilt"),
         (["night", "--html", "no/such/directory.html"], 7, "cannot be written"),
     ],
     ids=range(13),

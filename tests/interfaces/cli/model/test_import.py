@@ -55,9 +55,9 @@ def test_an_import_by_the_command_is_planned_done_and_proved(place: Path, capsys
     }
     code, out, _ = run_command(capsys, *at, "import", "faiss", there)
     assert code == 0
-    assert "5 vectors embedded anew: all the same; they are reused" in out
+    assert "5 vectors verified: all equal; they are reused" in out
     assert "harbour: 3 vectors reused, 0 embedded" in out
-    assert "proved: 3 pages and 3 chunks" in out
+    assert "verified: exactly the 3 pages and 3 chunks" in out
     code, out, _ = run_command(capsys, *at, "search", "harbour", "fish landed at the pier", "--json")
     assert json.loads(out)["results"][0]["path"] == "home"
     code, out, _ = run_command(capsys, *at, "search", "garden", "mackerelcanary", "--json")
@@ -95,8 +95,8 @@ def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.Captu
         (("faiss", ".", "--owner", "Home"), 2, "--owner 'Home' has no name or no value"),
         (("faiss", ".", "--tenant", "a=missing"), 3, "missing"),
         (("faiss", ".", "--wiki", "missing"), 3, "missing"),
-        (("postgres", "postgresql://u:secretword@127.0.0.1:1/x"), 2, "PostgreSQL says"),
-        (("chroma", "http://127.0.0.1:1"), 2, "Chroma cannot be asked"),
+        (("postgres", "postgresql://u:secretword@127.0.0.1:1/x"), 2, "PostgreSQL error"),
+        (("chroma", "http://127.0.0.1:1"), 2, "Chroma cannot be reached"),
     ],
 )
 def test_bad_input_is_an_error_with_a_hint(

@@ -46,7 +46,7 @@ def test_people_read_what_was_asked_what_found_nothing_and_which_pages_nobody_fi
     code, out, err = run("report", "notes", "--days", "7", "--limit", "3")
     assert (code, err) == (0, "")
     assert "4 searches for 3 queries; 4 by cli" in out
-    asked, unanswered = out.index("Asked most often"), out.index("Asked without a result")
+    asked, unanswered = out.index("Most frequent"), out.index("\nWithout a result\n")
     assert asked < out.index("Who feeds the hens") < unanswered < out.index("income tax", unanswered)
     assert "Pages never found: 2 of 3" in out
     assert "\x1b" not in out
@@ -88,7 +88,7 @@ def test_the_page_is_one_file_in_which_queries_are_only_text(run: Run, tmp_path:
 
 def test_no_searches_no_log_and_no_sense_are_told_apart(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("report", "quiet")
-    assert (code, "No searches were written down" in out) == (0, True)
+    assert (code, "No searches were logged" in out) == (0, True)
     assert "There is no index" in out
     code, out, err = run("report", "mute")
     assert (code, out) == (3, "")
@@ -104,7 +104,7 @@ def test_no_searches_no_log_and_no_sense_are_told_apart(run: Run, tmp_path: Path
 
 def test_everything_is_forgotten_when_that_is_asked_for(run: Run, data: Path) -> None:
     code, out, _ = run("report", "notes", "--clear")
-    assert (code, out) == (0, "Forgot 4 searches of notes.\n")
+    assert (code, out) == (0, "Deleted 4 logged searches of notes.\n")
     assert not [file for file in data.rglob("*.sqlite") if b"income tax" in file.read_bytes()]
     assert json.loads(run("report", "notes", "--clear", "--json")[1]) == {"wiki": "notes", "cleared": 0}
     assert run("report", "mute", "--clear")[0] == 3

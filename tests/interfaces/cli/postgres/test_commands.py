@@ -99,17 +99,17 @@ def test_one_setting_makes_every_command_work_over_postgresql(
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("database", "add", "No Good", "postgresql://a:hush@/x"), 2, "no name"),
-        (("database", "add", "home", "postgresql://a:hush@/x"), 2, "no name"),
+        (("database", "add", "No Good", "postgresql://a:hush@/x"), 2, "invalid database name"),
+        (("database", "add", "home", "postgresql://a:hush@/x"), 2, "invalid database name"),
         (("database", "add", "west", "mysql://a:hush@/x"), 2, "not the address"),
         (("database", "add", "west", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
         (("database", "add", "west", "postgresql://a:hush@/x", "--weight", "0"), 2, "weight"),
         (("database", "remove", "nowhere"), 2, "no database is called nowhere"),
-        (("database", "remove", "home"), 2, "the home cannot be removed"),
+        (("database", "remove", "home"), 2, "the home database cannot be removed"),
         (("database", "close", "nowhere"), 2, "no database is called"),
-        (("move", "--to", "home"), 2, "Which wikis"),
-        (("move", "night", "--all", "--to", "home"), 2, "Which wikis"),
-        (("move", "night", "--to", "nowhere"), 2, "no database is called"),
+        (("move", "--to", "home"), 2, "Name the wikis to move"),
+        (("move", "night", "--all", "--to", "home"), 2, "Name the wikis to move"),
+        (("move", "night", "--to", "nowhere"), 2, "there is no database nowhere"),
         (("move", "night", "--to", "home"), 3, "There is no wiki 'night'"),
         (("move", "--all", "--to", "mysql://a:hush@/x"), 2, "no address"),
         (("move", "--all", "--to", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
@@ -195,7 +195,7 @@ def test_indexes_of_no_wiki_and_moves_that_were_cut_off_are_told_of_and_swept(
         patch.setattr(move, "_verify_copy", killed)
         assert run("move", "one", "--to", "east")[0] == 130
     told = run("doctor")
-    assert (told[0], f"belong to no wiki: {lost}" in told[1], "1 move left" in told[1]) == (10, True, True)
+    assert (told[0], f"belong to no wiki: {lost}" in told[1], "unfinished moves: 1" in told[1]) == (10, True, True)
     swept = parse_document(run, "database", "sweep")
     assert (f"w_{lost}" in "".join(swept["removed"]), len(swept["moves_finished"])) == (True, 1)
     assert parse_document(run, "database", "sweep") == {"removed": [], "moves_finished": []}
@@ -216,7 +216,7 @@ def test_an_upgrade_tells_how_far_it_came_and_what_could_not_be_brought_along(
     monkeypatch.setattr(schema, "SCHEMA_LAYOUT", schema.SCHEMA_LAYOUT + 1)
     (home,) = parse_document(run, "database", "list")["databases"]
     assert home["behind"] == 2
-    assert "2 of its wikis have tables of an older layout" in run("doctor")[1]
+    assert "2 wikis with tables of an older schema" in run("doctor")[1]
     code, out, err = run("upgrade", "--json")
     assert (code, len(json.loads(out)["failed"]), err.count("error: ")) == (7, 2, 2)
     monkeypatch.undo()

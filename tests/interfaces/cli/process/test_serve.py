@@ -21,7 +21,7 @@ from wikiholt.app.bootstrap import open_application, open_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
-from wikiholt.interfaces.cli import serve_command as serve_module
+from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli.main import main
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
@@ -167,9 +167,9 @@ def test_listening_beyond_this_machine_without_a_key_is_refused(
 def test_listening_beyond_this_machine_is_allowed_once_there_is_a_key(tmp_path: Path) -> None:
     farm = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
     with pytest.raises(InvalidSetting):
-        serve_module._require_keys(farm)
+        http_server._require_keys(farm)
     farm.service.registry.keys.create(None, Scope.ADMIN, "", None)
-    serve_module._require_keys(farm)
+    http_server._require_keys(farm)
     farm.service.close()
 
 
@@ -200,7 +200,7 @@ def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refuse
 
 
 def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_head() -> None:
-    with serve_module._open_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with http_server._open_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -21,10 +21,10 @@ SEARCH = "/-/wikiholt/search"
 ADMIN = "/-/wikiholt/admin"
 PHONE = {"width": 375, "height": 720}
 VIEWS = {
-    "search": (f"{SEARCH}?q=database&tag=database", "#app\\.chosen:not([hidden])", "main"),
+    "search": (f"{SEARCH}?q=database&tag=database", "#app\\.active-filters:not([hidden])", "main"),
     "nothing asked": (SEARCH, "#app\\.results .card", "main"),
-    "nothing relevant": (f"{SEARCH}?q=quantum+chromodynamics", ".said", "main"),
-    "a page": ("/growing/composting", "#app\\.near:not([hidden])", "#app\\.near"),
+    "nothing relevant": (f"{SEARCH}?q=quantum+chromodynamics", ".message", "main"),
+    "a page": ("/growing/composting", "#app\\.related:not([hidden])", "#app\\.related"),
     "the index": (ADMIN, ".figures", "main"),
 }
 
@@ -98,11 +98,11 @@ def test_administrators_see_how_the_index_stands_and_build_it_anew(
     expect(page.locator(".pill")).to_have_text("Up to date")
     expect(page.locator(".figures")).to_contain_text(readers.get_head()[:10])
     expect(page.locator("td").first).to_have_text("scanned letter.md")
-    page.get_by_role("button", name="What would it take?").click()
+    page.get_by_role("button", name="Estimate").click()
     expect(page.locator("#app\\.job")).to_contain_text("free on the disk")
     generation = administrator.get("/api/v1/status").json()["generation"]
-    page.get_by_role("button", name="Build anew").click()
-    expect(page.locator("#app\\.job")).to_contain_text("Built anew", timeout=60_000)
+    page.get_by_role("button", name="Rebuild").click()
+    expect(page.locator("#app\\.job")).to_contain_text("Rebuilt", timeout=60_000)
     assert administrator.get("/api/v1/status").json()["generation"] > generation
 
 
@@ -128,8 +128,8 @@ def test_the_work_under_way_is_shown_as_it_goes_on(
     page.route("**/api/v1/reindex/status", lambda route: route.fulfill(json=job))
     page.reload()
     expect(page.get_by_role("progressbar")).to_have_attribute("max", "16")
-    expect(page.locator("#app\\.job")).to_have_text("Building: 4 of 16 pages.")
-    expect(page.get_by_role("button", name="Build anew")).to_be_disabled()
+    expect(page.locator("#app\\.job")).to_have_text("Rebuilding: 4 of 16 pages.")
+    expect(page.get_by_role("button", name="Rebuild")).to_be_disabled()
     job |= {"status": "error", "error_message": "the disk is full"}
     expect(page.locator("#app\\.job")).to_have_text("The disk is full.")
 
@@ -156,7 +156,7 @@ def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_
         with closing(closed.login()) as member:
             closed.wait_until_found("badger", "home")
             html = member.get("/").text
-            assert "box.js" in html
+            assert "search_box.js" in html
             assert "suggestions.js" not in html
             page = open_signed_in(visit, closed, member, "/", "article.page").page
             page.fill("#search-query", "badger")
@@ -174,7 +174,7 @@ def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: 
         answer = readers.client.get(each)
         assert (answer.status_code, "immutable" in answer.headers["cache-control"]) == (200, True), each
     assert readers.client.get(f"{base}/0000/search.js").headers["cache-control"] == "no-store"
-    for name in ("nope.js", "shell.html", "..%2fpages.py", "%2e%2e/pages.py", "wiki.css%00"):
+    for name in ("nope.js", "layout.html", "..%2fpages.py", "%2e%2e/pages.py", "wiki.css%00"):
         assert readers.client.get(f"{base}/0000/{name}").status_code == 404, name
 
 

@@ -16,7 +16,7 @@ LINKS = f"{CARDS} h2 a"
 BOX = "#app\\.q"
 NAVBAR = "#search-query"
 OPTIONS = ".suggestions [role=option]"
-RELATED_PAGES = "#app\\.near"
+RELATED_PAGES = "#app\\.related"
 PHONE = {"width": 390, "height": 760}
 
 
@@ -55,7 +55,7 @@ def test_a_slip_is_said_by_the_server_and_by_script_and_what_was_typed_is_one_cl
     readers: OtterwikiServer, visit: OpenTab
 ) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=compst+%3Cimg+src%3Dx+onerror%3Dwindow.fooled%3D1%3E", wait=CARDS).page
-    told = page.locator("#app\\.notes .meant")
+    told = page.locator("#app\\.notes .correction")
     expect(told.locator("strong")).to_have_text("compost <img src=x onerror=window.fooled=1>")
     page.fill(BOX, "compst heap")
     expect(told.locator("strong")).to_have_text("compost heap")
@@ -207,23 +207,23 @@ def test_the_first_indexing_is_followed_and_the_search_goes_on_by_itself(
     page.route("**/api/v1/status", lambda route: route.fulfill(json=now))
     page.fill(BOX, "slugs")
     expect(page.get_by_role("alert")).to_contain_text("for the first time")
-    expect(page.locator(".preparing")).to_contain_text("40 of 160 pages")
+    expect(page.locator(".first-index")).to_contain_text("40 of 160 pages")
     now["activity"] = {**work, "pages_done": 120}
-    expect(page.locator(".preparing")).to_contain_text("120 of 160 pages")
+    expect(page.locator(".first-index")).to_contain_text("120 of 160 pages")
     ready.append(True)
     now |= {"activity": None, "indexed_revision": calm["indexed_revision"]}
     expect(page.locator(CARDS).first).to_contain_text("Pests")
 
 
 def test_nothing_relevant_and_nothing_found_are_said_as_such(readers: OtterwikiServer, visit: OpenTab) -> None:
-    page = visit(f"{readers.url}{SEARCH}?q=quantum+chromodynamics", wait=".said").page
-    expect(page.locator(".said")).to_contain_text("Nothing here is clearly relevant.")
+    page = visit(f"{readers.url}{SEARCH}?q=quantum+chromodynamics", wait=".message").page
+    expect(page.locator(".message")).to_contain_text("Nothing here is clearly relevant.")
     page.fill(BOX, "gluon plasma")
     page.wait_for_url("**q=gluon+plasma")
-    expect(page.locator(".said")).to_contain_text("Nothing here is clearly relevant.")
+    expect(page.locator(".message")).to_contain_text("Nothing here is clearly relevant.")
     page.fill(BOX, "xyzzyqwv")
     page.get_by_label("Words").check()
-    expect(page.locator(".said")).to_contain_text("Nothing found.")
+    expect(page.locator(".message")).to_contain_text("Nothing found.")
     page.get_by_role("button", name="Search by meaning too").click()
     expect(page.locator(CARDS).first).to_be_visible()
 
@@ -249,14 +249,14 @@ def test_pages_that_link_here_and_related_pages_stand_beside_a_page_or_below_it(
     readers: OtterwikiServer, visit: OpenTab
 ) -> None:
     page = visit(f"{readers.url}/growing/composting", wait=f"{RELATED_PAGES}:not([hidden])").page
-    assert page.evaluate("Boolean(document.getElementById('app.near').closest('#column-extra'))")
+    assert page.evaluate("Boolean(document.getElementById('app.related').closest('#column-extra'))")
     linking = page.locator("details", has_text="Pages that link here")
     expect(linking.get_by_role("link", name="Bonfires")).to_be_visible()
     related = page.locator(f"{RELATED_PAGES} details", has_text="Related pages")
     expect(related.get_by_role("link", name="Pests")).to_be_visible()
     assert related.get_by_role("link", name="Bonfires").count() == 0, "what links here is not named twice"
     page = visit(f"{readers.url}/growing/composting", wait=f"{RELATED_PAGES}:not([hidden])", viewport=PHONE).page
-    assert page.evaluate("Boolean(document.getElementById('app.near').closest('#column-main'))")
+    assert page.evaluate("Boolean(document.getElementById('app.related').closest('#column-main'))")
     page.locator(RELATED_PAGES).get_by_role("link", name="Bonfires").click()
     expect(page.locator("article.page h1")).to_contain_text("Bonfires")
 
@@ -305,6 +305,6 @@ def test_what_pages_hold_is_shown_as_text_and_never_runs(readers: OtterwikiServe
 def test_an_address_that_makes_no_sense_is_said_to_and_nothing_is_lost(readers: OtterwikiServer, query: str) -> None:
     answer = readers.client.get(f"{SEARCH}?{query}")
     assert answer.status_code == 200
-    assert "said problem" in answer.text or 'class="card' in answer.text
+    assert "message problem" in answer.text or 'class="card' in answer.text
     assert "Traceback" not in answer.text
     assert "Composting" in readers.client.get(f"{SEARCH}?q=compost").text

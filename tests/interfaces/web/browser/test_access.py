@@ -18,11 +18,11 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     server, token = locked
     found = visit(f"{server.url}w/allotment/?q=compost&page=Growing/Composting", wait=DIALOG, expected=("401",))
     page = found.page
-    expect(page.locator(DIALOG)).to_contain_text("This takes a key.")
+    expect(page.locator(DIALOG)).to_contain_text("A key is required.")
     assert page.locator(CARDS).count() == 0
     page.get_by_label("Your key").fill("wh_nonsense")
     page.get_by_role("button", name="Use this key").click()
-    expect(page.locator(DIALOG)).to_contain_text("not known")
+    expect(page.locator(DIALOG)).to_contain_text("unknown")
     page.get_by_label("Your key").fill(token)
     page.get_by_role("button", name="Use this key").click()
     expect(page.locator(CARDS).first).to_contain_text("Compost")
@@ -33,7 +33,7 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     assert token not in page.content()
     page.locator("#app\\.key").click()
     page.get_by_role("button", name="Forget the key").click()
-    expect(page.locator(DIALOG)).to_contain_text("This takes a key.")
+    expect(page.locator(DIALOG)).to_contain_text("A key is required.")
     assert page.evaluate("sessionStorage.length") == 0
     assert all(token not in url for url in found.requests)
 
@@ -59,7 +59,7 @@ def test_the_start_page_lists_only_what_the_visitor_may_see(
     page.get_by_role("link", name="runbook").click()
     expect(page.locator(CARDS).first).to_be_visible()
     closed, token = locked
-    page = visit(closed.url, wait=".said").page
+    page = visit(closed.url, wait=".message").page
     assert "allotment" not in page.content()
     page.locator("#app\\.key").click()
     page.get_by_label("Your key").fill(token)
@@ -108,7 +108,7 @@ def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, 
         "chunks_embedded": 3,
     }
     told = {"code": "source-missing", "message": "the repository cannot be read", "hint": "the operator knows more"}
-    problem = {"file": "a<b>.md", "reason": "binary", "detail": "the file holds binary data"}
+    problem = {"file": "a<b>.md", "reason": "binary", "detail": "the file contains binary data"}
     now = {**calm, "activity": work, "stale": True}
     page = visit(f"{server.url}healthz").page
     page.route("**/api/v1/status", lambda route: route.fulfill(json=now))

@@ -16,8 +16,8 @@ CARDS = "#app\\.results .card"
 VIEWS = {
     "search": ("w/runbook/?q=database&tag=database", CARDS),
     "start of a wiki": ("w/runbook/", CARDS),
-    "nothing relevant": ("w/allotment/?q=quantum+chromodynamics", ".said"),
-    "preview": ("w/runbook/?q=ledger&page=Services/Ledger#error-codes", ".near section >> nth=1"),
+    "nothing relevant": ("w/allotment/?q=quantum+chromodynamics", ".message"),
+    "preview": ("w/runbook/?q=ledger&page=Services/Ledger#error-codes", ".related section >> nth=1"),
     "wikis": ("", ".tiles small:not(:empty)"),
     "status": ("w/runbook/status", ".figures"),
     "statuses": ("status", ".rows .pill"),

@@ -65,10 +65,10 @@ def test_links_between_pages_lead_to_their_preview(server: WebServer, visit: Ope
 
 
 def test_similar_pages_and_backlinks_stand_below(server: WebServer, visit: OpenTab) -> None:
-    page = visit(f"{server.url}w/runbook/?page=Incidents/Duplicate+payments", wait=".near section >> nth=1").page
-    backlinks = page.locator(".near section", has_text="Linked from")
+    page = visit(f"{server.url}w/runbook/?page=Incidents/Duplicate+payments", wait=".related section >> nth=1").page
+    backlinks = page.locator(".related section", has_text="Linked from")
     expect(backlinks.get_by_role("link", name="Ledger")).to_be_visible()
-    similar = page.locator(".near section", has_text="Similar pages")
+    similar = page.locator(".related section", has_text="Similar pages")
     expect(similar.get_by_role("link")).to_have_count(5)
     backlinks.get_by_role("link", name="Ledger").click()
     expect(page.locator("#app\\.preview-name")).to_have_text("Ledger")
@@ -138,7 +138,7 @@ def test_attacks_in_a_page_do_nothing_in_a_browser(server: WebServer, visit: Ope
     page.route("**/api/v1/preview/**", smuggled)
     page.evaluate("() => { window.alert = () => { window.fooled = true; }; }")
     page.locator(f"{CARDS} h2 a").first.click()
-    page.wait_for_selector(".near section")
+    page.wait_for_selector(".related section")
     for link in page.locator(f"{PREVIEW} .page a[href]").all():
         assert link.get_attribute("href").split(":")[0] in ("https", "http", "mailto") or link.get_attribute(
             "href"

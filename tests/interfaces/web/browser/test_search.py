@@ -31,7 +31,7 @@ def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: Open
 def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     page.fill(BOX, "certifcate <img src=x onerror=window.fooled=1>")
-    told = page.locator("#app\\.notes .meant")
+    told = page.locator("#app\\.notes .correction")
     expect(told.locator("strong")).to_have_text("certificate <img src=x onerror=window.fooled=1>")
     expect(page.locator("mark", has_text="certificate").first).to_be_visible()
     assert page.locator(".found img").count() == 0
@@ -193,7 +193,7 @@ def test_a_server_that_says_when_to_come_back_is_waited_for(server: WebServer, v
 
     page.route("**/api/v1/search?*", refuse_once)
     page.fill(BOX, "backup")
-    expect(page.get_by_role("alert")).to_contain_text("Goes on by itself in")
+    expect(page.get_by_role("alert")).to_contain_text("Tries again automatically in")
     expect(page.locator(FIRST)).to_contain_text("Backups")
 
 

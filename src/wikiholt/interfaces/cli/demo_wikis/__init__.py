@@ -1,1 +1,1 @@
-"""TODO interfaces/cli/demo_wikis"""
+"""The pages of the demo wikis, and writing them as git repositories."""

@@ -1,4 +1,7 @@
-"""How the demo wikis came about: which page was written when, by whom. Dates are fixed, so commit ids are too."""
+"""The demo wikis: their history, example queries, and writing them as git repositories.
+
+Dates are fixed, so that the commit ids are too.
+"""
 
 import secrets
 import shutil
@@ -16,7 +19,7 @@ from wikiholt.git.source import GitSource
 
 @dataclass(frozen=True, slots=True)
 class DemoCommit:
-    """One commit. A page in `until` still ended before that heading then; `renamed` pages got a new name."""
+    """One commit. A page in `ends_before` has only the text before that heading; `renamed` maps old to new paths."""
 
     timestamp: int
     author: str
@@ -26,7 +29,7 @@ class DemoCommit:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-# Package files keep to ASCII; these pages are called otherwise in their wiki, from the start or at first.
+# Package files have ASCII names. These pages have another path in their wiki, always or in their first commit.
 PATHS_IN_WIKI = {
     "Practices/handover-ja.md": "Practices/当番の引き継ぎ.md",
     "Growing/Crop rotation.md": "Growing/Rotation.md",
@@ -116,12 +119,12 @@ HISTORIES = {
 }
 
 
-# Queries that show what the search can do, each with the page that should come first.
+# Example queries, each with the page that should come first.
 
 
 @dataclass(frozen=True, slots=True)
 class DemoQuery:
-    """A query of one demo wiki, what it is there to show, and the path of the page it should find."""
+    """A query in one demo wiki, the path of the expected page, and what the query demonstrates."""
 
     slug: str
     text: str
@@ -137,15 +140,15 @@ DEMO_QUERIES = (
         "allotment",
         "how do I keep bugs off my vegetables without chemicals",
         "Growing/Pests",
-        "found by meaning: the page speaks of pests, nets and larvae, not of bugs or chemicals",
+        "found by meaning: the page mentions pests, nets and larvae, not bugs or chemicals",
     ),
     DemoQuery(
         "runbook",
         "a customer was charged two times",
         "Incidents/Duplicate payments",
-        "found by meaning: the page speaks of a card that was debited twice",
+        "found by meaning: the page says that a card was debited twice",
     ),
-    DemoQuery("runbook", "TRN-5031", "Services/Ledger", "found by word: an error code means nothing to a model"),
+    DemoQuery("runbook", "TRN-5031", "Services/Ledger", "found by keyword: an error code means nothing to a model"),
     DemoQuery(
         "allotment",
         "what am I allowed to burn",
@@ -165,14 +168,14 @@ DEMO_QUERIES = (
 )
 
 
-# Writes the demo wikis as real git repositories, whole or not at all.
+# Writing the repositories. Each is written completely or not at all.
 
 
 _GIT_TIMEOUT_S = 60
 
 
 def write_demo_wikis(directory: Path) -> dict[str, Path]:
-    """Make the demo wikis below a directory, by slug; one that is there already is left as it is."""
+    """Create the demo wikis in a directory, by slug. An existing one is not changed."""
     directory.mkdir(parents=True, exist_ok=True)
     repositories = {slug: directory / slug for slug in HISTORIES}
     for slug, repository in repositories.items():
@@ -188,58 +191,58 @@ def _exists(repository: Path) -> bool:
         GitSource(repository).get_head()
     except (SourceError, InvalidSource) as error:
         raise InvalidSource(
-            f"{repository} is in the way of a demo wiki.", hint="Move it away, or choose another directory."
+            f"{repository} exists and is not a demo wiki.", hint="Move it, or choose another directory."
         ) from error
     return True
 
 
 def _write_repository(slug: str, repository: Path) -> None:
-    draft = repository.with_name(f".{slug}.{secrets.token_hex(8)}")
+    temporary = repository.with_name(f".{slug}.{secrets.token_hex(8)}")
     try:
-        draft.mkdir()
-        _run_git(draft, "init", "--quiet", "--template=", "--initial-branch=main", "--object-format=sha1")
-        stream = b"".join(_format_commit(slug, step) for step in HISTORIES[slug])
-        _run_git(draft, "fast-import", "--quiet", stdin=stream)
-        _run_git(draft, "reset", "--quiet", "--hard")
-        _move_repository(draft, repository)
+        temporary.mkdir()
+        _run_git(temporary, "init", "--quiet", "--template=", "--initial-branch=main", "--object-format=sha1")
+        stream = b"".join(_format_commit(slug, commit) for commit in HISTORIES[slug])
+        _run_git(temporary, "fast-import", "--quiet", stdin=stream)
+        _run_git(temporary, "reset", "--quiet", "--hard")
+        _move_repository(temporary, repository)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _move_repository(draft: Path, repository: Path) -> None:
+def _move_repository(temporary: Path, repository: Path) -> None:
     try:
-        draft.rename(repository)
+        temporary.rename(repository)
     except OSError:
-        # Another process may have been faster; its repository is as good.
+        # Another process may have created the same repository.
         if not _exists(repository):
             raise
 
 
-def _format_commit(slug: str, step: DemoCommit) -> bytes:
-    """One commit in the language of `git fast-import`."""
-    first, _, last = step.author.partition(" ")
-    person = f"{step.author} <{first.lower()}.{last.lower()}@example.org> {step.timestamp} +0000"
+def _format_commit(slug: str, commit: DemoCommit) -> bytes:
+    """One commit in the format of `git fast-import`."""
+    first, _, last = commit.author.partition(" ")
+    person = f"{commit.author} <{first.lower()}.{last.lower()}@example.org> {commit.timestamp} +0000"
     lines = [
         b"commit refs/heads/main\n",
         f"author {person}\ncommitter {person}\n".encode(),
-        _format_data(step.message.encode()),
+        _format_data(commit.message.encode()),
     ]
-    lines += [f"R {_quote_path(old)} {_quote_path(new)}\n".encode() for old, new in step.renamed.items()]
-    for page in step.pages:
+    lines += [f"R {_quote_path(old)} {_quote_path(new)}\n".encode() for old, new in commit.renamed.items()]
+    for page in commit.pages:
         lines += [
             f"M 100644 inline {_quote_path(PATHS_IN_WIKI.get(page, page))}\n".encode(),
-            _format_data(_read_page_text(slug, page, step)),
+            _format_data(_read_page_text(slug, page, commit)),
         ]
     return b"".join([*lines, b"\n"])
 
 
-def _read_page_text(slug: str, page: str, step: DemoCommit) -> bytes:
+def _read_page_text(slug: str, page: str, commit: DemoCommit) -> bytes:
     text = files(__package__).joinpath(slug, *page.split("/")).read_text("utf-8")
-    if page not in step.ends_before:
+    if page not in commit.ends_before:
         return text.encode()
-    before, found, _ = text.partition(f"\n{step.ends_before[page]}\n")
-    if not found:
-        raise ValueError(f"{page} has no heading {step.ends_before[page]}")
+    before, separator, _ = text.partition(f"\n{commit.ends_before[page]}\n")
+    if not separator:
+        raise ValueError(f"{page} has no heading {commit.ends_before[page]}")
     return before.encode()
 
 
@@ -254,7 +257,7 @@ def _quote_path(path: str) -> str:
 def _run_git(directory: Path, *arguments: str, stdin: bytes = b"") -> None:
     command = ["git", "-c", "safe.directory=*", "-c", "core.autocrlf=false", *arguments]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd=directory,
             input=stdin,
@@ -266,7 +269,7 @@ def _run_git(directory: Path, *arguments: str, stdin: bytes = b"") -> None:
     except FileNotFoundError as error:
         raise SourceCorrupt("Git is not installed.", hint="Install git and make sure it is on the PATH.") from error
     except subprocess.TimeoutExpired as error:
-        raise SourceCorrupt(f"`git {arguments[0]}` did not end.", hint="Is the disk very slow?") from error
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise SourceCorrupt(f"`git {arguments[0]}` failed: {said}", hint="Is there room on the disk?")
+        raise SourceCorrupt(f"`git {arguments[0]}` timed out.", hint="Check whether the disk is very slow.") from error
+    if process.returncode != 0:
+        message = process.stderr.decode("utf-8", "replace").strip()
+        raise SourceCorrupt(f"`git {arguments[0]}` failed: {message}", hint="Check free disk space.")

@@ -1,74 +1,74 @@
-// How the index stands, followed while it changes, and building it anew. A hidden tab asks for nothing.
+// The admin page: index status, refreshed while it is visible, and reindex.
 import { get, post } from "./api.js";
-import { byId, bytes, el, plural, sentence, when } from "./dom.js";
-import { commitsBehind } from "./lag.js";
-import { standing } from "./standing.js";
-import { clearState, sayProblem } from "./states.js";
-import { moving, verdict } from "./verdict.js";
+import { countCommitsBehind } from "./commits_behind.js";
+import { byId, el, formatBytes, plural, renderTime, toSentence } from "./dom.js";
+import { renderIndexStatus } from "./index_status.js";
+import { clearMessage, showProblem } from "./messages.js";
+import { getStatusLabel, isBusy } from "./status_label.js";
 
-const BUSY = 1000;
-const CALM = 10000;
+const BUSY_INTERVAL_MS = 1000;
+const IDLE_INTERVAL_MS = 10000;
 const button = byId("reindex");
 let timer = 0;
-let asked = false;
+let requested = false;
 
-const told = (...words) => byId("job").replaceChildren(...words.filter(Boolean));
-const line = (text, kind = "hint") => el("p", { class: kind }, text);
+const showJob = (...nodes) => byId("job").replaceChildren(...nodes.filter(Boolean));
+const renderLine = (text, kind = "hint") => el("p", { class: kind }, text);
 
-async function draw(status, job) {
+async function render(status, job) {
   const building = job.status === "in_progress";
-  byId("status").replaceChildren(...standing(status, status.stale && !moving(status) ? await commitsBehind(status) : 0));
+  byId("status").replaceChildren(...renderIndexStatus(status, status.stale && !isBusy(status) ? await countCommitsBehind(status) : 0));
   byId("rebuild").hidden = false;
   button.disabled = building;
-  if (byId("count").textContent !== verdict(status)[1]) byId("count").textContent = verdict(status)[1];
-  if (building) told(line(job.pages_total ? `Building: ${job.pages_indexed.toLocaleString("en")} of ${plural(job.pages_total, "page")}.` : "Building…"));
-  else if (job.status === "error") told(line(sentence(job.error_message || "It could not be built."), "note"));
-  else if (asked && job.status === "complete") told(el("p", { class: "hint" }, `Built anew: ${plural(job.pages_indexed, "page")}, ${plural(job.chunks_created, "passage")}, `, when(job.completed_at), "."));
+  if (byId("count").textContent !== getStatusLabel(status)[1]) byId("count").textContent = getStatusLabel(status)[1];
+  if (building) showJob(renderLine(job.pages_total ? `Rebuilding: ${job.pages_indexed.toLocaleString("en")} of ${plural(job.pages_total, "page")}.` : "Rebuilding…"));
+  else if (job.status === "error") showJob(renderLine(toSentence(job.error_message || "The reindex failed."), "note"));
+  else if (requested && job.status === "complete") showJob(el("p", { class: "hint" }, `Rebuilt: ${plural(job.pages_indexed, "page")}, ${plural(job.chunks_created, "passage")}, `, renderTime(job.completed_at), "."));
   return building;
 }
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
   if (document.hidden) return;
   try {
     const [status, job] = await Promise.all([get("status"), get("reindex/status")]);
-    clearState(byId("state"));
-    const building = await draw(status, job);
-    timer = setTimeout(look, building || moving(status) ? BUSY : CALM);
+    clearMessage(byId("state"));
+    const building = await render(status, job);
+    timer = setTimeout(refresh, building || isBusy(status) ? BUSY_INTERVAL_MS : IDLE_INTERVAL_MS);
   } catch (error) {
     byId("status").replaceChildren();
     byId("rebuild").hidden = true;
-    sayProblem(byId("state"), error, look);
+    showProblem(byId("state"), error, refresh);
   }
 }
 
-const seconds = (count) => (count < 90 ? plural(Math.max(1, Math.round(count)), "second") : plural(Math.round(count / 60), "minute"));
+const formatSeconds = (count) => (count < 90 ? plural(Math.max(1, Math.round(count)), "second") : plural(Math.round(count / 60), "minute"));
 
-async function forecast() {
-  told(line("Looking…"));
+async function showEstimate() {
+  showJob(renderLine("Estimating…"));
   try {
-    const it = await post("reindex", { dry_run: "true" });
-    told(line(`${plural(it.pages, "page")} in ${plural(it.chunks, "passage")}: about ${seconds(it.seconds)}, and ${bytes(it.disk_bytes)} of the ${bytes(it.disk_free)} that are free on the disk.`));
+    const estimate = await post("reindex", { dry_run: "true" });
+    showJob(renderLine(`${plural(estimate.pages, "page")} in ${plural(estimate.chunks, "passage")}: about ${formatSeconds(estimate.seconds)}, and ${formatBytes(estimate.disk_bytes)} of the ${formatBytes(estimate.disk_free)} free on the disk.`));
   } catch (error) {
-    told(line(`${sentence(error.message)} ${error.hint}`, "note"));
+    showJob(renderLine(`${toSentence(error.message)} ${error.hint}`, "note"));
   }
 }
 
 async function rebuild() {
   button.disabled = true;
-  asked = true;
-  told(line("Begun."));
+  requested = true;
+  showJob(renderLine("Started."));
   try {
     await post("reindex");
   } catch (error) {
-    told(line(`${sentence(error.message)} ${error.hint}`, "note"));
+    showJob(renderLine(`${toSentence(error.message)} ${error.hint}`, "note"));
     button.disabled = false;
     return;
   }
-  look();
+  refresh();
 }
 
-byId("forecast").addEventListener("click", forecast);
+byId("estimate").addEventListener("click", showEstimate);
 button.addEventListener("click", rebuild);
-document.addEventListener("visibilitychange", look);
-look();
+document.addEventListener("visibilitychange", refresh);
+refresh();

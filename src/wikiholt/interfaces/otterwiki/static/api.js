@@ -1,19 +1,19 @@
-// The HTTP API of the wiki this page belongs to, asked as who is signed in. This file's own address says where it is.
-import { ask, withParameters } from "./asking.js";
+// The HTTP API of the wiki of this page, with the session of the user. URLs are relative to the URL of this file.
+import { addParameters, request } from "./request.js";
 
-export { encodePath } from "./asking.js";
+export { encodePath } from "./request.js";
 
 export const ROOT = new URL("../../../../", import.meta.url);
 const BASE = new URL("api/v1/", ROOT);
 
 export const get = (path, parameters = {}, signal = undefined) =>
-  ask(withParameters(new URL(path, BASE), parameters), { signal, credentials: "same-origin" });
+  request(addParameters(new URL(path, BASE), parameters), { signal, credentials: "same-origin" });
 
-// Whatever changes something carries the token that Otterwiki gives its own pages.
+// Writing requests need the CSRF token of Otterwiki's pages.
 export function post(path, parameters = {}) {
   const token = document.querySelector("meta[name='csrf-token']")?.content || "";
-  return ask(withParameters(new URL(path, BASE), parameters), { method: "POST", headers: { "X-CSRFToken": token }, credentials: "same-origin" });
+  return request(addParameters(new URL(path, BASE), parameters), { method: "POST", headers: { "X-CSRFToken": token }, credentials: "same-origin" });
 }
 
-// The plugin's own pages.
-export const own = (name) => new URL(`-/wikiholt/${name}`, ROOT);
+// The URL of a page of the plugin.
+export const pluginUrl = (name) => new URL(`-/wikiholt/${name}`, ROOT);

@@ -1,11 +1,11 @@
-// What leads past a refusal: whoever is not signed in, or no longer, goes to the wiki's login and comes back.
+// After a refused request: a link to Otterwiki's login, which returns to this page.
 import { ROOT } from "./api.js";
 import { el } from "./dom.js";
 
-// Said where programs are told to send a key.
-export const HOW = "You may have been signed out meanwhile.";
+// Replaces the hint of the API, which is for programs.
+export const KEY_HINT = "You may have been signed out.";
 
-export function wayIn() {
+export function renderAccessButton() {
   const login = new URL("-/login", ROOT);
   login.searchParams.set("next", location.pathname + location.search);
   return el("a", { class: "btn btn-primary", href: login.href }, "Log in");

@@ -1,19 +1,19 @@
-// The search page inside Otterwiki: results lead to the wiki's own pages.
+// The search page inside Otterwiki: results link to pages of the wiki.
 import { encodePath, ROOT } from "./api.js";
 import { byId } from "./dom.js";
-import { Finding } from "./finding.js";
-import { listen } from "./keyboard.js";
-import { prepared } from "./preparing.js";
+import { showFirstIndexing } from "./first_index.js";
+import { addKeyboardShortcuts } from "./keyboard.js";
+import { SearchController } from "./search_controller.js";
 
 const results = byId("results");
-const open = (link) => { location.assign(link.href); };
+const openResult = (link) => { location.assign(link.href); };
 
-// Otterwiki's own search takes a query as a part of its path, where a slash would mean something else.
-function builtin({ q }) {
+// Otterwiki's own search has the query in its path, which cannot contain a slash.
+function updateBuiltinLink({ q }) {
   byId("builtin").href = new URL(q && !q.includes("/") ? `-/search/${encodePath(q)}` : "-/search", ROOT).href;
 }
 
-const finding = new Finding({ name: byId("main").dataset.name, open, followed: builtin, failed: prepared });
-listen({ input: byId("q"), results, preview: { isOpen: false }, open, clear: () => finding.clear() });
-if (finding.state.q && results.dataset.q === finding.state.q) finding.adopt();
-else finding.begin();
+const search = new SearchController({ name: byId("main").dataset.name, openResult, onStateChange: updateBuiltinLink, onError: showFirstIndexing });
+addKeyboardShortcuts({ input: byId("q"), results, preview: { isOpen: false }, open: openResult, clear: () => search.clear() });
+if (search.state.q && results.dataset.q === search.state.q) search.useServerResults();
+else search.start();

@@ -1,23 +1,23 @@
-// The HTTP API of the wiki this page belongs to. Addresses are relative: they hold below any prefix and on any host.
-import { ask, withParameters } from "./asking.js";
+// The HTTP API of the wiki of this page. URLs are relative, so they work below any prefix and on any host.
+import { addParameters, request } from "./request.js";
 
-export { encodePath } from "./asking.js";
+export { encodePath } from "./request.js";
 
 const BASE = new URL("api/v1/", new URL("./", location.href));
-const PLACE = new URL("./", location.href).pathname;
+const PAGE_PATH = new URL("./", location.href).pathname;
 const ROOT = new URL(document.querySelector(".brand").getAttribute("href"), location.href).pathname;
 
-const slot = (place) => `wikiholt.key:${place}`;
+const storageKey = (path) => `wikiholt.key:${path}`;
 
-// A key is kept for the tab alone. The one given on the farm's own page opens its wikis too.
+// A key is stored for the tab only. A key entered on the start page is used for all wikis.
 export const key = {
-  get: () => { try { return sessionStorage.getItem(slot(PLACE)) || sessionStorage.getItem(slot(ROOT)); } catch { return null; } },
-  set: (value) => { try { sessionStorage.setItem(slot(PLACE), value); } catch { /* asked again on the next page */ } },
-  forget: () => { try { sessionStorage.removeItem(slot(PLACE)); sessionStorage.removeItem(slot(ROOT)); } catch { /* none kept */ } },
+  get: () => { try { return sessionStorage.getItem(storageKey(PAGE_PATH)) || sessionStorage.getItem(storageKey(ROOT)); } catch { return null; } },
+  set: (value) => { try { sessionStorage.setItem(storageKey(PAGE_PATH), value); } catch { /* the next page asks again */ } },
+  forget: () => { try { sessionStorage.removeItem(storageKey(PAGE_PATH)); sessionStorage.removeItem(storageKey(ROOT)); } catch { /* nothing stored */ } },
 };
 
 export function get(path, parameters = {}, signal = undefined) {
   const secret = key.get();
   const headers = secret ? { Authorization: `Bearer ${secret}` } : {};
-  return ask(withParameters(new URL(path, BASE), parameters), { headers, signal, credentials: "omit" });
+  return request(addParameters(new URL(path, BASE), parameters), { headers, signal, credentials: "omit" });
 }

@@ -1,17 +1,17 @@
-// Elements made from data. Text is only ever set as text.
+// Helpers that create elements and format values. Text is only set as text, never as HTML.
 
 export const byId = (name) => document.getElementById(`app.${name}`);
 
 export function el(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name === "on") for (const [event, run] of Object.entries(value)) made.addEventListener(event, run);
-    else if (name === "value" || name === "checked") made[name] = value;
-    else made.setAttribute(name, value === true ? "" : value);
+    if (name === "on") for (const [event, run] of Object.entries(value)) element.addEventListener(event, run);
+    else if (name === "value" || name === "checked") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-  return made;
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
 }
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -25,57 +25,57 @@ export function icon(path) {
   return svg;
 }
 
-// Offsets count characters as the server does (code points), not as JavaScript does (UTF-16 units).
-export function highlighted(text, matches, sentence) {
+// Offsets count code points, as the server does, not UTF-16 units, as JavaScript does.
+export function renderHighlights(text, matches, sentence) {
   const characters = Array.from(text);
   const [start, end] = sentence || [0, 0];
-  if (!sentence || start < 0 || end <= start || end > characters.length) return marked(characters, matches, 0, characters.length);
-  return [...marked(characters, matches, 0, start), el("span", { class: "closest" }, marked(characters, matches, start, end)),
-    ...marked(characters, matches, end, characters.length)];
+  if (!sentence || start < 0 || end <= start || end > characters.length) return markMatches(characters, matches, 0, characters.length);
+  return [...markMatches(characters, matches, 0, start), el("span", { class: "closest" }, markMatches(characters, matches, start, end)),
+    ...markMatches(characters, matches, end, characters.length)];
 }
 
-function marked(characters, matches, from, to) {
+function markMatches(characters, matches, from, to) {
   const parts = [];
-  let at = from;
+  let position = from;
   for (const [start, end] of matches) {
-    const first = Math.max(start, at), last = Math.min(end, to);
+    const first = Math.max(start, position), last = Math.min(end, to);
     if (first >= last) continue;
-    if (first > at) parts.push(characters.slice(at, first).join(""));
+    if (first > position) parts.push(characters.slice(position, first).join(""));
     parts.push(el("mark", {}, characters.slice(first, last).join("")));
-    at = last;
+    position = last;
   }
-  parts.push(characters.slice(at, to).join(""));
+  parts.push(characters.slice(position, to).join(""));
   return parts;
 }
 
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
 const UNITS = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
-export function ago(moment) {
-  const seconds = (Date.now() - new Date(moment).getTime()) / 1000;
+export function formatAge(date) {
+  const seconds = (Date.now() - new Date(date).getTime()) / 1000;
   if (!Number.isFinite(seconds)) return "";
   const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
   for (const [unit, size] of UNITS) if (Math.abs(seconds) >= size) return words.format(-Math.round(seconds / size), unit);
   return "just now";
 }
 
-export function when(moment) {
-  if (!moment) return null;
-  return el("time", { datetime: moment, title: new Date(moment).toLocaleString() }, ago(moment));
+export function renderTime(date) {
+  if (!date) return null;
+  return el("time", { datetime: date, title: new Date(date).toLocaleString() }, formatAge(date));
 }
 
-export const short = (revision) => (revision ? revision.slice(0, 10) : "none");
+export const shortRevision = (revision) => (revision ? revision.slice(0, 10) : "none");
 
-export const bytes = (count) => {
+export const formatBytes = (count) => {
   const units = ["bytes", "KB", "MB", "GB", "TB"];
-  let at = 0;
-  while (count >= 1000 && at < units.length - 1) { count /= 1000; at += 1; }
-  return `${at && count < 10 ? count.toFixed(1) : Math.round(count)} ${units[at]}`;
+  let unit = 0;
+  while (count >= 1000 && unit < units.length - 1) { count /= 1000; unit += 1; }
+  return `${unit && count < 10 ? count.toFixed(1) : Math.round(count)} ${units[unit]}`;
 };
 
-export const crumbs = (path) => path.split("/").join(" / ");
+export const formatPath = (path) => path.split("/").join(" / ");
 
-export const sentence = (text) => {
+export const toSentence = (text) => {
   const trimmed = text.trim();
   const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
   return /[.!?…:]$/.test(first) ? first : `${first}.`;

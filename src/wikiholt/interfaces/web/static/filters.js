@@ -1,23 +1,23 @@
-// Filters by category, tag, path and time: what there is to choose comes from the server, what is chosen from the address.
+// Filters by category, tag, folder and date. The values come from the server, the selection from the URL.
 import { get } from "./api.js";
 import { byId, el } from "./dom.js";
 
-const SHOWN = 8;
+const MAX_SHOWN = 8;
 const SINCE = { "7d": "Past week", "30d": "Past month", "365d": "Past year" };
 const wide = matchMedia("(min-width: 62rem)");
 
-const told = (since) => SINCE[since] || `Past ${since}`;
+const formatSince = (since) => SINCE[since] || `Past ${since}`;
 
 export class Filters {
-  constructor(changed) {
-    this.changed = changed;
+  constructor(onChange) {
+    this.onChange = onChange;
     this.box = byId("filters");
     this.form = byId("filter-form");
     this.facets = null;
-    this.all = new Set();
-    const fit = () => { this.box.open = wide.matches; };
-    wide.addEventListener("change", fit);
-    fit();
+    this.expanded = new Set();
+    const updateOpen = () => { this.box.open = wide.matches; };
+    wide.addEventListener("change", updateOpen);
+    updateOpen();
     this.form.addEventListener("submit", (event) => event.preventDefault());
   }
 
@@ -25,61 +25,61 @@ export class Filters {
     try {
       this.facets = await get("facets");
     } catch {
-      return; // The search itself says what is wrong; without facets there is nothing to choose from.
+      return; // The search reports the error; without facets there are no filters to show.
     }
     this.show(state);
   }
 
   show(state) {
-    this.chosen(state);
+    this.showActive(state);
     if (!this.facets) return;
     const { categories = [], tags = [] } = this.facets;
     const paths = this.facets.paths || this.facets.folders || [];
     this.box.hidden = !(categories.length || tags.length || paths.length);
     const focused = document.activeElement?.dataset?.filter;
     this.form.replaceChildren(
-      ...this.group("Category", "category", categories, state.categories, (values) => this.changed({ categories: values })),
-      ...this.group("Tag", "tag", tags, state.tags, (values) => this.changed({ tags: values })),
-      ...this.group("Folder", "path", paths, state.path ? [state.path] : [], (values) => this.changed({ path: values.at(-1) || "" }), true),
-      ...this.group("Changed", "since", Object.keys(SINCE).map((value) => ({ value })), state.since ? [state.since] : [], (values) => this.changed({ since: values.at(-1) || "" }), true),
+      ...this.group("Category", "category", categories, state.categories, (values) => this.onChange({ categories: values })),
+      ...this.group("Tag", "tag", tags, state.tags, (values) => this.onChange({ tags: values })),
+      ...this.group("Folder", "path", paths, state.path ? [state.path] : [], (values) => this.onChange({ path: values.at(-1) || "" }), true),
+      ...this.group("Changed", "since", Object.keys(SINCE).map((value) => ({ value })), state.since ? [state.since] : [], (values) => this.onChange({ since: values.at(-1) || "" }), true),
     );
     if (focused) [...this.form.querySelectorAll("input")].find((input) => input.dataset.filter === focused)?.focus();
   }
 
-  group(title, name, values, chosen, change, single = false) {
-    const known = new Map(values.map((each) => [each.value ?? each.name, each.count]));
-    for (const value of chosen) if (!known.has(value)) known.set(value, 0);
-    if (!known.size) return [];
-    const rows = [...known];
-    const cut = this.all.has(name) ? rows : rows.filter(([value], at) => at < SHOWN || chosen.includes(value));
+  group(title, name, values, selected, change, single = false) {
+    const counts = new Map(values.map((facet) => [facet.value ?? facet.name, facet.count]));
+    for (const value of selected) if (!counts.has(value)) counts.set(value, 0);
+    if (!counts.size) return [];
+    const rows = [...counts];
+    const visible = this.expanded.has(name) ? rows : rows.filter(([value], index) => index < MAX_SHOWN || selected.includes(value));
     const fieldset = el("fieldset", {}, el("legend", {}, title));
-    for (const [value, count] of cut) {
+    for (const [value, count] of visible) {
       const toggle = (event) => {
-        const others = single ? [] : chosen.filter((each) => each !== value);
+        const others = single ? [] : selected.filter((other) => other !== value);
         change(event.target.checked ? [...others, value] : others);
       };
-      const box = el("input", { type: "checkbox", name, value, "data-filter": `${name}:${value}`, checked: chosen.includes(value), on: { change: toggle } });
-      fieldset.append(el("label", {}, box, el("span", { class: "value" }, name === "since" ? told(value) : value), count ? el("span", { class: "number" }, String(count)) : null));
+      const box = el("input", { type: "checkbox", name, value, "data-filter": `${name}:${value}`, checked: selected.includes(value), on: { change: toggle } });
+      fieldset.append(el("label", {}, box, el("span", { class: "value" }, name === "since" ? formatSince(value) : value), count ? el("span", { class: "number" }, String(count)) : null));
     }
-    if (rows.length > cut.length) {
-      const open = () => { this.all.add(name); this.show(this.state); fieldset.querySelectorAll("input")[SHOWN]?.focus(); };
-      fieldset.append(el("button", { type: "button", class: "quiet link", on: { click: open } }, `${rows.length - cut.length} more`));
+    if (rows.length > visible.length) {
+      const expand = () => { this.expanded.add(name); this.show(this.state); fieldset.querySelectorAll("input")[MAX_SHOWN]?.focus(); };
+      fieldset.append(el("button", { type: "button", class: "quiet link", on: { click: expand } }, `${rows.length - visible.length} more`));
     }
     return [fieldset];
   }
 
-  chosen(state) {
+  showActive(state) {
     this.state = state;
-    const list = byId("chosen");
+    const list = byId("active-filters");
     const items = [
-      ...state.categories.map((value) => [value, { categories: state.categories.filter((each) => each !== value) }]),
-      ...state.tags.map((value) => [value, { tags: state.tags.filter((each) => each !== value) }]),
+      ...state.categories.map((value) => [value, { categories: state.categories.filter((other) => other !== value) }]),
+      ...state.tags.map((value) => [value, { tags: state.tags.filter((other) => other !== value) }]),
       ...(state.path ? [[`${state.path}/`, { path: "" }]] : []),
-      ...(state.since ? [[told(state.since), { since: "" }]] : []),
+      ...(state.since ? [[formatSince(state.since), { since: "" }]] : []),
     ];
     list.hidden = !items.length;
     list.replaceChildren(...items.map(([value, change]) => el("li", {},
-      el("button", { type: "button", "aria-label": `Remove the filter ${value}`, on: { click: () => this.changed(change) } },
+      el("button", { type: "button", "aria-label": `Remove the filter ${value}`, on: { click: () => this.onChange(change) } },
         value, el("span", { "aria-hidden": "true" }, " ×")))));
     const count = byId("filter-count");
     count.hidden = !items.length;

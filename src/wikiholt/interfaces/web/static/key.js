@@ -1,26 +1,26 @@
-// The dialog that asks for a key: when the API wants one, or when the reader wishes to use another.
+// The dialog for entering a key: opened when the API requires one, or by the user.
 import { key } from "./api.js";
-import { byId, el, sentence } from "./dom.js";
+import { byId, el, toSentence } from "./dom.js";
 
-// Said where programs are told to send a key.
-export const HOW = "Ask whoever looks after this wiki for one.";
+// Replaces the hint of the API, which is for programs.
+export const KEY_HINT = "Ask the administrator of this wiki for a key.";
 
 let dialog = null;
 
-export function askForKey(message, hint, done) {
+export function openKeyDialog(message, hint, done) {
   if (dialog && dialog.open) return;
   const input = el("input", {
     id: "app.key-input", type: "password", autocomplete: "off", spellcheck: "false", required: true,
     "aria-describedby": "app.key-why", placeholder: "wh_…",
   });
-  const forget = key.get() && el("button", { type: "button", class: "quiet", on: { click: () => finish(null) } }, "Forget the key");
+  const forgetButton = key.get() && el("button", { type: "button", class: "quiet", on: { click: () => finish(null) } }, "Forget the key");
   const form = el("form", { method: "dialog", on: { submit: (event) => { event.preventDefault(); finish(input.value.trim()); } } },
     el("h2", { id: "app.key-title" }, "Key"),
-    el("p", { id: "app.key-why" }, message || "A key opens a wiki that is not public."),
+    el("p", { id: "app.key-why" }, message || "A key gives access to a wiki that is not public."),
     hint && el("p", { class: "hint" }, hint),
     el("label", { for: "app.key-input" }, "Your key"), input,
-    el("p", { class: "hint" }, "It is kept in this tab only and forgotten when you close it."),
-    el("div", { class: "actions" }, forget,
+    el("p", { class: "hint" }, "The key is stored in this tab only and removed when you close it."),
+    el("div", { class: "actions" }, forgetButton,
       el("button", { type: "button", class: "quiet", on: { click: () => dialog.close() } }, "Cancel"),
       el("button", { class: "primary" }, "Use this key")));
   const finish = (value) => {
@@ -35,16 +35,16 @@ export function askForKey(message, hint, done) {
   input.focus();
 }
 
-// What leads past a refusal: a button that asks for a key. Where none was sent, the dialog opens by itself.
-export function wayIn(problem, hint, again) {
-  const ask = () => askForKey(sentence(problem.message), hint, again);
-  if (problem.status === 401) ask();
-  return el("button", { type: "button", class: "primary", on: { click: ask } }, "Enter a key");
+// A button that opens the key dialog after a refused request; without a key the dialog opens by itself.
+export function renderAccessButton(problem, hint, retry) {
+  const openDialog = () => openKeyDialog(toSentence(problem.message), hint, retry);
+  if (problem.status === 401) openDialog();
+  return el("button", { type: "button", class: "primary", on: { click: openDialog } }, "Enter a key");
 }
 
-export function keyButton(done) {
+export function setUpKeyButton(done) {
   const button = byId("key");
   button.hidden = false;
   button.textContent = key.get() ? "Key in use" : "Key";
-  button.onclick = () => askForKey("", "", done);
+  button.onclick = () => openKeyDialog("", "", done);
 }

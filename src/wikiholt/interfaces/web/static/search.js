@@ -1,39 +1,39 @@
-// The search page of the service: results, and beside them the page that was opened.
-import { mark } from "./answers.js";
+// The search page of the service: results, and the preview of the opened page beside them.
 import { byId } from "./dom.js";
-import { Finding } from "./finding.js";
-import { keyButton } from "./key.js";
-import { listen } from "./keyboard.js";
+import { setUpKeyButton } from "./key.js";
+import { addKeyboardShortcuts } from "./keyboard.js";
+import { showProblem } from "./messages.js";
 import { Preview } from "./preview.js";
-import { sayProblem } from "./states.js";
+import { markOpenPage } from "./results.js";
+import { SearchController } from "./search_controller.js";
 
 const results = byId("results");
-const preview = new Preview((change, push) => finding.go(change, push));
-const finding = new Finding({
+const preview = new Preview((change, push) => search.setState(change, push));
+const search = new SearchController({
   name: document.title,
-  open,
-  followed: (state) => { preview.show(state); mark(state.page); },
-  found: (state) => mark(state.page),
-  failed: (problem) => sayProblem(byId("state"), problem, begin),
+  openResult,
+  onStateChange: (state) => { preview.show(state); markOpenPage(state.page); },
+  onResults: (state) => markOpenPage(state.page),
+  onError: (problem) => showProblem(byId("state"), problem, start),
 });
 
-function open(link, push = true) {
-  preview.aim();
-  if (link.dataset.page !== undefined) finding.go({ page: link.dataset.page, anchor: link.dataset.anchor || "" }, push);
+function openResult(link, push = true) {
+  preview.resetAnchor();
+  if (link.dataset.page !== undefined) search.setState({ page: link.dataset.page, anchor: link.dataset.anchor || "" }, push);
 }
 
 results.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-page]");
   if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
   event.preventDefault();
-  open(link);
+  openResult(link);
 });
-listen({ input: byId("q"), results, preview, open, clear: () => finding.clear() });
+addKeyboardShortcuts({ input: byId("q"), results, preview, open: openResult, clear: () => search.clear() });
 
-function begin() {
-  keyButton(begin);
-  finding.begin();
-  preview.forget();
-  preview.show(finding.state, true);
+function start() {
+  setUpKeyButton(start);
+  search.start();
+  preview.reset();
+  preview.show(search.state, true);
 }
-begin();
+start();

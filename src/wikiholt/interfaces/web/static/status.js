@@ -1,40 +1,40 @@
-// How an index stands, followed while it changes. A hidden tab asks for nothing.
+// The status page of one wiki, refreshed while it is visible.
 import { get } from "./api.js";
+import { countCommitsBehind } from "./commits_behind.js";
 import { byId } from "./dom.js";
-import { keyButton } from "./key.js";
-import { commitsBehind } from "./lag.js";
-import { standing } from "./standing.js";
-import { clearState, sayProblem } from "./states.js";
-import { moving, verdict } from "./verdict.js";
+import { renderIndexStatus } from "./index_status.js";
+import { setUpKeyButton } from "./key.js";
+import { clearMessage, showProblem } from "./messages.js";
+import { getStatusLabel, isBusy } from "./status_label.js";
 
-const BUSY = 1500;
-const CALM = 10000;
-const place = byId("status");
+const BUSY_INTERVAL_MS = 1500;
+const IDLE_INTERVAL_MS = 10000;
+const area = byId("status");
 let timer = 0;
 
-function draw(status, behind) {
-  place.replaceChildren(...standing(status, behind));
-  const words = verdict(status)[1];
-  if (byId("count").textContent !== words) byId("count").textContent = words;
+function render(status, behind) {
+  area.replaceChildren(...renderIndexStatus(status, behind));
+  const label = getStatusLabel(status)[1];
+  if (byId("count").textContent !== label) byId("count").textContent = label;
 }
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
   if (document.hidden) return;
   try {
     const status = await get("status");
-    clearState(byId("state"));
-    draw(status, status.stale && !moving(status) ? await commitsBehind(status) : 0);
-    timer = setTimeout(look, moving(status) ? BUSY : CALM);
+    clearMessage(byId("state"));
+    render(status, status.stale && !isBusy(status) ? await countCommitsBehind(status) : 0);
+    timer = setTimeout(refresh, isBusy(status) ? BUSY_INTERVAL_MS : IDLE_INTERVAL_MS);
   } catch (error) {
-    place.replaceChildren();
-    sayProblem(byId("state"), error, begin);
+    area.replaceChildren();
+    showProblem(byId("state"), error, start);
   }
 }
 
-function begin() {
-  keyButton(begin);
-  look();
+function start() {
+  setUpKeyButton(start);
+  refresh();
 }
-document.addEventListener("visibilitychange", look);
-begin();
+document.addEventListener("visibilitychange", refresh);
+start();

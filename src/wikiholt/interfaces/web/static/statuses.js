@@ -1,80 +1,80 @@
-// How the indexes of all wikis stand that this visitor may see; only those on the screen are asked for.
+// The status page of all visible wikis; requests only the wikis that are shown.
 import { get } from "./api.js";
-import { byId, el, plural, when } from "./dom.js";
-import { keyButton } from "./key.js";
-import { clearState, say, sayProblem } from "./states.js";
-import { moving, pill, progress } from "./verdict.js";
+import { byId, el, plural, renderTime } from "./dom.js";
+import { setUpKeyButton } from "./key.js";
+import { clearMessage, showMessage, showProblem } from "./messages.js";
+import { isBusy, renderProgress, renderStatusLabel } from "./status_label.js";
 
-const STEP = 25;
-const AT_ONCE = 4;
-const BUSY = 2000;
-const CALM = 15000;
+const PAGE_SIZE = 25;
+const PARALLEL_REQUESTS = 4;
+const BUSY_INTERVAL_MS = 2000;
+const IDLE_INTERVAL_MS = 15000;
 let wikis = [];
-let shown = STEP;
+let shown = PAGE_SIZE;
 let round = 0;
 let timer = 0;
 
-const inWiki = (slug) => `../../w/${encodeURIComponent(slug)}/api/v1/status`;
+const statusUrl = (slug) => `../../w/${encodeURIComponent(slug)}/api/v1/status`;
 
-function row(wiki) {
-  return el("li", { "data-slug": wiki.slug }, el("a", { class: "name", href: `w/${encodeURIComponent(wiki.slug)}/status` }, wiki.slug), el("div", { class: "how" }));
+function renderRow(wiki) {
+  return el("li", { "data-slug": wiki.slug }, el("a", { class: "name", href: `w/${encodeURIComponent(wiki.slug)}/status` }, wiki.slug), el("div", { class: "details" }));
 }
 
-function fill(place, status) {
-  place.replaceChildren(pill(status),
+function showStatus(area, status) {
+  area.replaceChildren(renderStatusLabel(status),
     el("span", {}, plural(status.pages, "page")),
     status.problems.length ? el("span", {}, plural(status.problems.length, "problem")) : "",
-    status.synced_at ? el("span", {}, "synced ", when(status.synced_at)) : "",
-    progress(status.activity, `progress-${place.parentElement.dataset.slug}`) || "");
+    status.synced_at ? el("span", {}, "synced ", renderTime(status.synced_at)) : "",
+    renderProgress(status.activity, `progress-${area.parentElement.dataset.slug}`) || "");
 }
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
   if (document.hidden) return;
-  const mine = ++round;
+  const current = ++round;
   const rows = [...byId("status").children];
   let busy = false;
-  const next = async () => {
-    for (let li = rows.shift(); li && mine === round; li = rows.shift()) {
+  const refreshRows = async () => {
+    for (let li = rows.shift(); li && current === round; li = rows.shift()) {
       try {
-        const status = await get(inWiki(li.dataset.slug));
-        busy = busy || moving(status);
-        fill(li.lastElementChild, status);
+        const status = await get(statusUrl(li.dataset.slug));
+        busy = busy || isBusy(status);
+        showStatus(li.lastElementChild, status);
       } catch (error) {
         li.lastElementChild.replaceChildren(el("span", { class: "hint" }, error.message));
         if (error.status === 429) { rows.length = 0; }
       }
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, next));
-  if (mine === round) timer = setTimeout(look, busy ? BUSY : CALM);
+  await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, refreshRows));
+  if (current === round) timer = setTimeout(refresh, busy ? BUSY_INTERVAL_MS : IDLE_INTERVAL_MS);
 }
 
 function show() {
   const text = byId("q").value.trim().toLowerCase();
-  const found = wikis.filter((wiki) => wiki.slug.includes(text));
-  const before = new Map([...byId("status").children].map((li) => [li.dataset.slug, li]));
-  byId("status").replaceChildren(...found.slice(0, shown).map((wiki) => before.get(wiki.slug) || row(wiki)));
-  byId("more").hidden = found.length <= shown;
-  byId("count").textContent = found.length === wikis.length ? plural(wikis.length, "wiki") : `${found.length} of ${plural(wikis.length, "wiki")}`;
-  look();
+  const matches = wikis.filter((wiki) => wiki.slug.includes(text));
+  const rows = new Map([...byId("status").children].map((li) => [li.dataset.slug, li]));
+  byId("status").replaceChildren(...matches.slice(0, shown).map((wiki) => rows.get(wiki.slug) || renderRow(wiki)));
+  byId("more").hidden = matches.length <= shown;
+  byId("count").textContent = matches.length === wikis.length ? plural(wikis.length, "wiki") : `${matches.length} of ${plural(wikis.length, "wiki")}`;
+  refresh();
 }
 
 async function load() {
-  keyButton(load);
-  clearState(byId("state"));
+  setUpKeyButton(load);
+  clearMessage(byId("state"));
   try {
     wikis = (await get("wikis", { limit: 10000 })).wikis;
   } catch (error) {
-    sayProblem(byId("state"), error, load);
+    showProblem(byId("state"), error, load);
     return;
   }
   byId("wiki-box").hidden = wikis.length < 8;
   if (wikis.length) show();
-  else say(byId("state"), "No wiki to show.", "There is none here that you may read without a key.");
+  else showMessage(byId("state"), "No wiki to show.", "There is no wiki that you can read without a key.");
 }
 
-byId("q").addEventListener("input", () => { shown = STEP; show(); });
-byId("more").addEventListener("click", () => { shown += STEP; show(); });
-document.addEventListener("visibilitychange", look);
+byId("q").addEventListener("input", () => { shown = PAGE_SIZE; show(); });
+byId("more").addEventListener("click", () => { shown += PAGE_SIZE; show(); });
+document.addEventListener("visibilitychange", refresh);
 load();

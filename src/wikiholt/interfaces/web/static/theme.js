@@ -1,4 +1,4 @@
-// Runs before anything is drawn, so that a page never flashes in the wrong colours.
+// Runs before the first paint, so that a page never flashes in the wrong colours.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -23,7 +23,7 @@
       try {
         if (next === system) localStorage.removeItem("wikiholt.theme");
         else localStorage.setItem("wikiholt.theme", next);
-      } catch { /* Without storage the switch would be forgotten at once; the system's choice stays. */ }
+      } catch { /* Without storage the system setting applies. */ }
       apply();
     });
   });

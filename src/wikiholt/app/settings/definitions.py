@@ -1,0 +1,296 @@
+"""Every setting, declared once: `Settings` for the installation, `WikiSettings` for one wiki.
+
+A field is the setting: its type, default, description and limits. The settings file, the environment, `--set`, the
+`set` command and docs/settings.md follow from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from wikiholt.app.settings.setting import (
+    build_unknown_error,
+    check_chroma_name,
+    check_directory,
+    check_domain,
+    check_jwks_location,
+    check_optional_directory,
+    check_optional_url_template,
+    check_resource_url,
+    check_server_url,
+    check_store_address,
+    check_url_template,
+    list_settings,
+    setting,
+)
+from wikiholt.caches.vectors.factory import FAISS_MIN_CHUNKS
+from wikiholt.text.languages import LANGUAGES
+
+ANCHOR_STYLES = ("github", "otterwiki")
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of an installation. The first underscore of a field is a dot in its name: `chunk.target_tokens`."""
+
+    data: Path = setting(  # noqa: RUF009 - it returns a dataclass field
+        Path("wikiholt-data"),
+        "The directory of the indexes and the registry. Relative to the working directory of the command.",
+    )
+    store: str = setting(
+        "",
+        "Where indexes, registry and keys are stored: empty means files in data; postgresql://… means a database "
+        "that several nodes can share. Caches, mirrors and backups stay in data.",
+        check=check_store_address,
+        secret=True,
+    )
+    postgres_lease: float = setting(
+        15.0,
+        "Seconds without a heartbeat after which another node takes over the work of a node.",
+        minimum=0.5,
+        maximum=3600,
+    )
+    postgres_connections: int = setting(
+        32, "Maximum number of open database connections of this process, for all wikis.", minimum=1, maximum=10_000
+    )
+    postgres_hnsw_from: int = setting(
+        10_000,
+        "Number of chunks from which a wiki in PostgreSQL gets an HNSW index. Below it, search is exact.",
+        minimum=1,
+    )
+    model: str = setting("all-MiniLM-L6-v2", "The embedding model: a known name, or the directory of an ONNX model.")
+    precision: str = setting("int8", "The precision of the model's weights. The choices depend on the model.")
+    threads: int = setting(0, "Threads the model may use; 0 means one per core.", minimum=0, maximum=1024)
+    rerank_model: str = setting(
+        "",
+        "The reranker, which scores the best pages of a search again: a known name, or the directory of an ONNX "
+        "cross-encoder; empty means none.",
+    )
+    rerank_budget: int = setting(
+        500,
+        "Milliseconds the reranker has per search. If they are not enough, the search returns the order without it.",
+        minimum=1,
+        maximum=60_000,
+    )
+    chunk_target_tokens: int = setting(200, "Target size of a chunk in tokens.", minimum=20, maximum=8192)
+    chunk_overlap_tokens: int = setting(
+        50, "Tokens shared by neighbouring chunks; less than chunk.target_tokens.", minimum=0, maximum=4096
+    )
+    language: str = setting("english", "The language used for stemming.", choices=LANGUAGES)
+    languages: tuple[str, ...] = setting(
+        (),
+        "Further languages of the pages. The language of a page is the one in its frontmatter, or is detected by its "
+        "stop words.",
+        choices=LANGUAGES,
+    )
+    anchors: str = setting("github", "The style of heading anchors in links.", choices=ANCHOR_STYLES)
+    url: str = setting(
+        "{path}",
+        "The link of a hit. {path} is replaced by the page's path, and the heading is added as a fragment.",
+        check=check_url_template,
+    )
+    vectors: str = setting(
+        "auto",
+        "The vector search engine; auto is exact up to faiss.crossover chunks. With a store in PostgreSQL, store "
+        "queries the database for each search, and so does auto for wikis without an HNSW index.",
+        choices=("auto", "store", "exact", "faiss", "chroma"),
+    )
+    faiss_crossover: int = setting(
+        FAISS_MIN_CHUNKS, "Number of chunks from which auto uses FAISS, if it is installed.", minimum=0
+    )
+    chroma_url: str = setting(
+        "",
+        "With vectors = chroma: the URL of a Chroma server, such as http://127.0.0.1:8000.",
+        check=check_server_url,
+    )
+    chroma_path: str = setting(
+        "",
+        "With vectors = chroma, instead of a server: the directory of a Chroma that runs as a child process; relative "
+        "to data.",
+        check=check_optional_directory,
+    )
+    chroma_tenant: str = setting("default_tenant", "The Chroma tenant of the collections.", check=check_chroma_name)
+    chroma_database: str = setting(
+        "default_database", "The Chroma database of the collections.", check=check_chroma_name
+    )
+    chroma_layout: str = setting(
+        "id",
+        "The content of a collection: id stores vectors only; seed is otterwiki_pages_SLUG with text and metadata.",
+        choices=("id", "seed"),
+    )
+    chroma_timeout: float = setting(
+        2.0, "Seconds a search waits for Chroma before it uses exact scores.", minimum=0.05, maximum=60
+    )
+    chroma_token: str = setting("", "The token that the Chroma server, or a proxy before it, requires.", secret=True)
+    page_max_bytes: int = setting(
+        10 * 1024**2, "Larger pages are reported as problems and not indexed.", minimum=1024, maximum=1024**3
+    )
+    lock_timeout: float = setting(
+        30.0, "Seconds to wait for another process that writes the same index.", minimum=0, maximum=_DAY_S
+    )
+    search_fresh_timeout: float = setting(
+        10.0, "Seconds a search with fresh=true waits for the index to reach HEAD.", minimum=0, maximum=600
+    )
+    serve_host: str = setting(
+        "127.0.0.1", "The address to listen on. An address that other machines can reach requires keys."
+    )
+    serve_port: int = setting(8765, "The port to listen on; 0 chooses a free one.", minimum=0, maximum=65_535)
+    serve_domain: str = setting(
+        "", "With wiki.example, the host SLUG.wiki.example serves the wiki SLUG.", check=check_domain
+    )
+    serve_hosts: tuple[str, ...] = setting((), "Further host names of the service itself.")
+    serve_public: bool = setting(
+        False, "Whether wikis can be read without a key, unless a wiki's own setting says otherwise."
+    )
+    serve_trusted_proxies: tuple[str, ...] = setting(
+        (), "Addresses of proxies whose X-Forwarded-For header is trusted."
+    )
+    serve_cors_origins: tuple[str, ...] = setting(
+        (), "Origins of other web pages that may call the API from a browser (CORS)."
+    )
+    sync_interval: float = setting(
+        60.0, "Seconds between two checks of a wiki's repository.", minimum=1, maximum=_DAY_S
+    )
+    sync_workers: int = setting(2, "Number of wikis that are synced at the same time.", minimum=1, maximum=64)
+    sync_slice: float = setting(
+        10.0, "Seconds after which a sync pauses if other wikis are waiting.", minimum=0.1, maximum=3600
+    )
+    discover_interval: float = setting(
+        10.0, "Seconds between two scans for new and removed repositories.", minimum=1, maximum=_DAY_S
+    )
+    backup_directory: str = setting("backups", "The directory of the backups; relative to data.", check=check_directory)
+    backup_interval: float = setting(
+        float(_DAY_S),
+        "Seconds between two backups of a changed wiki while the service runs; 0 disables scheduled backups.",
+        minimum=0,
+        maximum=366 * _DAY_S,
+    )
+    backup_keep: int = setting(
+        7,
+        "Number of recent backups to keep. The newest backup of each of as many days is kept too.",
+        minimum=1,
+        maximum=10_000,
+    )
+    check_interval: float = setting(
+        float(_DAY_S),
+        "Seconds between two full integrity checks of a wiki's index while the service runs; 0 disables them.",
+        minimum=0,
+        maximum=365 * _DAY_S,
+    )
+    remote_schemes: tuple[str, ...] = setting(("https", "ssh"), "Allowed URL schemes of remote repositories.")
+    remote_allow_private: bool = setting(
+        False, "Whether remote repositories may be on this machine or in a private network."
+    )
+    remote_timeout: float = setting(300.0, "Seconds a clone or fetch may take.", minimum=1, maximum=_DAY_S)
+    remote_max_bytes: int = setting(
+        2 * 1024**3,
+        "Maximum bytes transferred by one clone or fetch. It also limits the size of the first clone.",
+        minimum=1024,
+    )
+    limit_key_per_minute: int = setting(1200, "Requests per minute with one key; 0 means no limit.", minimum=0)
+    limit_address_per_minute: int = setting(600, "Requests per minute from one address; 0 means no limit.", minimum=0)
+    limit_body_bytes: int = setting(16 * 1024**2, "Maximum size of a request body.", minimum=1024, maximum=1024**3)
+    mcp_max_tokens: int = setting(
+        4000,
+        "Approximate length of a tool result in tokens, unless the call sets max_tokens.",
+        minimum=200,
+        maximum=50_000,
+    )
+    mcp_aliases: bool = setting(False, "Whether the tools are also available by their otterwiki-mcp names.")
+    oauth_issuers: tuple[str, ...] = setting(
+        (), "Issuers whose access tokens give agents access to wikis; empty means that only keys do."
+    )
+    oauth_resource: str = setting(
+        "",
+        "The public URL of this service: https:// and a host. The audience of a token is this URL and /w/SLUG/mcp.",
+        check=check_resource_url,
+    )
+    oauth_jwks: str = setting(
+        "",
+        "The issuers' public keys as a JSON Web Key Set: a file, or an https:// URL.",
+        check=check_jwks_location,
+    )
+    queries_log: bool = setting(
+        False, "Whether searches are logged, with each wiki's index, unless the wiki's own setting says otherwise."
+    )
+    queries_keep_days: float = setting(30.0, "Days after which a logged search is deleted.", minimum=0.01, maximum=3660)
+    queries_max_entries: int = setting(
+        50_000,
+        "Maximum number of logged searches per wiki. The oldest are deleted first.",
+        minimum=1,
+        maximum=10_000_000,
+    )
+    search_stale_check: bool = setting(
+        True, "Whether each search result says if the repository has newer commits than the index."
+    )
+    log_level: str = setting(
+        "warning", "The log level on standard error.", choices=("debug", "info", "warning", "error")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WikiSettings:
+    """The settings of one wiki. An empty value means the general setting."""
+
+    subdirectory: str = setting(
+        "", "The directory of the repository that contains the wiki; empty means the entire repository."
+    )
+    ignore: tuple[str, ...] = setting((), "Files to ignore: .gitignore patterns, separated by commas or line breaks.")
+    hide: tuple[str, ...] = setting(
+        (),
+        "Pages to exclude from search, by the same patterns. They can be read and listed, and their links count.",
+    )
+    language: str = setting(
+        "", "The language used for stemming; empty means the general setting.", choices=("", *LANGUAGES)
+    )
+    languages: tuple[str, ...] = setting(
+        (), "Further languages of the pages; empty means the general setting.", choices=LANGUAGES
+    )
+    anchors: str = setting(
+        "",
+        "The style of heading anchors in links; empty means the general setting.",
+        choices=("", *ANCHOR_STYLES),
+    )
+    url: str = setting(
+        "", "The link of a hit in this wiki; empty means the general setting.", check=check_optional_url_template
+    )
+    public: str = setting(
+        "",
+        "Whether the wiki can be read without a key; empty means serve.public.",
+        choices=("", "true", "false"),
+    )
+    log_queries: str = setting(
+        "", "Whether its searches are logged; empty means queries.log.", choices=("", "true", "false")
+    )
+    hosts: tuple[str, ...] = setting((), "Host names of this wiki, separated by commas.")
+    confined: str = setting(
+        "",
+        "The directory that the repository must not read outside of. `serve` sets it for wikis that it discovers.",
+    )
+    interval: float = setting(
+        0.0,
+        "Seconds between two checks of its repository; 0 means the general setting.",
+        minimum=0,
+        maximum=_DAY_S,
+    )
+    webhook_secret: str = setting(
+        "", "The secret that the git host signs push webhooks with; empty rejects webhooks.", secret=True
+    )
+
+    @classmethod
+    def parse(cls, values: Mapping[str, str]) -> Self:
+        """Parse values from the registry or the command line. Raises InvalidSetting."""
+        fields: dict[str, Any] = {}
+        for name, text in values.items():
+            if name not in WIKI_SETTINGS:
+                raise build_unknown_error(name, "setting of a wiki", WIKI_SETTINGS)
+            fields[name] = WIKI_SETTINGS[name].parse(text, "setting of a wiki")
+        return cls(**fields)
+
+
+SETTINGS = list_settings(Settings, dotted=True)
+"""The general settings by name."""
+WIKI_SETTINGS = list_settings(WikiSettings, dotted=False)
+"""The settings of one wiki by name."""

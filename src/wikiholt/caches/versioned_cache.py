@@ -1,0 +1,219 @@
+"""A cache that follows the versions of one index: what the vector cache and the keyword cache have in common.
+
+Any number of threads may search while one refreshes; concurrent refreshes wait for each other. A search uses one
+immutable state from start to end. Merges and large builds run in one background thread, and the next refresh adopts
+their result.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from wikiholt.caches.background_worker import BackgroundWorker
+from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady, MappedFile
+from wikiholt.domain.storage_protocols import WikiIndex
+
+_LOG = logging.getLogger(__name__)
+
+_STOP_TIMEOUT_S = 10.0
+
+
+class CacheState(Protocol):
+    """One immutable state of a cache."""
+
+    @property
+    def version(self) -> int:
+        """The version of the index that the state equals."""
+
+    @property
+    def file(self) -> MappedFile | None:
+        """The file that the state reads; None if it is in memory."""
+
+
+State = TypeVar("State", bound=CacheState)
+
+
+class VersionedCache(ABC, Generic[State]):
+    """Refreshes a state from the index: by applying changes, by opening a file, or by building."""
+
+    def __init__(
+        self, index: WikiIndex, directory: CacheDirectory, *, label: str, background: bool, inline_build_limit: int
+    ) -> None:
+        """`label` names the cache in messages; an index larger than `inline_build_limit` is built in the background."""
+        self._index = index
+        self._directory = directory
+        self._label = label
+        self._background = background
+        self._inline_build_limit = inline_build_limit
+        self._state: State | None = None
+        self._failure: Exception | None = None
+        self._closed = False
+        self._init_process()
+
+    def _init_process(self) -> None:
+        """Create the lock and the worker. A forked child needs its own."""
+        self._process_id = os.getpid()
+        self._lock = threading.Lock()
+        self._worker: BackgroundWorker[State] = BackgroundWorker(
+            f"wikiholt-{self._directory.family}", background=self._background
+        )
+
+    # ── public interface ─────────────────────────────────────────────────────────────────────────
+
+    @property
+    def version(self) -> int | None:
+        """The version of the index that the cache equals; None before it is ready."""
+        state = self._state
+        return None if state is None else state.version
+
+    def refresh(self) -> None:
+        """Bring the cache to the index's version: by the changes since, by a file on disk, or by building.
+
+        Raises CacheNotReady if the cache was closed.
+        """
+        if self._process_id != os.getpid():
+            self._init_process()
+        with self._lock:
+            if self._closed:
+                raise CacheNotReady(f"The {self._label} was closed.")
+            state = self._take_background_result(self._check_state(self._state))
+            if state is None or state.version != self._index.get_version():
+                state = self._bring_up_to_date(state)
+            self._state = state = self._confirm(state)
+            if state is not None:
+                self._start_maintenance(state)
+
+    def verify(self) -> None:
+        """Verify all checksums of the file. Removes a damaged file and raises CacheBroken."""
+        state = self._state
+        if state is not None and state.file is not None:
+            self._directory.verify(state.file)
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait for the background job. Returns whether it has ended; the next refresh adopts its result."""
+        return self._worker.wait(timeout)
+
+    def close(self) -> None:
+        """Stop the background job and release the file. A half-written file is removed."""
+        self._closed = True
+        if self._process_id == os.getpid() and not self._worker.stop(_STOP_TIMEOUT_S):
+            _LOG.warning("the background job of the %s did not stop in time; it ends with the process", self._label)
+        self._state = None
+
+    def _get_state(self) -> State:
+        """Return the current state. Raises CacheNotReady if there is none."""
+        state = self._state
+        if state is None:
+            reason = f" The last attempt failed: {self._failure}" if self._failure else ""
+            raise CacheNotReady(
+                f"The {self._label} is not built yet.{reason}", hint="searches read the index in the meantime"
+            )
+        return state
+
+    # ── what a kind of cache defines ─────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def _advance(self, state: State | None) -> State | None:
+        """Apply the changes up to the index's version; None if that is not possible, or happens in the background."""
+
+    @abstractmethod
+    def _load_from_disk(self) -> State | None:
+        """Open the newest usable file and advance it; None if there is none."""
+
+    @abstractmethod
+    def _build(self) -> State:
+        """Build a state from the index. May run in the background."""
+
+    @abstractmethod
+    def _can_build(self) -> bool:
+        """Whether a build may be tried now; false after a failure that is likely to repeat."""
+
+    @abstractmethod
+    def _get_build_size(self) -> int:
+        """The size of the index, to compare with `inline_build_limit`."""
+
+    @abstractmethod
+    def _start_maintenance(self, state: State) -> None:
+        """Start the work that the state needs, such as a merge."""
+
+    def _confirm(self, state: State | None) -> State | None:
+        """Check a new state against the index; the default trusts it."""
+        return state
+
+    def _bring_up_to_date(self, state: State | None) -> State | None:
+        """Return a state at the index's version; None while it is built in the background."""
+        # Not `or`: an empty state is false.
+        state = self._advance(state)
+        if state is None:
+            state = self._load_from_disk()
+        return self._build_from_index() if state is None else state
+
+    # ── building and merging ─────────────────────────────────────────────────────────────────────
+
+    def _take_background_result(self, state: State | None) -> State | None:
+        """Return the advanced result of the last background job if it is newer than `state`."""
+        result, failure = self._worker.take_result()
+        if failure is not None:
+            self._record_failure(failure)
+        if result is None:
+            return state
+        self._clear_failures()
+        advanced = self._advance(result)
+        if advanced is None or (state is not None and advanced.version < state.version):
+            return state
+        return advanced
+
+    def _build_from_index(self) -> State | None:
+        """Build from the index: a small one inline, a large one in the background (None until it is done)."""
+        if not self._can_build():
+            return None
+        if self._background and self._get_build_size() > self._inline_build_limit:
+            self._worker.start(self._build)
+            return None
+        return self._build_inline()
+
+    def _build_inline(self) -> State | None:
+        return self._advance(self._build())
+
+    def _run_merge(self, state: State, merge: Callable[[], State | None]) -> None:
+        """Start a merge of the current state. Without a background thread, adopt its result at once."""
+        self._worker.start(merge)
+        if not self._background:
+            self._state = self._take_background_result(state)
+
+    def _record_failure(self, error: Exception) -> None:
+        self._failure = error
+        _LOG.warning("the %s could not be built: %s", self._label, error)
+
+    def _clear_failures(self) -> None:
+        self._failure = None
+
+    # ── damage ───────────────────────────────────────────────────────────────────────────────────
+
+    def _check_state(self, state: State | None) -> State | None:
+        """Return the state unless its file is invalid or changed, or the index went back to an older version."""
+        if state is None or state.version > self._index.get_version():
+            return None
+        if state.file is not None:
+            try:
+                state.file.ensure_unchanged()
+            except CacheBroken as error:
+                self._directory.invalidate(state.file, error)
+                return None
+        return state
+
+    def _invalidate(self, state: State, error: Exception) -> None:
+        """Stop using the state's file, if it has one, and remove it."""
+        if state.file is not None:
+            self._directory.invalidate(state.file, error)
+        else:
+            _LOG.warning("the %s is damaged in memory: %s", self._label, error)
+
+    def _verify_file(self, file: MappedFile) -> None:
+        """Verify all checksums of a file as a background job; a damaged file is only marked and removed."""
+        with contextlib.suppress(CacheBroken):
+            self._directory.verify(file)

@@ -1,0 +1,46 @@
+"""`wikiholt doctor` and `wikiholt settings`."""
+
+import json
+from pathlib import Path
+
+from wikiholt.app.doctor import run_checks
+from wikiholt.app.settings.definitions import SETTINGS
+from wikiholt.interfaces.cli.command import (
+    PROBLEMS_FOUND_EXIT_CODE,
+    CommandContext,
+    Subparsers,
+    add_command,
+)
+from wikiholt.interfaces.cli.output import to_safe_line
+
+
+def add_arguments(commands: Subparsers) -> None:
+    add_command(commands, "doctor", "check model, disk, git and all indexes, and suggest fixes", run_doctor)
+    add_command(commands, "settings", "show all settings and their values", run_settings)
+
+
+def run_doctor(context: CommandContext) -> int:
+    settings, style = context.settings, context.style
+    results = list(run_checks(context.service, settings.data, settings.backup_interval))
+    lines = []
+    for result in results:
+        mark = style.format_success("✓") if result.well else style.format_error("✗")
+        lines.append(f"{mark} {result.subject}: {to_safe_line(result.detail)}")
+        if result.advice:
+            lines.append(f"    hint: {to_safe_line(result.advice)}")
+    well = all(result.well for result in results)
+    names = ("subject", "well", "detail", "advice")
+    findings = [{name: getattr(result, name) for name in names} for result in results]
+    context.print_result({"well": well, "findings": findings}, lines)
+    return 0 if well else PROBLEMS_FOUND_EXIT_CODE
+
+
+def run_settings(context: CommandContext) -> int:
+    values = {name: getattr(context.settings, setting.attribute) for name, setting in SETTINGS.items()}
+    values |= {name: "(set)" for name, setting in SETTINGS.items() if setting.secret and values[name]}
+    document = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+    width = max(map(len, document))
+    lines = [
+        f"{name:{width}}  {json.dumps(value) if isinstance(value, bool) else value}" for name, value in document.items()
+    ]
+    return context.print_result(document, lines)

@@ -1,0 +1,120 @@
+"""What all commands share: the context they run in, how they declare arguments, and how they print."""
+
+import argparse
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.errors import DatabaseUnavailable, WikiholtError, WikiNotFound
+from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.wikis.service import WikiService
+
+NOTHING_FOUND_EXIT_CODE = 1
+PROBLEMS_FOUND_EXIT_CODE = 10
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_MAX_CAUSE_CHARS = 500
+
+
+@dataclass(slots=True)
+class CommandContext:
+    """The arguments and settings of a command, and its service, which is opened on first use."""
+
+    arguments: Namespace
+    settings: Settings
+    build_service: Callable[[Settings], WikiService]
+    load_settings: Callable[[Mapping[str, str]], Settings]
+    """Loads the settings of this command with more overrides by name."""
+    _service: WikiService | None = field(default=None, init=False)
+
+    @property
+    def service(self) -> WikiService:
+        if self._service is None:
+            self._service = self.build_service(self.settings)
+        return self._service
+
+    @property
+    def style(self) -> TerminalStyle:
+        return TerminalStyle.from_stream(sys.stdout)
+
+    @property
+    def show_progress(self) -> bool:
+        """Whether to draw a progress bar."""
+        return sys.stderr.isatty() and not self.arguments.json and not getattr(self.arguments, "quiet", False)
+
+    def get_slugs(self) -> list[str]:
+        """The wiki that the arguments name, or all wikis. Raises WikiNotFound if there are none."""
+        if self.arguments.slug:
+            return [self.arguments.slug]
+        slugs = [wiki.slug for wiki in self.service.list_wikis()]
+        if not slugs:
+            raise WikiNotFound("there are no wikis yet", hint="add one: wikiholt add SLUG PATH")
+        return slugs
+
+    def print_result(self, document: Mapping[str, Any], lines: Sequence[str]) -> int:
+        """Print the result as text, or as JSON with --json. Returns exit code 0."""
+        if self.arguments.json:
+            sys.stdout.write(output.format_json(document) + "\n")
+        elif lines:
+            output.print_lines(lines)
+        return 0
+
+    def close(self) -> None:
+        if self._service is not None:
+            self._service.close()
+
+
+CommandFunction = Callable[[CommandContext], int]
+
+
+def add_command(
+    commands: Subparsers,
+    name: str,
+    text: str,
+    run: CommandFunction,
+    *,
+    json: bool = True,
+    changes_registry: bool = False,
+) -> argparse.ArgumentParser:
+    """Add a command with its help text. `changes_registry` has the registry backed up afterwards."""
+    parser = commands.add_parser(name, help=text, description=_to_sentence(text))
+    if json:
+        parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.set_defaults(run=run, changes_registry=changes_registry)
+    return parser
+
+
+def add_group(commands: Subparsers, name: str, text: str, dest: str, metavar: str) -> Subparsers:
+    """Add a command that has commands of its own."""
+    parser = commands.add_parser(name, help=text, description=_to_sentence(text))
+    return parser.add_subparsers(dest=dest, metavar=metavar, required=True)
+
+
+def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    if optional:
+        parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: all wikis)")
+    else:
+        parser.add_argument("slug", metavar="SLUG", help="the wiki")
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar")
+
+
+def _to_sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+def print_error(error: WikiholtError, slug: str = "") -> None:
+    """Print the message and the hint on stderr."""
+    prefix = f"{slug}: " if slug else ""
+    sys.stderr.write(f"error: {prefix}{to_safe_line(error.message)}\n")
+    if isinstance(error, DatabaseUnavailable) and error.__cause__ is not None:
+        # The server's own message names hosts and roles. Only the operator's terminal shows it.
+        sys.stderr.write(f"  {to_safe_line(str(error.__cause__))[:_MAX_CAUSE_CHARS]}\n")
+    if error.hint:
+        sys.stderr.write(f"hint: {to_safe_line(error.hint)}\n")

@@ -1,0 +1,158 @@
+"""The HTTP server of `wikiholt serve`: one process, stopped by a signal."""
+
+import errno
+import json
+import logging
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+import uvicorn
+
+from wikiholt.app.bootstrap import Application, open_application
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
+from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.interfaces.http.request_context import is_loopback
+from wikiholt.interfaces.http.timeouts import TimeoutProtocol
+
+_log = logging.getLogger(__name__)
+
+_SHUTDOWN_TIMEOUT_S = 5
+"""How long running requests have to finish."""
+_MAX_OPEN_FILES = 8192
+_STOP_TIMEOUT_S = 30.0
+"""How long running syncs have to finish their current batch."""
+
+
+def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
+    """Serve until SIGTERM or SIGINT, then shut down cleanly."""
+    _raise_file_limit()
+    application = open_application(settings, roots)
+    try:
+        with suppress(DatabaseUnavailable):  # the service waits for it
+            application.service.list_wikis()  # fail now, not at each request, if the registry is missing or damaged
+        _require_keys(application)
+        with _open_listener(settings.serve_host, settings.serve_port) as listener:
+            _run_server(application, listener, lambda: _print_address(listener, as_json=as_json))
+    finally:
+        application.service.close()
+
+
+def _run_server(application: Application, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    server = _Server(
+        _build_config(application),
+        on_ready,
+        on_exit=lambda: Thread(target=application.scheduler.stop, args=(0,)).start(),
+    )
+    # uvicorn restores and calls the previous handlers. Ours also catches signals that arrive before uvicorn listens.
+    previous = {number: signal.signal(number, server.handle_early_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    application.scheduler.start()
+    Thread(target=_load_model, args=(application,), name="load-model", daemon=True).start()
+    try:
+        server.run(sockets=[listener])
+    finally:
+        if not application.scheduler.stop(_STOP_TIMEOUT_S):
+            _log.warning("a sync or fetch was interrupted; committed batches are kept")
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server with callbacks for ready and exit, which also handles signals before it listens."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_exit: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._on_exit = on_exit
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._on_exit()
+
+    def handle_early_signal(self, _: int, __: FrameType | None) -> None:
+        self.should_exit = True
+
+
+def _build_config(application: Application) -> uvicorn.Config:
+    proxies = application.settings.serve_trusted_proxies
+    return uvicorn.Config(
+        create_app(application),
+        access_log=False,  # searches must not be logged
+        log_config=None,
+        http=TimeoutProtocol,
+        loop="asyncio",  # regardless of installed packages
+        ws="none",
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
+    )
+
+
+def _raise_file_limit() -> None:
+    """Raise the soft limit of open files. The number of wikis that stay open depends on it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _require_keys(application: Application) -> None:
+    host = application.settings.serve_host
+    if not is_loopback(host) and not application.service.registry.keys.has_any():
+        raise InvalidSetting(
+            f"Listening on {host} would expose every wiki to the network, because no key exists yet.",
+            hint="Create one first: wikiholt key create --operator",
+        )
+
+
+def _open_listener(host: str, port: int) -> socket.socket:
+    """Open the listening socket. Raises Busy if the port is in use."""
+    address = host.strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        listener = socket.create_server((address, port), family=family, backlog=2048)
+        # asyncio sets this only for sockets with an explicit protocol. Without it, the body of a response waits 40 ms
+        # for the acknowledgement of its headers.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        in_use = getattr(error, "errno", 0) == errno.EADDRINUSE
+        error_class = Busy if in_use else InvalidSetting
+        raise error_class(
+            f"Cannot listen on {host} port {port}: {reason}.",
+            hint="Stop the other program, or choose another port with --port."
+            if in_use
+            else "Check --host and --port.",
+        ) from error
+
+
+def _print_address(listener: socket.socket, *, as_json: bool) -> None:
+    host, port = listener.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    if as_json:
+        sys.stdout.write(json.dumps({"listening": address, "host": host, "port": port}) + "\n")
+    else:
+        output.print_lines([f"Wikiholt listens on {address}"])
+    sys.stdout.flush()
+
+
+def _load_model(application: Application) -> None:
+    """Load the model before the first search needs it. Without a model, searches use keywords only."""
+    try:
+        application.service.components.embedder()
+    except ModelError as error:
+        _log.error("%s (%s)", error.message, error.hint)

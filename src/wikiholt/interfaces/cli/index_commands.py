@@ -1,0 +1,191 @@
+"""`wikiholt sync`, `reindex` and `status`: the index of a wiki, and the work on it by other processes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypedDict
+
+from wikiholt.domain.index import SyncReport
+from wikiholt.domain.storage_protocols import IndexStore
+from wikiholt.errors import RepositoryReplaced, WikiholtError
+from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.command import (
+    CommandContext,
+    Subparsers,
+    add_command,
+    add_quiet,
+    add_slug,
+    print_error,
+)
+from wikiholt.interfaces.cli.output import TerminalStyle, show_sync_progress, to_safe_line
+from wikiholt.interfaces.schemas.admin_schemas import (
+    build_error_document,
+    build_estimate_document,
+    build_status_document,
+    build_sync_document,
+)
+from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.scheduler.activity import read_activity
+from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.wiki_records import WikiActivity
+
+_CACHE_TIMEOUT_S = 600.0
+"""How long a command waits for the caches of a large wiki, so that the next search finds them."""
+
+
+def add_arguments(commands: Subparsers) -> None:
+    sync = add_command(commands, "sync", "update indexes to the HEAD of their repositories", run_sync)
+    add_slug(sync, optional=True)
+    add_quiet(sync)
+    text = "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete"
+    reindex = add_command(commands, "reindex", text, run_reindex)
+    add_slug(reindex)
+    reindex.add_argument("--dry-run", action="store_true", help="only estimate chunks, time and disk space")
+    add_quiet(reindex)
+    status = add_command(commands, "status", "show the state of wikis: pages, problems, freshness", run_status)
+    add_slug(status, optional=True)
+
+
+def run_sync(context: CommandContext) -> int:
+    """Sync one wiki or all. If one of all wikis fails, the others are synced anyway."""
+    arguments = context.arguments
+    documents: list[Mapping[str, Any]] = []
+    exit_code = 0
+    for slug in context.get_slugs():
+        try:
+            handle = context.service.get_handle(slug)
+            with show_sync_progress(slug, visible=context.show_progress) as progress:
+                handle.fetch()
+                report = handle.sync(progress)
+            handle.wait_for_caches(_CACHE_TIMEOUT_S)
+        except WikiholtError as error:
+            if arguments.slug:
+                raise
+            print_error(error, slug)
+            documents.append({"wiki": slug, "error": build_error_document(error)})
+            exit_code = exit_code or error.exit_code
+            continue
+        documents.append(build_sync_document(handle.wiki, report))
+        if not arguments.json:
+            output.print_lines(output.format_sync(slug, report, context.style))
+    context.print_result(documents[0] if arguments.slug else {"wikis": documents}, [])
+    return exit_code
+
+
+def run_reindex(context: CommandContext) -> int:
+    slug = context.arguments.slug
+    handle = context.service.get_handle(slug)
+    if context.arguments.dry_run:
+        estimate = handle.estimate_reindex()
+        lines = output.format_estimate(slug, estimate, context.style)
+        return context.print_result(build_estimate_document(estimate), lines)
+    with show_sync_progress(slug, visible=context.show_progress) as progress:
+        report = handle.reindex(progress)
+    finish_reindex_job(context.service.components.store, handle.wiki.id, report)
+    handle.wait_for_caches(_CACHE_TIMEOUT_S)
+    return context.print_result(
+        build_sync_document(handle.wiki, report), output.format_sync(slug, report, context.style)
+    )
+
+
+def run_status(context: CommandContext) -> int:
+    statuses, exit_code = [], 0
+    for slug in context.get_slugs():
+        try:
+            statuses.append(context.service.get_handle(slug).get_status())
+        except RepositoryReplaced as error:
+            if context.arguments.slug:
+                raise
+            print_error(error, slug)
+            exit_code = error.exit_code
+    documents: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for status in statuses:
+        work = read_wiki_work(context.service.components.store, status.wiki.id)
+        lines += [*output.format_status(status, context.style), *format_work(work, context.style)]
+        documents.append({**build_status_document(status), **build_work_document(work)})
+    context.print_result(documents[0] if context.arguments.slug else {"wikis": documents}, lines)
+    return exit_code
+
+
+# Work on an index by any process.
+
+
+class WorkDocument(TypedDict):
+    """The running activity and the unfinished reindex of a wiki, if any."""
+
+    activity: dict[str, object] | None
+    unfinished_reindex: dict[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class WikiWork:
+    """The running activity of a wiki in any process, and its last reindex job."""
+
+    activity: WikiActivity | None
+    job: ReindexJob
+
+    @property
+    def is_reindex_unfinished(self) -> bool:
+        """Whether a reindex is incomplete and not running: it is queued, or was interrupted."""
+        return self.job.is_open and self.activity is None
+
+
+def read_wiki_work(store: IndexStore, wiki_id: str) -> WikiWork:
+    return WikiWork(read_activity(store, wiki_id), read_job(store, wiki_id))
+
+
+def finish_reindex_job(store: IndexStore, wiki_id: str, report: SyncReport) -> None:
+    """Mark an interrupted reindex job of the service as complete after a reindex by this process."""
+    work = read_wiki_work(store, wiki_id)
+    if work.is_reindex_unfinished:
+        job = replace(
+            work.job,
+            state=ReindexState.COMPLETE,
+            finished_at=datetime.now(UTC),
+            pages_done=work.job.pages_total,
+            problems=len(report.problems),
+            revision=report.revision,
+        )
+        write_job(store, wiki_id, job)
+
+
+def format_work(work: WikiWork, style: TerminalStyle) -> list[str]:
+    """The work as text; empty if there is none."""
+    job = work.job
+    if work.activity is not None:
+        activity = work.activity
+        progress = f"{activity.pages_done} of {activity.pages_total} pages"
+        return [f"  {activity.kind} running since {activity.since:%Y-%m-%d %H:%M} UTC: {progress}"]
+    if work.is_reindex_unfinished:
+        started = f"started {job.started_at:%Y-%m-%d %H:%M} UTC, " if job.started_at else ""
+        progress = f"{job.pages_done} of {job.pages_total} pages" if job.pages_total else "nothing done yet"
+        return [
+            style.format_warning(f"  a reindex is unfinished ({started}{progress}); the current index stays in use"),
+            "  hint: the service continues it, at the latest after a restart; `wikiholt reindex` does so too",
+        ]
+    if job.state is ReindexState.FAILED:
+        return [style.format_warning(f"  the last reindex failed: {to_safe_line(job.error)}")]
+    return []
+
+
+def build_work_document(work: WikiWork) -> WorkDocument:
+    activity, job = work.activity, work.job
+    return {
+        "activity": None
+        if activity is None
+        else {
+            "kind": activity.kind,
+            "since": format_date(activity.since),
+            "pages_done": activity.pages_done,
+            "pages_total": activity.pages_total,
+            "chunks_embedded": activity.chunks_embedded,
+        },
+        "unfinished_reindex": {
+            "started_at": format_date(job.started_at) if job.started_at else None,
+            "pages_done": job.pages_done,
+            "pages_total": job.pages_total,
+        }
+        if work.is_reindex_unfinished
+        else None,
+    }

@@ -1,0 +1,105 @@
+// The list of a search page: search results or pages, with notes and the freshness of the index.
+import { get } from "./api.js";
+import { renderHit, renderPage } from "./cards.js";
+import { countCommitsBehind } from "./commits_behind.js";
+import { byId, el, plural, shortRevision } from "./dom.js";
+import { clearMessage, showMessage } from "./messages.js";
+import { buildUrl, hasFilters } from "./url_state.js";
+
+const MAX_RESULTS = 100;
+const RECENT_PAGES = 8;
+const results = byId("results");
+const messageArea = byId("state");
+
+export function clearResults() {
+  results.replaceChildren();
+  byId("notes").replaceChildren();
+  byId("count").textContent = "";
+  byId("fresh").hidden = true;
+  byId("more").hidden = true;
+}
+
+// `retryActions` are offered if there are no results.
+export function showResults(answer, state, limit, retryActions) {
+  clearMessage(messageArea);
+  document.body.classList.remove("idle");
+  const hits = answer.results;
+  const cards = hits.map((hit) => renderHit(hit, { ...state, page: "", anchor: "" }));
+  const firstWeak = hits.findIndex((hit) => hit.confidence === "low");
+  if (firstWeak > 0) cards.splice(firstWeak, 0, el("li", { class: "divider" }, "Less certain"));
+  results.replaceChildren(...cards);
+  byId("count").textContent = hits.length
+    ? `${plural(hits.length, "page")} of ${answer.considered.toLocaleString("en")} · ${Math.max(1, Math.round(answer.took_ms))} ms${answer.reranked ? " · reranked" : ""}`
+    : "No page found";
+  if (!hits.length) showNoResults(state, retryActions);
+  else if (answer.nothing_relevant) {
+    showMessage(messageArea, "Nothing here is clearly relevant.", "These pages match best, in case one of them helps.");
+    byId("count").textContent = `Nothing clearly relevant · ${byId("count").textContent}`;
+  }
+  byId("more").hidden = hits.length < limit || limit >= MAX_RESULTS || hits.length >= answer.considered;
+  showFreshness(answer);
+  showNotes(answer, state);
+}
+
+function showNoResults(state, retryActions) {
+  const filtered = hasFilters(state);
+  const button = (run, words) => el("button", { type: "button", on: { click: run } }, words);
+  showMessage(messageArea, "Nothing found.", filtered ? "No page matches your filters." : "No page of this wiki contains these words.",
+    filtered && button(retryActions.withoutFilters, "Search without filters"),
+    !filtered && state.mode === "keyword" && button(retryActions.byMeaningToo, "Search by meaning too"));
+}
+
+export function showPages(listing, state, limit, filtered) {
+  clearMessage(messageArea);
+  const pages = listing.pages.slice(0, limit);
+  document.body.classList.toggle("idle", !filtered);
+  results.replaceChildren(...pages.map((page) => renderPage(page, { ...state, page: "", anchor: "" })));
+  byId("count").textContent = filtered ? `${plural(listing.total, "page")} with these filters` : pages.length ? "Recently changed" : "";
+  if (!pages.length) showMessage(messageArea, filtered ? "No page matches these filters." : "This wiki has no page yet.");
+  byId("more").hidden = listing.recent || listing.total <= limit;
+  byId("fresh").hidden = true;
+  byId("notes").replaceChildren();
+}
+
+// The pages that changed last, within a period that grows until there are enough.
+export async function fetchRecentPages(signal) {
+  let listing = { pages: [], total: 0 };
+  for (const period of [{ since: "14d" }, { since: "90d" }, {}]) {
+    listing = await get("pages", { limit: 200, ...period }, signal);
+    if (listing.total >= RECENT_PAGES) break;
+  }
+  const latest = [...listing.pages].sort((a, b) => String(b.last_updated).localeCompare(String(a.last_updated)));
+  return { pages: latest.slice(0, RECENT_PAGES), total: RECENT_PAGES, recent: true };
+}
+
+async function showFreshness(answer) {
+  const line = byId("fresh");
+  line.hidden = !answer.stale;
+  if (!answer.stale) return;
+  const text = `The index is behind: it is at ${shortRevision(answer.indexed_revision)}`;
+  line.textContent = text;
+  const behind = await countCommitsBehind(answer);
+  if (behind > 0 && line.textContent === text) line.textContent = `The index is ${plural(behind, "commit")} behind`;
+}
+
+function showNotes(answer, state) {
+  const lines = answer.notes.map((note) => el("p", { class: "note" }, note));
+  if (answer.degraded && !lines.length) lines.push(el("p", { class: "note" }, "The search was degraded; the results may be incomplete."));
+  if (answer.did_you_mean) lines.unshift(renderCorrection(answer, state));
+  byId("notes").replaceChildren(...lines);
+}
+
+// A word that no page contains was corrected; a link searches for the typed words.
+function renderCorrection(answer, state) {
+  const typed = buildUrl({ ...state, q: answer.as_typed, page: "", anchor: "" });
+  return el("p", { class: "correction" }, "Showing results for ", el("strong", {}, answer.did_you_mean), ". ", el("a", { href: typed }, `Search for ${answer.query}`));
+}
+
+// Marks the card of the page that is open in the preview.
+export function markOpenPage(path) {
+  for (const link of results.querySelectorAll("a[data-page]")) {
+    const open = link.dataset.page === path;
+    link.closest(".card").classList.toggle("open", open);
+    if (open) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+  }
+}

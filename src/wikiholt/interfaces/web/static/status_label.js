@@ -1,0 +1,30 @@
+// The label of an index status, and the progress of its sync.
+import { el, plural } from "./dom.js";
+
+const ACTIVITY_LABELS = { fetch: "Fetching", sync: "Indexing", reindex: "Rebuilding" };
+
+const isDamaged = (status) => Boolean(status.health) && status.health.condition !== "ok";
+
+export function getStatusLabel(status) {
+  if (isDamaged(status)) return ["busy", "Being repaired"];
+  if (status.activity) return ["busy", ACTIVITY_LABELS[status.activity.kind] || "Working"];
+  if (status.error) return ["bad", "Needs attention"];
+  if (status.indexed_revision === null) return ["busy", "Waiting for the first sync"];
+  return status.stale ? ["late", "Behind the repository"] : ["good", "Up to date"];
+}
+
+export function renderStatusLabel(status) {
+  const [kind, label] = getStatusLabel(status);
+  return el("span", { class: `pill ${kind}` }, label);
+}
+
+export function renderProgress(activity, name = "progress") {
+  if (!activity) return null;
+  const done = activity.pages_done || 0;
+  const total = activity.pages_total || 0;
+  const text = total ? `${done.toLocaleString("en")} of ${plural(total, "page")}` : "Comparing with the repository…";
+  return el("div", { class: "progress" }, el("label", { for: `app.${name}` }, text),
+    el("progress", total ? { id: `app.${name}`, max: String(total), value: done } : { id: `app.${name}` }));
+}
+
+export const isBusy = (status) => Boolean(status.activity) || isDamaged(status) || (status.indexed_revision === null && !status.error);

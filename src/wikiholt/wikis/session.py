@@ -1,0 +1,175 @@
+"""One opened wiki as the interfaces (HTTP, MCP, Otterwiki, web page) use it.
+
+A session combines the wiki's handle with the granted scope, the path style of the caller and the commit author.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from threading import BoundedSemaphore
+from typing import Protocol
+
+from wikiholt.domain.git import Author
+from wikiholt.domain.search import PageFilter, SearchInterface
+from wikiholt.domain.wiki import Wiki
+from wikiholt.errors import IndexMissing, WikiholtError
+from wikiholt.wikis.access import Grant
+from wikiholt.wikis.handle import WikiHandle
+
+_FRESH_WAITERS = BoundedSemaphore(16)
+"""Limits the threads that wait for a fresh index, so that enough threads remain to answer requests."""
+
+
+class PathStyle(Protocol):
+    """Translates page paths between git and the form that callers read and write."""
+
+    def to_display_path(self, path: str) -> str:
+        """Return a git path in the caller's form."""
+
+    def to_display_title(self, name: str, path: str) -> str:
+        """Return the page title in the caller's form; a title set in the page itself stays unchanged."""
+
+    def to_git_path(self, path: str) -> str:
+        """Return the git path for a path in the caller's form."""
+
+    def to_link_path(self, path: str) -> str | None:
+        """Return the full path that links must use, or None if the last path segment is enough."""
+
+    def to_url(self, url: str) -> str:
+        """Return a page URL that the caller can open."""
+
+    def to_git_prefix(self, prefix: str) -> str:
+        """Return the git path prefix for a prefix in the caller's form."""
+
+
+class StoredPaths:
+    """The identity path style: callers use git paths."""
+
+    def to_display_path(self, path: str) -> str:
+        return path
+
+    def to_display_title(self, name: str, path: str) -> str:  # noqa: ARG002
+        return name
+
+    def to_git_path(self, path: str) -> str:
+        return path
+
+    def to_link_path(self, path: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def to_url(self, url: str) -> str:
+        return url
+
+    def to_git_prefix(self, prefix: str) -> str:
+        return prefix
+
+
+STORED_PATHS = StoredPaths()
+
+
+class ChangeKind(StrEnum):
+    """What a commit did to a page."""
+
+    SAVED = "saved"
+    DELETED = "deleted"
+    RENAMED = "renamed"
+    ATTACHED = "attached"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEvent:
+    """A commit that a request made. Paths and files are git paths.
+
+    `files` lists the files that the commit wrote, or removed for a deleted page; the page's own file comes first.
+    """
+
+    kind: ChangeKind
+    path: str
+    files: tuple[str, ...]
+    author: Author
+    message: str
+    new_path: str = ""
+
+
+CommitListener = Callable[[CommitEvent], None]
+
+
+def ignore_commit(_: CommitEvent) -> None:
+    """The listener of a session without a host application."""
+
+
+class SyncErrorSource(Protocol):
+    """The part of a sync state that a session reads."""
+
+    @property
+    def error(self) -> WikiholtError | None: ...
+
+
+class SyncScheduler(Protocol):
+    """The part of the scheduler that a session uses."""
+
+    def wait_until_fresh(self, wiki_id: str, timeout_s: float, /) -> object: ...
+
+    def notify_changed(self, wiki_id: str, /) -> None: ...
+
+    def get_sync_state(self, wiki_id: str, /) -> SyncErrorSource: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WikiSession:
+    """One wiki with the granted scope.
+
+    `author` is the commit author set by the host application or the token, if any. A write waits up to `index_wait_s`
+    seconds until the index contains it.
+    """
+
+    grant: Grant
+    handle: WikiHandle
+    fresh_timeout: float
+    _scheduler: SyncScheduler
+    path_style: PathStyle = STORED_PATHS
+    author: Author | None = None
+    on_commit: CommitListener = ignore_commit
+    index_wait_s: float = 0.0
+    interface: SearchInterface = SearchInterface.HTTP
+
+    @property
+    def wiki(self) -> Wiki:
+        return self.grant.wiki
+
+    @contextmanager
+    def use_handle(self) -> Iterator[WikiHandle]:
+        """Yield the handle. If the index is missing, raise the sync error that prevented it."""
+        try:
+            yield self.handle
+        except IndexMissing as error:
+            raise self._scheduler.get_sync_state(self.wiki.id).error or error from None
+
+    def wait_until_fresh(self) -> None:
+        """Wait until the index reaches the current HEAD, up to `fresh_timeout` seconds; never raises on a timeout."""
+        self._wait_until_fresh(self.fresh_timeout)
+
+    def _wait_until_fresh(self, timeout_s: float) -> None:
+        if _FRESH_WAITERS.acquire(blocking=False):
+            try:
+                self._scheduler.wait_until_fresh(self.wiki.id, timeout_s)
+            finally:
+                _FRESH_WAITERS.release()
+
+    def notify_changed(self) -> None:
+        """Schedule a sync of the wiki."""
+        self._scheduler.notify_changed(self.wiki.id)
+
+    def report_commit(self, commit: CommitEvent) -> None:
+        """Schedule a sync after a commit, notify the host application, and wait `index_wait_s` for the index."""
+        self.notify_changed()
+        self.on_commit(commit)
+        if self.index_wait_s:
+            self._wait_until_fresh(self.index_wait_s)
+
+    def to_git_filter(self, page_filter: PageFilter) -> PageFilter:
+        """Return the filter with its path prefix as a git path."""
+        if not page_filter.path_prefix:
+            return page_filter
+        return replace(page_filter, path_prefix=self.path_style.to_git_prefix(page_filter.path_prefix))
