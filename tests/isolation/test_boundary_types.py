@@ -57,6 +57,7 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.registry",  # and its files, schema and backups
     "wikiholt.wikis.removal.",
     "wikiholt.wikis.service.",
+    "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )
 """Parts that may be told a wiki: they say which, and open it. None of them searches."""
 OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "record_layout", "embedded_chroma"))

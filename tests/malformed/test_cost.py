@@ -32,14 +32,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 _MEASURE_WORDS = """
 import resource, sys
-from wikiholt.text.analysis import TOKEN
-from wikiholt.text.analysis import joined
-from wikiholt.text.inline import links
+from wikiholt.text.analysis import TOKEN_PATTERN, find_identifiers
+from wikiholt.text.inline import find_links
 text = "[" + eval(sys.argv[1]) * 1_500_000
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for _ in TOKEN.finditer(text): pass
-for _ in joined(text): pass
-for _ in links(text, {}): pass
+for _ in TOKEN_PATTERN.finditer(text): pass
+for _ in find_identifiers(text): pass
+for _ in find_links(text, {}): pass
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 _PATTERN_KILOBYTES = 100_000

@@ -90,7 +90,7 @@ def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         "import logging, sys\n"
         "from wikiholt.interfaces.cli import main as cli\n"
         f"def instead(service, arguments):\n    {body}\n"
-        "cli._ON_SERVICE['list'] = instead\n"
+        "cli._SERVICE_COMMANDS['list'] = instead\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", script, *arguments, "list"]

@@ -21,6 +21,7 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication
     with serve_application(tmp_path_factory.mktemp("schema")) as found:
         # Keys that are not known are sent by the hundred here.
         found.application.rate_limiter.check_failures = lambda address: None  # type: ignore[method-assign]
+        found.application.rate_limiter.refuse_key = lambda address, token: None  # type: ignore[method-assign]
         service = found.application.service
         service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0))
         service.close()  # what is open was opened without
