@@ -127,7 +127,7 @@ def test_a_store_takes_nothing_but_ids(tmp_path: Path, path: str) -> None:
 def test_the_command_line_shows_one_wiki_when_asked_for_one(
     farm: IsolationFarm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.interfaces.cli.main.build", lambda _: farm.backend.open_service())
+    monkeypatch.setattr("wikiholt.interfaces.cli.main.build_service", lambda _: farm.backend.open_service())
 
     def run(*arguments: str) -> str:
         main(["--data", str(farm.data), *arguments])
