@@ -105,7 +105,7 @@ def test_writing_again_changes_nothing(tmp_path: Path) -> None:
 def test_what_is_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "runbook").mkdir()
     (tmp_path / "runbook" / "thesis.txt").write_text("years of work")
-    with pytest.raises(InvalidSource, match="in the way"):
+    with pytest.raises(InvalidSource, match="exists and is not a demo wiki"):
         write_demo_wikis(tmp_path)
     assert (tmp_path / "runbook" / "thesis.txt").read_text() == "years of work"
 

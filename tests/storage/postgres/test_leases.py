@@ -95,8 +95,7 @@ with (
 ):
     leave("at work")
     index = store.open(WIKI_ID)
-    door = store.door(ONE)
-    with door.writing() as connection:  # in the middle of a transaction
+    with store.get_connections(WIKI_ID).write_transaction() as connection:  # in the middle of a transaction
         connection.execute("DELETE FROM g1_pages")
         connection.execute("SELECT fence FROM notes WHERE name = 'writer' FOR UPDATE")
         print("writing", flush=True)

@@ -46,8 +46,8 @@ def statements(schema, numbers, role):
 postgres_schema.SCHEMA_LAYOUT = 2
 postgres_schema.MIGRATIONS = (SchemaMigration(SchemaLayout(2, 1), statements),)
 with open_node_store(sys.argv[2], Path(sys.argv[3])) as store:
-    done = migrations.upgrade_all(store.placements)
-    print(done.done, len(done.failed))
+    result = migrations.upgrade_all(store.placements)
+    print(result.upgraded_count, len(result.failed))
 """
 
 

@@ -23,8 +23,8 @@ An unknown name, a value of the wrong type or a value out of range is an error. 
 _WIKI_INTRO = """\
 ## Settings of one wiki
 
-Set with options of `wikiholt add`, or later with `wikiholt set SLUG NAME=VALUE`, and stored in the registry. A secret
-is never shown.
+Set with options of `wikiholt add SLUG PATH`, or later with `wikiholt set SLUG NAME=VALUE`, and stored in the registry.
+A secret is never shown.
 """
 
 

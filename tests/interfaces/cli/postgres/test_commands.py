@@ -111,7 +111,7 @@ def test_one_setting_makes_every_command_work_over_postgresql(
         (("move", "night", "--all", "--to", "home"), 2, "Name the wikis to move"),
         (("move", "night", "--to", "nowhere"), 2, "there is no database nowhere"),
         (("move", "night", "--to", "home"), 3, "There is no wiki 'night'"),
-        (("move", "--all", "--to", "mysql://a:hush@/x"), 2, "no address"),
+        (("move", "--all", "--to", "mysql://a:hush@/x"), 2, "not the address of a PostgreSQL database"),
         (("move", "--all", "--to", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
         (("move", "--all", "--to", "home"), 2, "not another store"),
     ],
