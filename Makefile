@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UNIT := not (browser or chroma or gate or long or model or otterwiki or postgres or process or slow)
+# Directories without a unit test are not even imported.
+UNIT_DIRECTORIES := $(foreach kind,browser chroma crash fuzz model otterwiki postgres process soak,--ignore-glob='tests/*$(kind)')
 
 .PHONY: help demo serve quick unit test lint check gate format lock wheel bench clean
 
@@ -31,7 +33,7 @@ quick: $(READY)      ## The checks and the unit tests, side by side, in about a 
 	$(MAKE) --no-print-directory -j 2 lint unit
 
 unit: $(READY)       ## The tests that need neither a server nor a model
-	$(PYTEST) -q -m "$(UNIT)"
+	$(PYTEST) -q -m "$(UNIT)" $(UNIT_DIRECTORIES)
 
 test: $(READY) check ## Every check and every test, without the long forms
 	$(PYTEST) -m "not long"

@@ -51,7 +51,7 @@ def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
         (DATA / "tip").write_text(tip)
         wiki.point_at(wiki.git("rev-parse", f"{tip}~{REPLAYED}"))
         service.add("mdn", str(wiki.path.resolve()), {})
-        with show_sync_progress("mdn", shown=True) as progress:
+        with show_sync_progress("mdn", visible=True) as progress:
             report = service.get_handle("mdn").sync(progress)
         status = service.get_handle("mdn").get_status()
         figures = {"pages": report.added, "chunks": report.chunks_embedded + report.chunks_reused}

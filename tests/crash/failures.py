@@ -240,23 +240,23 @@ class Failure:
         return writer.wait()
 
     def _collect_messages(
-        self, outcome: FailureOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]
+        self, result: FailureOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]
     ) -> None:
         unsynced: dict[str, bool] = {}
         for name, (child, ended) in children.items():
             told = child.channel.receive_all()
-            outcome.messages.append([line for line in told if line[0] in ("begin", "done")])
+            result.messages.append([line for line in told if line[0] in ("begin", "done")])
             unsynced |= {str(line[1]): line[0] == UNSYNCED for line in told if line[0] in (UNSYNCED, "synced")}
             outcome = str(ended["outcome"])
             if self.operation == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
                 outcome = "ended early"  # it was told to end before it had begun to listen
             if name == "writer":
-                outcome.outcome, outcome.hit_window = outcome, outcome == "killed" and child.channel.is_inside
+                result.outcome, result.hit_window = outcome, outcome == "killed" and child.channel.is_inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
-                outcome.searches = value
+                result.searches = value
             if outcome == UNEXPECTED_ERROR or (outcome == OUT_OF_MEMORY and self.kind != "memory"):
                 log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
-                outcome.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
+                result.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.channel.close()
         if self.kind == "power cut":
             _truncate_unsynced(self._data, [Path(name) for name, lost in unsynced.items() if lost])

@@ -256,7 +256,7 @@ def test_caches_that_cannot_be_written_do_not_fail_a_sync(
     def broken(_: object) -> None:
         raise OSError("no cache today")
 
-    monkeypatch.setattr("wikiholt.caches.vectors.vector_cache.DerivedCache.refresh", broken)
+    monkeypatch.setattr("wikiholt.caches.vectors.vector_cache.FileVectorCache.refresh", broken)
     assert wiki.sync().unchanged == 30
     answer = wiki.search(SearchRequest("unique7"))
     assert answer.hits

@@ -22,10 +22,12 @@ from tests.support.git_repository import Repository
 from tests.support.paths import ROOT
 from tests.support.services import build_test_service
 from tests.support.tiers import choose
+from tests.wikis.query_log.query_log_fixtures import RETENTION, make_query_record
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import NotWritable
 from wikiholt.git.remote import MIRROR_DIRECTORY
 from wikiholt.search.request import SearchRequest
+from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_backups import RegistryBackups
 from wikiholt.wikis.service import WikiService
@@ -105,6 +107,7 @@ def test_every_kind_of_file_the_product_writes_is_one_the_gate_harms(data: Path,
     index.write_bytes(b"no index at all" * 1000)
     wiki.sync()
     wiki.search(SearchRequest("handbook"))
+    SqliteQueryLog(get_wiki_directory(service, "victim")).write([make_query_record("handbook")], RETENTION)
     seen |= {get_file_kind(file, data) for file in list_files(data)}
     (data / "registry.sqlite").write_bytes(b"no registry at all")
     service.registry.close()
@@ -156,11 +159,11 @@ def test_an_index_that_a_sync_made_again_of_a_removed_wiki_goes_though_who_remov
     shutil.copytree(directory, aside)
     original = Registry.remove
 
-    def killed(self: Registry, slug: str) -> object:
+    def killed(self: Registry, slug: str, wiki_id: str | None = None) -> object:
         with monkeypatch.context() as patched:
             patched.setattr(RegistryBackups, "finish_purges", _raise_killed)
             shutil.move(aside, directory)
-            return original(self, slug)
+            return original(self, slug, wiki_id)
 
     monkeypatch.setattr(Registry, "remove", killed)
     with pytest.raises(KeyboardInterrupt):

@@ -105,7 +105,7 @@ def request_cases(routes: int, wikis: int) -> st.SearchStrategy[RequestCase]:
     return st.builds(
         RequestCase,
         route=st.integers(0, routes - 1),
-        who=st.sampled_from(CALLERS),
+        caller=st.sampled_from(CALLERS),
         host=st.sampled_from(HOST_CHOICES),
         prefix=st.sampled_from(PREFIX_CHOICES),
         me=number,

@@ -367,7 +367,7 @@ def test_the_command_line_names_a_replaced_wiki_and_goes_on(files: Ground, capsy
         assert "hint: " in err
         assert "wikiholt rebind garden" in err
     code, out, _ = run("rebind", "garden")
-    assert (code, "keys and backups stay" in out) == (0, True)
+    assert (code, "keys and backups are kept" in out) == (0, True)
     assert run("status", "garden")[0] == 0
     assert run("rebind", "nowhere")[0] == 3
     shutil.rmtree(files.path)

@@ -389,8 +389,8 @@ def test_the_gate_catches_a_search_that_looks_elsewhere(
     stray = farm.application.service.get_handle(farm.wikis[3].slug)
     meant = WikiHandle.search
 
-    def search(self: WikiHandle, request: SearchRequest, *, surface: SearchInterface | None = None) -> SearchResult:
-        return meant(stray, request, interface=surface)
+    def search(self: WikiHandle, request: SearchRequest, *, interface: SearchInterface | None = None) -> SearchResult:
+        return meant(stray, request, interface=interface)
 
     monkeypatch.setattr(WikiHandle, "search", search)
     with run_server(farm.app) as address:

@@ -77,7 +77,7 @@ def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         made.add(REMOTE_SLUG, f"file://{repositories[REMOTE_SLUG].path}")
         _, token = made.keys.create(None, Scope.ADMIN)
         slow = place / "slow"
-        begun = [run_node(place / name, store, token, wikis, slow=slow) for name in ("one", "two")]
+        begun = [run_node(place / name, store, token, wikis, delay_file=slow) for name in ("one", "two")]
         nodes = [stack.enter_context(each) for each in begun]
         yield TwoNodes(store, made, token, repositories, slow, nodes)
     pg.drop_database(store)

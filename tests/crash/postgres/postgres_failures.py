@@ -223,23 +223,23 @@ class PostgresFailure:
         return writer.wait()
 
     def _collect_messages(
-        self, outcome: PostgresOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]
+        self, result: PostgresOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]
     ) -> None:
         for name, (child, ended) in children.items():
-            outcome.messages.append([line for line in child.channel.receive_all() if line[0] in ("begin", "done")])
+            result.messages.append([line for line in child.channel.receive_all() if line[0] in ("begin", "done")])
             outcome = str(ended["outcome"])
             if self.operation == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
                 outcome = "ended early"  # it was told to end before it had begun to listen
             if name == "writer":
-                outcome.outcome, outcome.hit_window = outcome, outcome == "killed" and child.channel.is_inside
+                result.outcome, result.hit_window = outcome, outcome == "killed" and child.channel.is_inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
-                outcome.searches = value
+                result.searches = value
             if outcome == UNEXPECTED_ERROR:
                 log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
-                outcome.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
+                result.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.channel.close()
-        if self.kind not in SERVER_FAILURES and outcome.searches.get("database-away"):
-            outcome.faults.append("nothing befell the database, and a search said that it was away")
+        if self.kind not in SERVER_FAILURES and result.searches.get("database-away"):
+            result.faults.append("nothing befell the database, and a search said that it was away")
 
 
 def _sync_on_node(node: Path, operation: str) -> str:

@@ -12,7 +12,7 @@ from tests.crash.operations import OPERATIONS, SERVE, Operation, OperationContex
 from tests.support.services import build_test_service
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.errors import Busy, PageNotFound, WikiNotFound
-from wikiholt.storage.postgres import pool, store
+from wikiholt.storage.postgres import pool
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
 from wikiholt.storage.postgres.placements import PlacementCatalog
@@ -57,7 +57,7 @@ def install_newer_version() -> None:
         postgres_schema.SchemaLayout(postgres_schema.SCHEMA_LAYOUT + 1, 1), _add_column
     )
     postgres_schema.MIGRATIONS = (*postgres_schema.MIGRATIONS, migration)
-    postgres_schema.SCHEMA_LAYOUT = store.LAYOUT = migration.layout.number
+    postgres_schema.SCHEMA_LAYOUT = migration.layout.number
 
 
 def _add_column(schema: str, numbers: Sequence[int], _: str) -> Iterator[sql.Composed]:
