@@ -106,7 +106,7 @@ def _send_message(
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
 def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: McpIsolationFixture, version: str) -> None:
     head = ground.application.beta.get_head()
-    keys = [None, "read", "write", "wh_aaaaaaaaaaaa_" + "a" * 40, "a.b.c"]
+    keys = [None, "read", "write", "wh_{}_" + "a" * 40, "a.b.{}"]
     places: list[tuple[str, dict[str, str]]] = [
         ("/mcp", {}),
         ("/w/alpha/mcp", {}),
@@ -127,7 +127,8 @@ def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: McpIsola
             if version == "2025-11-25":
                 body = json.dumps({**json.loads(body), "params": params})
             if key is not None:
-                headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, key)}"
+                unknown = key.format(f"{number:a>12}")  # another one each time: repeated wrong keys are rate limited
+                headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, unknown)}"
             headers["X-Forwarded-For"] = f"10.0.{number // 250}.{number % 250}"
             answer = client.post(path, content=body, headers={**headers, **named})
             said = f"{body}{path}{named}"

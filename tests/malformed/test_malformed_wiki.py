@@ -19,7 +19,7 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.page_names import get_page_path
 
-REASONS = {"binary", "lfs-pointer", "too-large", "symlink", "submodule"}
+REASONS = {"binary", "lfs-pointer", "too-costly", "too-large", "symlink", "submodule"}
 PROBLEMS = {
     "nasty/lfs.md": "lfs-pointer",
     "nasty/png.md": "binary",
@@ -27,6 +27,7 @@ PROBLEMS = {
     "nasty/noise-with-head.md": "binary",
     "nasty/nothing-but-nul.md": "binary",
     "nasty/fifty-megabytes.md": "too-large",
+    "nasty/ten-megabyte-line.md": "too-costly",
     "link.md": "symlink",
     "module.md": "submodule",
 }
