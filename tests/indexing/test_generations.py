@@ -142,6 +142,7 @@ def test_a_change_of_chunking_takes_over_what_is_the_same_and_searches_go_on(war
     ward.assert_healthy()
 
 
+@pytest.mark.slow
 def test_an_index_of_an_older_version_of_the_text_answers_until_another_was_built_beside_it(
     ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +330,7 @@ def test_a_change_of_precision_with_the_real_model_is_answered_throughout_by_the
     service.close()
 
 
+@pytest.mark.slow
 def test_a_rebuild_in_slices_lets_the_old_generation_follow_between_them(ward: DamagedWiki) -> None:
     ward.use_model(GatedEmbedder(48, name="newer"))
     paused = 0

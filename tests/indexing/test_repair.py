@@ -274,6 +274,7 @@ def test_words_that_are_not_those_of_the_pages_are_found(ward: DamagedWiki) -> N
     ward.assert_healthy()
 
 
+@pytest.mark.slow
 def test_a_check_that_is_stopped_says_nothing_about_the_index(ward: DamagedWiki) -> None:
     with pytest.raises(Busy):
         ward.handle.check_integrity(lambda: True)

@@ -78,6 +78,7 @@ def test_ten_thousand_spaces_in_a_date_or_a_tag_are_read_once() -> None:
     assert parse_datetime("2020-01-01" + " " * 200 + "+01") is None
 
 
+@pytest.mark.slow
 def test_a_preview_is_cut_after_ten_thousand_lines() -> None:
     shown = render_markdown(parse_text("#\n" * 20_000), lambda target, wiki: None)
     assert shown.cut

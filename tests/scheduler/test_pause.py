@@ -23,6 +23,7 @@ def make_pause(calls: int, pause: Pause) -> Callable[[], Pause]:
     return lambda: Pause.CONTINUE if next(left, None) is not None else pause
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", [Pause.AFTER_BATCH, Pause.NOW])
 def test_a_paused_sync_leaves_whole_pages_and_the_next_goes_on(ground: SchedulerFixture, then: Pause) -> None:
     ground.create_repository("garden", make_long_pages(150))

@@ -30,6 +30,7 @@ def test_a_tiny_wiki_is_done_long_before_a_huge_one_that_began_earlier(ground: S
     assert len(embedder.embedded) == len(set(embedder.embedded)) == 1501
 
 
+@pytest.mark.slow
 def test_a_huge_wiki_nobody_waits_for_others_beside_is_not_interrupted(ground: SchedulerFixture) -> None:
     ground.embedder = RecordingEmbedder(seconds=0.03)
     ground.create_repository("huge", make_pages(600, "huge"))
@@ -38,6 +39,7 @@ def test_a_huge_wiki_nobody_waits_for_others_beside_is_not_interrupted(ground: S
     assert keeper.get_counters().pauses == 0
 
 
+@pytest.mark.slow
 def test_a_woken_wiki_goes_before_those_that_are_only_due(ground: SchedulerFixture) -> None:
     embedder = RecordingEmbedder()
     ground.embedder = embedder

@@ -60,6 +60,7 @@ def test_reindexing_is_refused_while_it_runs_and_told_when_done(ground: Schedule
     assert keeper.reindex(wiki).id != began.id
 
 
+@pytest.mark.slow
 def test_a_commit_made_during_a_reindexing_is_searchable_before_it_ends(ground: SchedulerFixture) -> None:
     ground.embedder = RecordingEmbedder(seconds=0.05)
     repository = ground.create_repository("garden", make_pages(1000, "garden"))

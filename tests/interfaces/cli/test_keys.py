@@ -273,7 +273,7 @@ def test_settings_that_make_no_sense_change_nothing(
         ("Garden", "capital"),
         ("GARDEN", "capital"),
         ("xn--grden-6ve", "other letters"),
-        ("api", "kept"),
+        ("api", "reserved"),
         ("", "empty"),
     ],
     ids=lambda text: ascii(text)[:24],

@@ -173,6 +173,7 @@ def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
     assert_harmless(shown)
 
 
+@pytest.mark.slow
 @settings(max_examples=limit_examples(200), deadline=None)
 @given(st.text(max_size=2_000))
 def test_any_text_has_harmless_html(text: str) -> None:

@@ -193,18 +193,18 @@ def create_leftovers(farm: IsolationFarm, wiki_id: str) -> None:
     """What any role may leave behind in a database, whatever it is granted: a large object."""
     with closing(farm.backend.open_service()) as opened:
         store = opened.components.store
-        with store.door(wiki_id).writing() as connection:  # type: ignore[attr-defined]
+        with store.get_connections(wiki_id).write_transaction() as connection:  # type: ignore[attr-defined]
             connection.execute("SELECT lo_from_bytea(0, %s)", (f"of {wiki_id}".encode(),))
 
 
 def test_sql_under_a_wikis_role_finds_that_wiki_alone(farm: IsolationFarm, service: WikiService) -> None:
     """Whatever gets through, gets through as the wiki's own role, which sees its schema and can become no other."""
     me, others = farm.wikis[1], farm.wikis[2:8]
-    door = service.components.store.door(farm.ids[me.slug])  # type: ignore[attr-defined]
+    connections = service.components.store.get_connections(farm.ids[me.slug])  # type: ignore[attr-defined]
     hostile = ["RESET ROLE", "RESET SESSION AUTHORIZATION", "SET search_path TO wikiholt, public", "RESET ALL"]
     hostile += ["SET ROLE operator", "SET SESSION AUTHORIZATION operator", "SET default_transaction_read_only TO off"]
     told: list[object] = []
-    with closing(door.alone()) as raw:
+    with closing(connections.open_dedicated()) as raw:
         for order in hostile:
             _try_statement(raw, sql.SQL(order))
         for other in others:

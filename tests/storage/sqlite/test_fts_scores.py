@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def compute_expected(words: PageTerms, query: KeywordQuery) -> bool:
     return bool(query.phrases) or begun or any(contains_phrase(words, (term,)) for term in query.terms)
 
 
+@pytest.mark.slow
 @settings(max_examples=limit_examples(80), deadline=None)
 @given(fields=FIELDS, query=QUERY)
 def test_no_score_exceeds_the_best_possible_and_the_right_pages_are_found(

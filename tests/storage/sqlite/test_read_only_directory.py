@@ -19,6 +19,8 @@ from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 
+pytestmark = pytest.mark.process
+
 WIKI = "aaaaaaaaaaaaaaaaaaaa"
 NOBODY_UID = 65534
 
@@ -30,8 +32,6 @@ from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-
-pytestmark = pytest.mark.process
 # Before rights are dropped, lest a module that is loaded late cannot be read.
 vector = FakeEmbedder().embed_query("alpha")
 if os.geteuid() == 0:

@@ -45,6 +45,7 @@ def test_a_backup_of_one_wiki_holds_nothing_of_another(ground: BackupFixture) ->
         assert other not in content
 
 
+@pytest.mark.slow
 def test_backups_are_taken_while_pages_are_written_and_searched(ground: BackupFixture) -> None:
     repository = ground.add_wiki("one")
     done = Event()

@@ -203,6 +203,7 @@ def test_a_backup_of_a_newer_wikiholt_is_refused(ground: BackupFixture) -> None:
     assert ground.find_paths("heron") == ["Home"]
 
 
+@pytest.mark.slow
 def test_searches_are_answered_while_backups_are_restored(ground: BackupFixture) -> None:
     ground.add_wiki("one")
     ground.get_wiki().backups.create()
