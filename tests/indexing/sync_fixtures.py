@@ -1,4 +1,4 @@
-"""A wiki, its store, and a way to sync it, which looks after every sync whether the index is the tree."""
+"""A repository and its index. Every sync checks that the index matches the tree at HEAD."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ LONG_TEXT = "\n\n".join(
 
 
 class SyncFixture:
-    """A wiki, its store, and a way to sync it."""
+    """A repository, a store, and a `sync` that checks its result."""
 
     def __init__(self, directory: Path) -> None:
         self.repository = Repository(directory / "wiki")
@@ -33,7 +33,7 @@ class SyncFixture:
 
     def sync(self) -> SyncReport:
         self.embedder.embedded.clear()
-        # Two syncers take turns: one that remembers what it has seen, and one that compares whole trees.
+        # Sync with two syncers: one that remembers the last revision, and a new one that compares complete trees.
         parts = (self.embedder, self.pipeline)
         if self.syncer is None or self.model_and_pipeline != parts:
             self.model_and_pipeline, self.syncer = parts, Syncer(WIKI_ID, self.store, self.source, *parts, 0.05)
@@ -44,7 +44,7 @@ class SyncFixture:
         return report
 
     def assert_converged(self) -> None:
-        """The index is whole and equal to HEAD: every page with its blob, every other one a listed problem."""
+        """Check that the index is intact and at HEAD, and that every file in the tree is a page or a listed problem."""
         index = self.store.open(WIKI_ID)
         tree = {file: entry.blob for file, entry in self.source.read_tree(self.repository.get_head()).items()}
         problems = {problem.file: problem.blob for problem in index.get_problems()}

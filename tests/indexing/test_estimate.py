@@ -1,4 +1,4 @@
-"""What a reindexing would take is said beforehand, and nothing is changed by asking."""
+"""The estimate of a reindex: it matches the reindex and changes nothing."""
 
 import json
 from collections.abc import Iterator
@@ -15,64 +15,64 @@ from wikiholt.interfaces.cli.main import main
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
-    made = DamagedWiki(tmp_path, pages=60)
-    yield made
-    made.close()
+def wiki(tmp_path: Path) -> Iterator[DamagedWiki]:
+    created = DamagedWiki(tmp_path, pages=60)
+    yield created
+    created.close()
 
 
-def read_all_files(ward: DamagedWiki) -> dict[str, bytes]:
-    below = (ward.place / "data").rglob("*")
-    return {str(file): file.read_bytes() for file in below if file.is_file() and not file.name.endswith("-shm")}
+def read_all_files(wiki: DamagedWiki) -> dict[str, bytes]:
+    paths = (wiki.place / "data").rglob("*")
+    return {str(file): file.read_bytes() for file in paths if file.is_file() and not file.name.endswith("-shm")}
 
 
-def test_a_forecast_counts_what_a_reindexing_then_does(ward: DamagedWiki) -> None:
-    ward.repository.commit({"twin-1.md": "the same words", "twin-2.md": "the same words", "broken.md": b"\xff\xfe\x00"})
-    before = read_all_files(ward)
-    found = ward.handle.estimate_reindex()
-    assert read_all_files(ward) == before
-    assert (found.pages, found.exact) == (63, True)
-    assert found.reusable_vectors == 60
-    assert found.disk_free > found.disk_bytes > 0
-    assert 0 <= found.seconds_reusing <= found.seconds
-    report = ward.handle.reindex()
-    assert report.chunks_embedded == found.chunks_to_embed
-    assert report.chunks_embedded + report.chunks_reused == found.chunks
+def test_an_estimate_counts_what_the_reindex_then_does(wiki: DamagedWiki) -> None:
+    wiki.repository.commit({"twin-1.md": "the same words", "twin-2.md": "the same words", "broken.md": b"\xff\xfe\x00"})
+    before = read_all_files(wiki)
+    estimate = wiki.handle.estimate_reindex()
+    assert read_all_files(wiki) == before
+    assert (estimate.pages, estimate.exact) == (63, True)
+    assert estimate.reusable_vectors == 60
+    assert estimate.disk_free > estimate.disk_bytes > 0
+    assert 0 <= estimate.seconds_reusing <= estimate.seconds
+    report = wiki.handle.reindex()
+    assert report.chunks_embedded == estimate.chunks_to_embed
+    assert report.chunks_embedded + report.chunks_reused == estimate.chunks
 
 
-def test_with_another_model_nothing_is_reusable(ward: DamagedWiki) -> None:
-    ward.use_model(GatedEmbedder(48, name="newer"))
-    found = ward.handle.estimate_reindex()
-    assert (found.chunks_to_embed, found.reusable_vectors) == (60, 0)
+def test_with_another_model_nothing_is_reusable(wiki: DamagedWiki) -> None:
+    wiki.use_model(GatedEmbedder(48, name="newer"))
+    estimate = wiki.handle.estimate_reindex()
+    assert (estimate.chunks_to_embed, estimate.reusable_vectors) == (60, 0)
 
 
-def test_a_forecast_needs_no_index_and_no_more_than_its_time(ward: DamagedWiki) -> None:
-    ward.service.components.store.delete(ward.handle.wiki.id)
-    found = ward.handle.estimate_reindex(time_limit_s=0.0)
-    assert found.pages == 60
-    assert not found.exact
-    assert 40 <= found.chunks <= 80
+def test_an_estimate_needs_no_index_and_obeys_its_time_limit(wiki: DamagedWiki) -> None:
+    wiki.service.components.store.delete(wiki.handle.wiki.id)
+    estimate = wiki.handle.estimate_reindex(time_limit_s=0.0)
+    assert estimate.pages == 60
+    assert not estimate.exact
+    assert 40 <= estimate.chunks <= 80
 
 
-def test_one_forecast_of_a_wiki_at_a_time(ward: DamagedWiki) -> None:
-    def again() -> None:
+def test_only_one_estimate_of_a_wiki_runs_at_a_time(wiki: DamagedWiki) -> None:
+    def estimate_again() -> None:
         with pytest.raises(Busy):
-            ward.handle.estimate_reindex()
+            wiki.handle.estimate_reindex()
 
-    ward.embedder.gate = again
-    assert ward.handle.estimate_reindex().pages == 60
-    ward.embedder.gate = None
-    assert ward.handle.estimate_reindex().pages == 60
+    wiki.embedder.gate = estimate_again
+    assert wiki.handle.estimate_reindex().pages == 60
+    wiki.embedder.gate = None
+    assert wiki.handle.estimate_reindex().pages == 60
 
 
-def test_a_repository_that_is_gone_is_an_error_and_not_a_forecast_of_nothing(ward: DamagedWiki) -> None:
-    ward.repository.path.rename(ward.place / "elsewhere")
+def test_an_estimate_of_a_missing_repository_is_an_error(wiki: DamagedWiki) -> None:
+    wiki.repository.path.rename(wiki.place / "elsewhere")
     with pytest.raises(SourceMissing):
-        ward.handle.estimate_reindex()
+        wiki.handle.estimate_reindex()
 
 
 @pytest.mark.model
-def test_the_command_says_it_with_the_real_model_and_changes_nothing(
+def test_the_dry_run_command_prints_an_estimate_with_the_real_model_and_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repository = Repository(tmp_path / "repository")
@@ -83,9 +83,9 @@ def test_the_command_says_it_with_the_real_model_and_changes_nothing(
     service.close()
     data = ["--data", str(tmp_path / "data")]
     assert main([*data, "reindex", "notes", "--dry-run", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["pages"], told["chunks_to_embed"], told["reusable_vectors"]) == (12, 12, 12)
-    assert told["seconds"] > told["seconds_reusing"]
+    estimate = json.loads(capsys.readouterr().out)
+    assert (estimate["pages"], estimate["chunks_to_embed"], estimate["reusable_vectors"]) == (12, 12, 12)
+    assert estimate["seconds"] > estimate["seconds_reusing"]
     assert main([*data, "--set", "precision=fp32", "reindex", "notes", "--dry-run"]) == 0
     text = capsys.readouterr().out
     assert "0 vectors reused, 12 to embed" in text

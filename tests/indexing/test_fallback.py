@@ -1,4 +1,4 @@
-"""Whatever becomes of the name of the published generation or of a restoring, what is good goes on answering."""
+"""An intact generation keeps answering if CURRENT is lost, a generation is damaged or a restore is killed."""
 
 import logging
 import shutil
@@ -18,168 +18,168 @@ from wikiholt.search.request import SearchRequest
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
-    made = DamagedWiki(tmp_path, pages=20)
-    yield made
-    made.close()
+def wiki(tmp_path: Path) -> Iterator[DamagedWiki]:
+    created = DamagedWiki(tmp_path, pages=20)
+    yield created
+    created.close()
 
 
-def get_store(ward: DamagedWiki) -> IndexStore:
-    return ward.service.components.store
+def get_store(wiki: DamagedWiki) -> IndexStore:
+    return wiki.service.components.store
 
 
-def make_two_generations(ward: DamagedWiki) -> Path:
-    """Publish generation 2 and leave generation 1 unswept, as a process killed in between does."""
-    kept = ward.place / "g000001.sqlite"
-    shutil.copy(ward.index_file, kept)
-    ward.handle.reindex()
-    ward.service.close()
-    shutil.move(kept, ward.directory / kept.name)
-    ward.service = ward.open_service()
-    return ward.directory / "g000002.sqlite"
+def make_two_generations(wiki: DamagedWiki) -> Path:
+    """Publish generation 2 and keep generation 1, as a process killed before the cleanup does."""
+    copy = wiki.place / "g000001.sqlite"
+    shutil.copy(wiki.index_file, copy)
+    wiki.handle.reindex()
+    wiki.service.close()
+    shutil.move(copy, wiki.directory / copy.name)
+    wiki.service = wiki.open_service()
+    return wiki.directory / "g000002.sqlite"
 
 
-def get_first_hit(ward: DamagedWiki) -> str:
-    return ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits[0].path
+def get_first_hit(wiki: DamagedWiki) -> str:
+    return wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits[0].path
 
 
 @pytest.mark.parametrize("lost", ["the file that CURRENT names", "CURRENT names another", "CURRENT is damaged"])
-def test_where_the_name_of_the_published_generation_leads_nowhere_the_newest_whole_one_answers(
-    ward: DamagedWiki, lost: str, caplog: pytest.LogCaptureFixture
+def test_the_newest_intact_generation_answers_if_current_is_unusable(
+    wiki: DamagedWiki, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = make_two_generations(ward)
-    answers = 2
+    file = make_two_generations(wiki)
+    expected = 2
     if lost == "the file that CURRENT names":
         file.unlink()
-        answers = 1
+        expected = 1
     else:
-        (ward.directory / "CURRENT").write_bytes(b"77\n" if "another" in lost else b"\xff\x00")
-    assert get_first_hit(ward) == "page-7", "before anything is mended"
-    assert get_store(ward).get_published(ward.handle.wiki.id) == answers
-    ward.embedder.embedded.clear()
+        (wiki.directory / "CURRENT").write_bytes(b"77\n" if "another" in lost else b"\xff\x00")
+    assert get_first_hit(wiki) == "page-7", "before any repair"
+    assert get_store(wiki).get_published(wiki.handle.wiki.id) == expected
+    wiki.embedder.embedded.clear()
     with caplog.at_level(logging.WARNING):
-        ward.handle.sync()
-    assert f"the newest intact one ({answers}) is used" in caplog.text
-    assert not ward.handle.get_status().quarantined, "nothing good is put aside"
-    assert ward.embedder.embedded == []
-    assert (ward.directory / "CURRENT").read_text() == f"{answers}\n"
-    ward.assert_healthy()
+        wiki.handle.sync()
+    assert f"the newest intact one ({expected}) is used" in caplog.text
+    assert not wiki.handle.get_status().quarantined, "no intact index is quarantined"
+    assert wiki.embedder.embedded == []
+    assert (wiki.directory / "CURRENT").read_text() == f"{expected}\n"
+    wiki.assert_healthy()
 
 
-def test_a_damaged_generation_gives_way_to_a_whole_one_beside_it(
-    ward: DamagedWiki, caplog: pytest.LogCaptureFixture
+def test_a_damaged_generation_is_replaced_by_an_intact_older_one(
+    wiki: DamagedWiki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    truncate_file(make_two_generations(ward))
+    truncate_file(make_two_generations(wiki))
     with caplog.at_level(logging.WARNING):
-        ward.handle.sync()
-    story = [record.getMessage() for record in caplog.records if record.name == "wikiholt.indexing.repair"]
-    assert ["quarantined" in story[0], "generation 1 is intact" in story[1], "intact and at HEAD" in story[2]] == [
-        True,
-        True,
-        True,
-    ]
-    (aside,) = ward.handle.get_status().quarantined
-    assert [file.name for file in (ward.directory / aside).glob("*.sqlite")] == ["g000002.sqlite"]
-    ward.assert_healthy()
+        wiki.handle.sync()
+    messages = [record.getMessage() for record in caplog.records if record.name == "wikiholt.indexing.repair"]
+    assert [
+        "quarantined" in messages[0],
+        "generation 1 is intact" in messages[1],
+        "intact and at HEAD" in messages[2],
+    ] == [True, True, True]
+    (quarantined,) = wiki.handle.get_status().quarantined
+    assert [file.name for file in (wiki.directory / quarantined).glob("*.sqlite")] == ["g000002.sqlite"]
+    wiki.assert_healthy()
 
 
-def test_an_unfinished_generation_is_never_taken_for_the_one_that_was_lost(ward: DamagedWiki) -> None:
-    ward.embedder.gate = None
+def test_an_unfinished_generation_never_replaces_a_lost_one(wiki: DamagedWiki) -> None:
+    wiki.embedder.gate = None
     with pytest.raises(SyncPaused):
-        ward.handle.reindex(pause=lambda: Pause.NOW)
-    assert (ward.directory / "g000002.sqlite").exists()
-    (ward.directory / "g000001.sqlite").unlink()
-    ward.reopen()
-    ward.handle.sync()
-    (aside,) = ward.handle.get_status().quarantined
-    assert (ward.directory / aside / "g000002.sqlite").exists()
-    ward.assert_healthy()
+        wiki.handle.reindex(pause=lambda: Pause.NOW)
+    assert (wiki.directory / "g000002.sqlite").exists()
+    (wiki.directory / "g000001.sqlite").unlink()
+    wiki.reopen()
+    wiki.handle.sync()
+    (quarantined,) = wiki.handle.get_status().quarantined
+    assert (wiki.directory / quarantined / "g000002.sqlite").exists()
+    wiki.assert_healthy()
 
 
 class SimulatedKill(BaseException):
-    """What SIGKILL is to the code: nothing runs after it."""
+    """Stands in for SIGKILL: no handler of Exception runs after it."""
 
 
-def run_killed_restore(ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_killed_restore(wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise SimulatedKill
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(get_store(ward)), "publish", die)
+        patch.setattr(type(get_store(wiki)), "publish", die)
         with pytest.raises(SimulatedKill):
-            ward.handle.restore()
-    ward.reopen()
+            wiki.handle.restore()
+    wiki.reopen()
 
 
-def test_a_restoring_that_was_killed_before_it_was_published_is_cleaned_up_by_the_next_writer(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_a_restore_killed_before_publishing_is_cleaned_up_by_the_next_writer(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ward.handle.backups.create(BackupReason.REQUESTED)
-    run_killed_restore(ward, monkeypatch)
-    assert (ward.directory / "g000002.sqlite").exists()
-    ward.handle.sync()
-    assert [file.name for file in ward.directory.glob("g*.sqlite*") if "-" not in file.name] == ["g000001.sqlite"]
-    ward.assert_healthy()
+    wiki.handle.backups.create(BackupReason.REQUESTED)
+    run_killed_restore(wiki, monkeypatch)
+    assert (wiki.directory / "g000002.sqlite").exists()
+    wiki.handle.sync()
+    assert [file.name for file in wiki.directory.glob("g*.sqlite*") if "-" not in file.name] == ["g000001.sqlite"]
+    wiki.assert_healthy()
 
 
-def test_a_reindexing_never_goes_on_with_what_a_killed_restoring_left(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_a_reindex_never_continues_with_the_files_of_a_killed_restore(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ward.handle.backups.create(BackupReason.REQUESTED)
-    run_killed_restore(ward, monkeypatch)
-    ward.embedder.embedded.clear()
-    report = ward.handle.reindex()
-    assert report.chunks_embedded == len(ward.embedder.embedded) == 20, "every vector is made anew"
-    ward.assert_healthy()
+    wiki.handle.backups.create(BackupReason.REQUESTED)
+    run_killed_restore(wiki, monkeypatch)
+    wiki.embedder.embedded.clear()
+    report = wiki.handle.reindex()
+    assert report.chunks_embedded == len(wiki.embedder.embedded) == 20, "every vector is embedded again"
+    wiki.assert_healthy()
 
 
-def test_the_restoring_of_a_lost_index_that_was_killed_is_finished_by_the_next_sync(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_a_killed_restore_of_a_lost_index_is_finished_by_the_next_sync(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ward.handle.backups.create(BackupReason.REQUESTED)
-    shutil.rmtree(ward.directory)
-    ward.reopen()
-    run_killed_restore(ward, monkeypatch)
-    ward.embedder.embedded.clear()
-    ward.handle.sync()
-    assert ward.embedder.embedded == []
-    assert not list(ward.directory.glob("*.from"))
-    ward.assert_healthy()
+    wiki.handle.backups.create(BackupReason.REQUESTED)
+    shutil.rmtree(wiki.directory)
+    wiki.reopen()
+    run_killed_restore(wiki, monkeypatch)
+    wiki.embedder.embedded.clear()
+    wiki.handle.sync()
+    assert wiki.embedder.embedded == []
+    assert not list(wiki.directory.glob("*.from"))
+    wiki.assert_healthy()
 
 
-def test_a_reindexing_takes_over_nothing_that_a_sync_before_it_took_over(tmp_path: Path) -> None:
-    ward = DamagedWiki(tmp_path, pages=100)
-    ward.settings = {"chunk.target_tokens": 100, "chunk.overlap_tokens": 10}
-    ward.reopen()
+def test_a_reindex_reuses_no_vectors_that_a_paused_sync_reused(tmp_path: Path) -> None:
+    wiki = DamagedWiki(tmp_path, pages=100)
+    wiki.settings = {"chunk.target_tokens": 100, "chunk.overlap_tokens": 10}
+    wiki.reopen()
     with pytest.raises(SyncPaused):
-        ward.handle.sync(pause=lambda: Pause.AFTER_BATCH)
-    ward.embedder.embedded.clear()
-    assert ward.handle.reindex().chunks_embedded == len(ward.embedder.embedded) == 100
-    ward.assert_healthy()
-    ward.close()
+        wiki.handle.sync(pause=lambda: Pause.AFTER_BATCH)
+    wiki.embedder.embedded.clear()
+    assert wiki.handle.reindex().chunks_embedded == len(wiki.embedder.embedded) == 100
+    wiki.assert_healthy()
+    wiki.close()
 
 
-def test_a_wiki_that_becomes_empty_while_its_index_is_mended_ends_in_an_error_that_says_so(ward: DamagedWiki) -> None:
-    truncate_file(ward.index_file)
-    ward.reopen()
+def test_a_wiki_that_becomes_empty_during_a_repair_reports_that_it_has_no_pages(wiki: DamagedWiki) -> None:
+    truncate_file(wiki.index_file)
+    wiki.reopen()
 
     def fail() -> None:
-        raise ModelSelfTestFailed("the model fails in the middle of mending")
+        raise ModelSelfTestFailed("the model fails during the repair")
 
-    ward.embedder.gate = fail
+    wiki.embedder.gate = fail
     with pytest.raises(ModelSelfTestFailed):
-        ward.handle.sync()
-    assert ward.handle.health.condition is HealthCondition.REPAIRING
-    ward.embedder.gate = None
-    ward.repository.commit({f"page-{n}.md": None for n in range(20)} | {"picture.png": "x"})
-    keeper = ward.start_scheduler()
-    wait_until(lambda: ward.handle.health.is_ok)
-    wait_until(lambda: isinstance(keeper.get_sync_state(ward.handle.wiki.id).error, NoPages))
+        wiki.handle.sync()
+    assert wiki.handle.health.condition is HealthCondition.REPAIRING
+    wiki.embedder.gate = None
+    wiki.repository.commit({f"page-{n}.md": None for n in range(20)} | {"picture.png": "x"})
+    scheduler = wiki.start_scheduler()
+    wait_until(lambda: wiki.handle.health.is_ok)
+    wait_until(lambda: isinstance(scheduler.get_sync_state(wiki.handle.wiki.id).error, NoPages))
     with pytest.raises(NoPages):
-        ward.handle.sync()
-    assert ward.handle.health.is_ok, "the index is whole and stands for HEAD, which has no page"
+        wiki.handle.sync()
+    assert wiki.handle.health.is_ok, "the index is intact and at HEAD, which has no page"
     with pytest.raises(NothingIndexed):
-        ward.handle.search(SearchRequest("unique7"))
-    ward.repository.commit({"page-7.md": "# Page 7\n\nunique7 is back\n"})
-    wait_until(lambda: ward.handle.get_indexed_revision() == ward.repository.get_head())
-    ward.assert_healthy()
+        wiki.handle.search(SearchRequest("unique7"))
+    wiki.repository.commit({"page-7.md": "# Page 7\n\nunique7 is back\n"})
+    wait_until(lambda: wiki.handle.get_indexed_revision() == wiki.repository.get_head())
+    wiki.assert_healthy()

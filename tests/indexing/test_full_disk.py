@@ -1,4 +1,4 @@
-"""On a disk without a byte of room what is there goes on answering, and writing ends in an error that says why."""
+"""On a full disk searches still work, and writes end in an error with a hint."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from wikiholt.errors import StorageError
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file grows by a byte from now on
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # from now on no file can grow
 service = bootstrap.build_service(load_settings(Path(sys.argv[1])))
 embedder = FakeEmbedder()
 service.components = replace(service.components, embedder=lambda: embedder, identity=None)
@@ -41,17 +41,17 @@ service.close()
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> DamagedWiki:
-    made = DamagedWiki(tmp_path, pages=20)
-    made.repository.commit({"later.md": "# Later\n"})
-    made.close()
-    return made
+def wiki(tmp_path: Path) -> DamagedWiki:
+    created = DamagedWiki(tmp_path, pages=20)
+    created.repository.commit({"later.md": "# Later\n"})
+    created.close()
+    return created
 
 
 @pytest.mark.process
-def test_a_full_disk_keeps_nobody_from_searching(ward: DamagedWiki) -> None:
-    data = ward.place / "data"
-    assert not list(data.rglob("*-shm")), "nothing is open"
+def test_searches_work_on_a_full_disk_and_writes_are_refused(wiki: DamagedWiki) -> None:
+    data = wiki.place / "data"
+    assert not list(data.rglob("*-shm")), "no index is open"
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK_SCRIPT, str(data)], capture_output=True, text=True, timeout=120, check=False
     )
@@ -60,7 +60,7 @@ def test_a_full_disk_keeps_nobody_from_searching(ward: DamagedWiki) -> None:
     assert lines[:3] == [f"{mode} page-7 False" for mode in ("hybrid", "semantic", "keyword")]
     assert lines[3] == "status 20 None []"
     assert lines[4:] == ["refused True"] * 3
-    ward.service = ward.open_service()
-    ward.handle.sync()
-    ward.assert_healthy()
-    ward.close()
+    wiki.service = wiki.open_service()
+    wiki.handle.sync()
+    wiki.assert_healthy()
+    wiki.close()

@@ -1,4 +1,4 @@
-"""A new generation is built beside the old one, which answers with the model it was built with and follows HEAD."""
+"""While a new generation is built, the old one answers with its own model and follows HEAD."""
 
 import os
 import signal
@@ -30,18 +30,18 @@ from wikiholt.text.bm25 import build_page_terms
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
-    made = DamagedWiki(tmp_path, pages=320)
-    yield made
-    made.close()
+def wiki(tmp_path: Path) -> Iterator[DamagedWiki]:
+    created = DamagedWiki(tmp_path, pages=320)
+    yield created
+    created.close()
 
 
-def search_by_meaning(ward: DamagedWiki, query: str) -> SearchResult:
-    return ward.handle.search(SearchRequest(query, mode=SearchMode.SEMANTIC))
+def search_semantic(wiki: DamagedWiki, query: str) -> SearchResult:
+    return wiki.handle.search(SearchRequest(query, mode=SearchMode.SEMANTIC))
 
 
 class BlockedEmbedder:
-    """A model whose batches wait, each until it is let through."""
+    """A model whose batches wait until they are released."""
 
     def __init__(self, name: str = "newer", dimensions: int = 48) -> None:
         self.reached, self.released = Event(), Event()
@@ -53,98 +53,98 @@ class BlockedEmbedder:
         assert self.released.wait(60)
 
 
-def test_while_another_model_is_taken_up_the_old_one_answers_and_follows_the_wiki(ward: DamagedWiki) -> None:
-    old = ward.embedder
-    held = BlockedEmbedder()
-    ward.use_model(held.embedder)
-    sync = Thread(target=ward.handle.sync)
+def test_the_old_model_answers_and_follows_head_while_a_new_model_is_indexed(wiki: DamagedWiki) -> None:
+    old = wiki.embedder
+    blocked = BlockedEmbedder()
+    wiki.use_model(blocked.embedder)
+    sync = Thread(target=wiki.handle.sync)
     sync.start()
-    assert held.reached.wait(60)
-    answer = search_by_meaning(ward, "unique7")
+    assert blocked.reached.wait(60)
+    answer = search_semantic(wiki, "unique7")
     assert (answer.hits[0].path, answer.degraded) == ("page-7", False)
     old.embedded.clear()
-    ward.repository.commit({"fresh.md": "# Fresh\n\nzebra crossing\n"})
+    wiki.repository.commit({"fresh.md": "# Fresh\n\nzebra crossing\n"})
 
-    def let_one_pass() -> bool:
-        # Between two batches the generation that serves is brought to HEAD.
-        held.reached.clear()
-        held.released.set()
-        held.released.clear()
-        held.reached.wait(5)
-        return search_by_meaning(ward, "zebra crossing").hits[0].path == "fresh"
+    def release_one_batch() -> bool:
+        # Between two batches the published generation is brought to HEAD.
+        blocked.reached.clear()
+        blocked.released.set()
+        blocked.released.clear()
+        blocked.reached.wait(5)
+        return search_semantic(wiki, "zebra crossing").hits[0].path == "fresh"
 
-    wait_until(let_one_pass)
-    assert sync.is_alive(), "the new one is still being built"
+    wait_until(release_one_batch)
+    assert sync.is_alive(), "the new generation is still being built"
     assert len(old.embedded) == 1
-    state = ward.handle.get_status().state
+    state = wiki.handle.get_status().state
     assert state is not None
     assert (state.generation, state.recipe.fingerprint) == (1, old.fingerprint)
-    held.embedder.gate = None
-    held.released.set()
+    blocked.embedder.gate = None
+    blocked.released.set()
     sync.join(120)
-    state = ward.handle.get_status().state
+    state = wiki.handle.get_status().state
     assert state is not None
-    assert (state.generation, state.recipe.fingerprint) == (2, held.embedder.fingerprint)
-    assert search_by_meaning(ward, "zebra crossing").hits[0].path == "fresh", (
-        "what was saved meanwhile is in the new one"
+    assert (state.generation, state.recipe.fingerprint) == (2, blocked.embedder.fingerprint)
+    assert search_semantic(wiki, "zebra crossing").hits[0].path == "fresh", (
+        "the new generation has the page committed during the build"
     )
-    ward.assert_healthy()
+    wiki.assert_healthy()
 
 
-def test_when_the_old_model_is_gone_words_alone_answer_and_say_so(ward: DamagedWiki) -> None:
-    held = BlockedEmbedder()
-    ward.use_model(held.embedder)
+def test_a_search_uses_keywords_only_and_says_so_if_the_old_model_is_missing(wiki: DamagedWiki) -> None:
+    blocked = BlockedEmbedder()
+    wiki.use_model(blocked.embedder)
 
-    def gone(recipe: Recipe) -> Embedder:
+    def raise_missing(recipe: Recipe) -> Embedder:
         raise ModelMissing(f"there is no {recipe.fingerprint}", hint="none")
 
-    ward.service.components = replace(ward.service.components, previous_model=gone)
-    answer = ward.handle.search(SearchRequest("unique7"))
+    wiki.service.components = replace(wiki.service.components, previous_model=raise_missing)
+    answer = wiki.handle.search(SearchRequest("unique7"))
     assert answer.hits[0].path == "page-7"
     assert answer.degraded
     assert "keyword only" in answer.notes[0]
     with pytest.raises(ModelMissing):
-        search_by_meaning(ward, "unique7")
-    held.released.set()
-    ward.handle.sync()
-    ward.assert_healthy()
+        search_semantic(wiki, "unique7")
+    blocked.released.set()
+    wiki.handle.sync()
+    wiki.assert_healthy()
 
 
-def test_the_old_model_is_let_go_once_nothing_needs_it(ward: DamagedWiki) -> None:
-    asked: list[str] = []
-    former = ward.load_previous_model
+def test_the_old_model_is_loaded_once_and_not_after_the_sync(wiki: DamagedWiki) -> None:
+    loaded: list[str] = []
+    load_previous_model = wiki.load_previous_model
 
-    def noted(recipe: Recipe) -> Embedder:
-        asked.append(recipe.model)
-        return former(recipe)
+    def recording_load(recipe: Recipe) -> Embedder:
+        loaded.append(recipe.model)
+        return load_previous_model(recipe)
 
-    ward.use_model(GatedEmbedder(48, name="newer"))
-    ward.service.components = replace(ward.service.components, previous_model=noted)
-    search_by_meaning(ward, "unique7")
-    search_by_meaning(ward, "unique8")
-    assert asked == ["fake"], "loaded by the name the index keeps, once"
-    ward.handle.sync()
-    search_by_meaning(ward, "unique7")
-    assert asked == ["fake"]
+    wiki.use_model(GatedEmbedder(48, name="newer"))
+    wiki.service.components = replace(wiki.service.components, previous_model=recording_load)
+    search_semantic(wiki, "unique7")
+    search_semantic(wiki, "unique8")
+    assert loaded == ["fake"], "loaded once, by the name stored in the index"
+    wiki.handle.sync()
+    search_semantic(wiki, "unique7")
+    assert loaded == ["fake"]
 
 
-def test_a_change_of_chunking_takes_over_what_is_the_same_and_searches_go_on(ward: DamagedWiki) -> None:
-    ward.settings = {"chunk.target_tokens": 100, "chunk.overlap_tokens": 10}
-    ward.reopen()
-    assert search_by_meaning(ward, "unique7").hits[0].path == "page-7"
-    ward.embedder.embedded.clear()
-    report = ward.handle.sync()
+def test_a_change_of_chunking_reuses_unchanged_vectors_and_searches_continue(wiki: DamagedWiki) -> None:
+    wiki.settings = {"chunk.target_tokens": 100, "chunk.overlap_tokens": 10}
+    wiki.reopen()
+    assert search_semantic(wiki, "unique7").hits[0].path == "page-7"
+    wiki.embedder.embedded.clear()
+    report = wiki.handle.sync()
     assert report.rebuilt
-    assert ward.embedder.embedded == [], "short pages are cut as before"
-    state = ward.handle.get_status().state
+    assert wiki.embedder.embedded == [], "short pages have the same chunks as before"
+    state = wiki.handle.get_status().state
     assert state is not None
     assert state.generation == 2
-    ward.assert_healthy()
+    wiki.assert_healthy()
 
 
 @pytest.mark.slow
-def test_an_index_of_an_older_version_of_the_text_answers_until_another_was_built_beside_it(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_an_index_with_an_older_text_version_answers_until_a_new_one_is_built(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
         older.setattr(indexing_pipeline, "TEXT_VERSION", indexing_pipeline.TEXT_VERSION - 1)
@@ -153,47 +153,51 @@ def test_an_index_of_an_older_version_of_the_text_answers_until_another_was_buil
             "build_page_terms",
             lambda page, language: replace(build_page_terms(page, language), name=""),
         )
-        ward.reopen()
-        ward.handle.reindex()
-    ward.reopen()
-    ward.embedder.embedded.clear()
+        wiki.reopen()
+        wiki.handle.reindex()
+    wiki.reopen()
+    wiki.embedder.embedded.clear()
     answers: list[tuple[int, bool, bool]] = []
 
-    def answered(_: SyncProgress) -> None:
-        """Between two batches of the new generation."""
-        state = ward.handle.get_status().state
+    def search_between_batches(_: SyncProgress) -> None:
+        """Search between two batches of the new generation."""
+        state = wiki.handle.get_status().state
         assert state is not None
-        assert search_by_meaning(ward, "unique7").hits[0].path == "page-7"
-        found = ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
+        assert search_semantic(wiki, "unique7").hits[0].path == "page-7"
+        found = wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
         assert found.hits[0].path == "page-7"
         answers.append((state.generation, found.degraded, found.stale))
         if len(answers) == 2:
-            ward.repository.commit({"fresh.md": "# Zebra\n\ncrossing\n"})
+            wiki.repository.commit({"fresh.md": "# Zebra\n\ncrossing\n"})
 
-    report = ward.handle.sync(answered)
+    report = wiki.handle.sync(search_between_batches)
     assert report.rebuilt
     assert len(answers) > 4
     assert answers[0] == (2, False, False)
-    assert answers[-1] == (2, False, True), "an older way of reading is not gone on with; the answer says what it lacks"
-    assert [text for text in ward.embedder.embedded if "zebra" not in text.lower()] == [], "all else is taken over"
-    state = ward.handle.get_status().state
+    assert answers[-1] == (2, False, True), "the old text version is not updated; the result is marked as stale"
+    assert [text for text in wiki.embedder.embedded if "zebra" not in text.lower()] == [], (
+        "all other vectors are reused"
+    )
+    state = wiki.handle.get_status().state
     assert state is not None
     assert (state.generation, f"text {indexing_pipeline.TEXT_VERSION}," in state.recipe.pipeline) == (3, True)
-    assert [file.name for file in sorted(ward.directory.glob("g*.sqlite"))] == ["g000003.sqlite"]
-    assert ward.handle.search(SearchRequest("zebra", mode=SearchMode.KEYWORD)).hits[0].path == "fresh", (
-        "by names, as words are now"
+    assert [file.name for file in sorted(wiki.directory.glob("g*.sqlite"))] == ["g000003.sqlite"]
+    assert wiki.handle.search(SearchRequest("zebra", mode=SearchMode.KEYWORD)).hits[0].path == "fresh", (
+        "by its title, as the current text version does"
     )
-    ward.assert_healthy()
+    wiki.assert_healthy()
 
 
-def test_a_generation_that_is_not_whole_never_takes_over(ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
-    ward.use_model(GatedEmbedder(48, name="newer"))
-    store = ward.service.components.store
-    wiki_id = ward.handle.wiki.id
-    really = type(store).create_generation
+def test_a_generation_that_fails_its_check_is_never_published(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wiki.use_model(GatedEmbedder(48, name="newer"))
+    store = wiki.service.components.store
+    wiki_id = wiki.handle.wiki.id
+    real_create = type(store).create_generation
 
-    class Spoiled:
-        """The generation, with a fault that shows when it is checked."""
+    class FaultyIndex:
+        """The generation, with a fault that its check reports."""
 
         def __init__(self, index: object) -> None:
             self._index = index
@@ -204,41 +208,43 @@ def test_a_generation_that_is_not_whole_never_takes_over(ward: DamagedWiki, monk
         def __getattr__(self, name: str) -> object:
             return getattr(self._index, name)
 
-    monkeypatch.setattr(type(store), "create_generation", lambda *given, **named: Spoiled(really(*given, **named)))
+    monkeypatch.setattr(
+        type(store), "create_generation", lambda *args, **kwargs: FaultyIndex(real_create(*args, **kwargs))
+    )
     with pytest.raises(SyncFailed) as caught:
-        ward.handle.sync()
+        wiki.handle.sync()
     assert "keeps answering" in caught.value.message
     assert store.get_published(wiki_id) == 1
-    assert search_by_meaning(ward, "unique7").hits[0].path == "page-7"
+    assert search_semantic(wiki, "unique7").hits[0].path == "page-7"
     monkeypatch.undo()
-    ward.handle.sync()
-    ward.assert_healthy()
+    wiki.handle.sync()
+    wiki.assert_healthy()
 
 
-def test_damage_to_the_generation_that_is_built_harms_not_the_one_that_serves(ward: DamagedWiki) -> None:
-    held = BlockedEmbedder()
-    ward.use_model(held.embedder)
+def test_damage_to_an_unpublished_generation_does_not_affect_the_published_one(wiki: DamagedWiki) -> None:
+    blocked = BlockedEmbedder()
+    wiki.use_model(blocked.embedder)
     failed: list[Exception] = []
 
     def sync() -> None:
         try:
-            ward.handle.sync()
-        except Exception as error:  # noqa: BLE001 - looked at below
+            wiki.handle.sync()
+        except Exception as error:  # noqa: BLE001 - kept for debugging
             failed.append(error)
 
     thread = Thread(target=sync)
     thread.start()
-    assert held.reached.wait(60)
-    wait_until((ward.directory / "g000002.sqlite").exists)
-    overwrite_bytes(ward.directory / "g000002.sqlite", 0, bytes(30_000))
-    (ward.directory / "g000002.sqlite-wal").write_bytes(b"")
-    held.embedder.gate = None
-    held.released.set()
+    assert blocked.reached.wait(60)
+    wait_until((wiki.directory / "g000002.sqlite").exists)
+    overwrite_bytes(wiki.directory / "g000002.sqlite", 0, bytes(30_000))
+    (wiki.directory / "g000002.sqlite-wal").write_bytes(b"")
+    blocked.embedder.gate = None
+    blocked.released.set()
     thread.join(120)
-    assert not ward.handle.get_status().quarantined, "the one that serves was never given up"
-    assert search_by_meaning(ward, "unique7").hits[0].path == "page-7"
-    ward.handle.sync()
-    ward.assert_healthy()
+    assert not wiki.handle.get_status().quarantined, "the published generation is not quarantined"
+    assert search_semantic(wiki, "unique7").hits[0].path == "page-7"
+    wiki.handle.sync()
+    wiki.assert_healthy()
 
 
 def test_a_pipeline_is_read_back_from_the_recipe_of_an_index() -> None:
@@ -271,25 +277,25 @@ service.get_handle("notes").sync()
 
 
 @pytest.mark.process
-def test_killed_at_any_moment_of_a_rebuild_one_of_the_two_serves(ward: DamagedWiki) -> None:
+def test_one_generation_answers_after_a_rebuild_is_killed_at_any_moment(wiki: DamagedWiki) -> None:
     for delay in (0.0, 0.15, 0.4, 0.8, 1.2):
-        command = [sys.executable, "-c", KILLED_SCRIPT, str(ward.place / "data")]
+        command = [sys.executable, "-c", KILLED_SCRIPT, str(wiki.place / "data")]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            time.sleep(delay)  # a random instant is what is tested
+            time.sleep(delay)  # the test needs an arbitrary moment
             os.kill(process.pid, signal.SIGKILL)
-        ward.reopen()
-        answer = ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
+        wiki.reopen()
+        answer = wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
         assert answer.hits[0].path == "page-7"
-    ward.use_model(GatedEmbedder(48, name="newer"))
-    ward.handle.sync()
-    ward.assert_healthy()
+    wiki.use_model(GatedEmbedder(48, name="newer"))
+    wiki.handle.sync()
+    wiki.assert_healthy()
 
 
 @pytest.mark.model
 @pytest.mark.parametrize("reindexed", [False, True])
-def test_a_change_of_precision_with_the_real_model_is_answered_throughout_by_the_old_one(
+def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_model(
     tmp_path: Path, reindexed: bool
 ) -> None:
     repository = Repository(tmp_path / "repository")
@@ -306,17 +312,17 @@ def test_a_change_of_precision_with_the_real_model_is_answered_throughout_by_the
     service = bootstrap.build_service(load_settings(tmp_path / "data", overrides={"precision": "fp32"}))
     handle = service.get_handle("notes")
     done: list[object] = []
-    work = Thread(target=lambda: done.append(handle.reindex() if reindexed else handle.sync()))
+    rebuild = Thread(target=lambda: done.append(handle.reindex() if reindexed else handle.sync()))
     first = handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     assert [(hit.path, hit.distance) for hit in first.hits] == [(hit.path, hit.distance) for hit in expected.hits]
-    work.start()
+    rebuild.start()
     answers = 0
-    while work.is_alive():
+    while rebuild.is_alive():
         answer = handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
         assert not answer.degraded, answer.notes
         assert "sourdough" in answer.hits[0].name
         answers += 1
-    work.join()
+    rebuild.join()
     assert len(done) == 1
     assert answers > 3
     state = handle.get_status().state
@@ -331,22 +337,22 @@ def test_a_change_of_precision_with_the_real_model_is_answered_throughout_by_the
 
 
 @pytest.mark.slow
-def test_a_rebuild_in_slices_lets_the_old_generation_follow_between_them(ward: DamagedWiki) -> None:
-    ward.use_model(GatedEmbedder(48, name="newer"))
+def test_the_old_generation_follows_head_between_the_slices_of_a_rebuild(wiki: DamagedWiki) -> None:
+    wiki.use_model(GatedEmbedder(48, name="newer"))
     paused = 0
     while True:
         try:
-            report = ward.handle.sync(pause=lambda: Pause.AFTER_BATCH)
+            report = wiki.handle.sync(pause=lambda: Pause.AFTER_BATCH)
             break
         except SyncPaused:
             paused += 1
-        state = ward.handle.get_status().state
+        state = wiki.handle.get_status().state
         assert state is not None
-        assert (state.generation, state.revision) == (1, ward.repository.get_head())
-        ward.assert_healthy()
+        assert (state.generation, state.revision) == (1, wiki.repository.get_head())
+        wiki.assert_healthy()
         if paused < 4:
-            ward.repository.commit({f"later-{paused}.md": f"# Later\n\nzebra{paused}\n"})
+            wiki.repository.commit({f"later-{paused}.md": f"# Later\n\nzebra{paused}\n"})
     assert paused > 4
     assert report.rebuilt
-    assert {f"later-{n}" for n in (1, 2, 3)} <= {page.path for page in ward.handle.pages.list(limit=1000).pages}
-    ward.assert_healthy()
+    assert {f"later-{n}" for n in (1, 2, 3)} <= {page.path for page in wiki.handle.pages.list(limit=1000).pages}
+    wiki.assert_healthy()

@@ -7,7 +7,7 @@ from tests.scheduler.scheduler_fixtures import SchedulerFixture
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[SchedulerFixture]:
-    made = SchedulerFixture(tmp_path)
-    yield made
-    made.close()
+def fixture(tmp_path: Path) -> Iterator[SchedulerFixture]:
+    created = SchedulerFixture(tmp_path)
+    yield created
+    created.close()

@@ -1,4 +1,4 @@
-"""A directory of real repositories, a data directory, and keepers over both, with a stand-in for the model."""
+"""A directory of real repositories, a data directory, schedulers that use both, and a fake model."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ from wikiholt.wikis.service import WikiService
 
 
 class RecordingEmbedder(FakeEmbedder):
-    """Writes down in which order texts came, and holds those that contain a word until it is let go."""
+    """Records the order of texts, and can block texts that contain a word."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class RecordingEmbedder(FakeEmbedder):
         self._lock = Lock()
 
     def block(self, word: str) -> Event:
-        """Texts with this word wait, until the event that is returned is set."""
+        """Block texts with this word until the returned event is set."""
         self._blocked[word] = Event()
         return self._blocked[word]
 
@@ -50,7 +50,7 @@ class RecordingEmbedder(FakeEmbedder):
             return super().embed_passages(texts)
 
     def find_first(self, word: str) -> int:
-        """When a text with this word was first embedded, in order of all texts."""
+        """The position of the first embedded text with this word."""
         return next(at for at, text in enumerate(self.embedded) if word in text)
 
     def find_last(self, word: str) -> int:
@@ -58,7 +58,7 @@ class RecordingEmbedder(FakeEmbedder):
 
 
 class SchedulerFixture:
-    """What a test stands on."""
+    """Repositories, a service and the schedulers of one test."""
 
     def __init__(self, directory: Path, embedder: FakeEmbedder | None = None) -> None:
         self.data = directory / "data"
@@ -70,14 +70,14 @@ class SchedulerFixture:
         self.schedulers: list[Scheduler] = []
 
     def open_service(self) -> WikiService:
-        shop = Components(
+        components = Components(
             self.store,
             lambda: self.embedder,
             lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id)),
             lambda _, __: None,
             30.0,
         )
-        return WikiService(Registry(self.data / "registry.sqlite"), shop, self.make_config)
+        return WikiService(Registry(self.data / "registry.sqlite"), components, self.make_config)
 
     def make_config(self, wiki: Wiki) -> WikiConfig:
         return WikiConfig(GitSource(Path(wiki.source)), TextPipeline(), "{path}")
@@ -101,18 +101,18 @@ class SchedulerFixture:
         discover_interval: float = 0.1,
         start: bool = True,
     ) -> Scheduler:
-        pace = SchedulerConfig(workers, reindex_share, discover_interval, lambda _: interval)
-        keeper = Scheduler(self.service, pace, self.find_repositories)
-        self.schedulers.append(keeper)
+        config = SchedulerConfig(workers, reindex_share, discover_interval, lambda _: interval)
+        scheduler = Scheduler(self.service, config, self.find_repositories)
+        self.schedulers.append(scheduler)
         if start:
-            keeper.start()
-        return keeper
+            scheduler.start()
+        return scheduler
 
     def get_wiki_id(self, slug: str) -> str:
         return self.service.registry.get(slug).id
 
     def register_wikis(self, *slugs: str) -> list[str]:
-        """Register repositories before any keeper finds them; their ids."""
+        """Register repositories before a scheduler discovers them. Returns the ids of the wikis."""
         self.service.registry.add_many([(slug, str(self.wikis / slug), {}) for slug in slugs])
         return [self.get_wiki_id(slug) for slug in slugs]
 
@@ -120,26 +120,26 @@ class SchedulerFixture:
         return self.service.get_handle(slug).search(SearchRequest(query))
 
     def can_find(self, slug: str, query: str, path: str) -> bool:
-        """Whether a search has this page; not while there is nothing to search."""
+        """Whether a search finds this page. False while there is no index."""
         try:
             return path in [hit.path for hit in self.search(slug, query).hits]
         except (WikiNotFound, IndexMissing, NothingIndexed):
             return False
 
     def close(self) -> None:
-        for keeper in self.schedulers:
-            assert keeper.stop(30)
+        for scheduler in self.schedulers:
+            assert scheduler.stop(30)
         self.service.close()
 
 
 def make_pages(count: int, word: str) -> dict[str, str | bytes | None]:
-    """Pages of a large wiki, each with the word and a number."""
+    """Pages of a large wiki. Every page contains the word and its number."""
     return {f"{word}-{number:04}.md": f"# {word} {number}\n\n{word} text {number}\n" for number in range(count)}
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for a condition, for so long at most."""
+    """Wait for a condition. Fails after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true"
+        assert time.monotonic() < end, "the condition did not become true"
         Event().wait(0.005)

@@ -1,7 +1,7 @@
-"""A scheduler in a process of its own: `python -m tests.scheduler.scheduler_process DIRECTORY SECONDS [SLUG]`.
+"""A scheduler in a separate process: `python -m tests.scheduler.scheduler_process DIRECTORY SECONDS [SLUG]`.
 
-It reindexes SLUG, or only keeps indexes up to date.
-It writes a line when it begins and ends when its standard input does.
+It reindexes SLUG if given, and keeps all indexes up to date.
+It writes a line when it has started and stops when its standard input is closed.
 """
 
 import sys
@@ -12,14 +12,14 @@ from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixtu
 
 def main() -> None:
     directory, seconds, *slugs = sys.argv[1:]
-    ground = SchedulerFixture(Path(directory), RecordingEmbedder(float(seconds)))
-    keeper = ground.make_scheduler()
+    fixture = SchedulerFixture(Path(directory), RecordingEmbedder(float(seconds)))
+    scheduler = fixture.make_scheduler()
     for slug in slugs:
-        keeper.reindex(ground.get_wiki_id(slug))
+        scheduler.reindex(fixture.get_wiki_id(slug))
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     sys.stdin.read()
-    ground.close()
+    fixture.close()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Several processes look after the same wikis: one is at work, and the others can say how far it is."""
+"""Several processes sync the same wikis: one process works, and the others show its progress."""
 
 import os
 import subprocess
@@ -26,28 +26,28 @@ _WIKI_ID = "somewikiid"
 _ACTIVITY = WikiActivity("sync", datetime(2026, 11, 16, tzinfo=UTC), 3, 10, 42)
 
 
-def test_what_is_told_at_a_desk_is_read_by_others_while_one_sits_there(tmp_path: Path) -> None:
+def test_a_reported_activity_is_readable_while_its_lock_is_held(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     assert read_activity(store, _WIKI_ID) is None
-    with lock_activity(store, _WIKI_ID) as desk:
+    with lock_activity(store, _WIKI_ID) as reporter:
         assert (store.get_activity(_WIKI_ID), read_activity(store, _WIKI_ID)) == ("", None)
-        desk.report(_ACTIVITY)
+        reporter.report(_ACTIVITY)
         assert read_activity(store, _WIKI_ID) == _ACTIVITY
     assert (store.get_activity(_WIKI_ID), read_activity(store, _WIKI_ID)) == (None, None)
     assert list(store.get_directory(_WIKI_ID).iterdir()) == []
 
 
-def test_two_cannot_sit_at_one_desk_and_the_second_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_a_second_activity_lock_is_refused_and_leaves_the_activity_unchanged(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
-    with lock_activity(store, _WIKI_ID) as desk:
-        desk.report(_ACTIVITY)
+    with lock_activity(store, _WIKI_ID) as reporter:
+        reporter.report(_ACTIVITY)
         with pytest.raises(Busy), lock_activity(store, _WIKI_ID):
             pass
         assert read_activity(store, _WIKI_ID) == _ACTIVITY
 
 
 @pytest.mark.process
-def test_the_desk_of_a_process_that_was_killed_is_free_and_says_nothing(tmp_path: Path) -> None:
+def test_the_activity_lock_of_a_killed_process_is_free_and_its_activity_ignored(tmp_path: Path) -> None:
     code = (
         "import os, pathlib\n"
         "from tests.scheduler.test_activity import _ACTIVITY, _WIKI_ID, SqliteStore, lock_activity\n"
@@ -55,18 +55,18 @@ def test_the_desk_of_a_process_that_was_killed_is_free_and_says_nothing(tmp_path
         "    reporter.report(_ACTIVITY)\n"
         "    os.kill(os.getpid(), 9)\n"
     )
-    surroundings = {**os.environ, "PYTHONPATH": PYTHON_PATH}
-    assert subprocess.run([sys.executable, "-c", code], env=surroundings, check=False).returncode == -9
+    environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == -9
     store = SqliteStore(tmp_path)
     assert (store.get_directory(_WIKI_ID) / "activity.json").read_text().startswith("{")
     assert read_activity(store, _WIKI_ID) is None
-    with lock_activity(store, _WIKI_ID) as desk:
-        desk.report(_ACTIVITY)
+    with lock_activity(store, _WIKI_ID) as reporter:
+        reporter.report(_ACTIVITY)
         assert read_activity(store, _WIKI_ID) == _ACTIVITY
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "sync"}', '{"since": 7}', "\x00" * 5000])
-def test_a_note_that_makes_no_sense_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_an_invalid_activity_file_is_ignored(tmp_path: Path, text: str) -> None:
     store = SqliteStore(tmp_path)
     with lock_activity(store, _WIKI_ID):
         (store.get_directory(_WIKI_ID) / "activity.json").write_text(text)
@@ -74,72 +74,71 @@ def test_a_note_that_makes_no_sense_counts_as_none(tmp_path: Path, text: str) ->
 
 
 class _SecondProcess:
-    """Another worker's service and keeper on the same data directory; it fails the test if it loads the model."""
+    """Service and scheduler of another process on the same data directory. Loading its model fails the test."""
 
-    def __init__(self, ground: SchedulerFixture) -> None:
+    def __init__(self, fixture: SchedulerFixture) -> None:
         self.model_loads = 0
-        shop = Components(
-            ground.store,
+        components = Components(
+            fixture.store,
             self._load_model,
-            lambda index, wiki_id: ExactVectorCache(index, ground.store.get_directory(wiki_id)),
+            lambda index, wiki_id: ExactVectorCache(index, fixture.store.get_directory(wiki_id)),
             lambda _, __: None,
             30.0,
-            identity=lambda: ground.embedder,
+            identity=lambda: fixture.embedder,
         )
-        self.service = WikiService(Registry(ground.data / "registry.sqlite"), shop, ground.make_config)
+        self.service = WikiService(Registry(fixture.data / "registry.sqlite"), components, fixture.make_config)
         self.scheduler = Scheduler(self.service, SchedulerConfig(1, 0.1, 0.1, lambda _: 0.1))
-        ground.schedulers.append(self.scheduler)
+        fixture.schedulers.append(self.scheduler)
         self.scheduler.start()
 
     def _load_model(self) -> Embedder:
         self.model_loads += 1
-        raise AssertionError("there was no need for the model")
+        raise AssertionError("the model is not needed")
 
 
-def test_who_finds_another_at_work_says_how_far_it_is_and_loads_no_model(ground: SchedulerFixture) -> None:
+def test_a_second_process_shows_the_progress_of_the_first_and_loads_no_model(fixture: SchedulerFixture) -> None:
     embedder = RecordingEmbedder()
-    ground.embedder = embedder
+    fixture.embedder = embedder
     gate = embedder.block("garden 100")
-    ground.create_repository("garden", make_pages(120, "garden"))
-    (wiki,) = ground.register_wikis("garden")
-    ground.make_scheduler()
+    fixture.create_repository("garden", make_pages(120, "garden"))
+    (wiki,) = fixture.register_wikis("garden")
+    fixture.make_scheduler()
     assert embedder.reached.wait(60)
-    bystander = _SecondProcess(ground)
+    second = _SecondProcess(fixture)
     wait_until(
         lambda: (
-            (bystander.scheduler.get_activity(wiki) or _ACTIVITY).kind == "sync"
-            and bystander.scheduler.get_activity(wiki)
+            (second.scheduler.get_activity(wiki) or _ACTIVITY).kind == "sync" and second.scheduler.get_activity(wiki)
         )
     )
-    bystander.scheduler.notify_changed(wiki)
-    wait_until(lambda: bystander.scheduler.get_counters().wakes)
+    second.scheduler.notify_changed(wiki)
+    wait_until(lambda: second.scheduler.get_counters().wakes)
     gate.set()
-    wait_until(lambda: bystander.scheduler.get_sync_state(wiki).synced_revision is not None)
-    wait_until(lambda: bystander.scheduler.get_activity(wiki) is None)
-    assert bystander.model_loads == 0
-    bystander.service.close()
+    wait_until(lambda: second.scheduler.get_sync_state(wiki).synced_revision is not None)
+    wait_until(lambda: second.scheduler.get_activity(wiki) is None)
+    assert second.model_loads == 0
+    second.service.close()
 
 
-def test_a_reindexing_in_one_worker_is_neither_taken_up_nor_told_wrong_by_another(ground: SchedulerFixture) -> None:
+def test_a_second_process_shows_the_reindex_of_the_first_and_does_not_continue_it(fixture: SchedulerFixture) -> None:
     embedder = RecordingEmbedder()
-    ground.embedder = embedder
-    ground.create_repository("garden", make_pages(120, "garden"))
-    (wiki,) = ground.register_wikis("garden")
-    keeper = ground.make_scheduler()
-    assert keeper.wait_until_fresh(wiki, 60)
-    bystander = _SecondProcess(ground)
-    wait_until(lambda: bystander.scheduler.get_sync_state(wiki).synced_revision is not None)
+    fixture.embedder = embedder
+    fixture.create_repository("garden", make_pages(120, "garden"))
+    (wiki,) = fixture.register_wikis("garden")
+    scheduler = fixture.make_scheduler()
+    assert scheduler.wait_until_fresh(wiki, 60)
+    second = _SecondProcess(fixture)
+    wait_until(lambda: second.scheduler.get_sync_state(wiki).synced_revision is not None)
     gate = embedder.block("garden 100")
     embedder.reached.clear()
-    job = keeper.reindex(wiki)
+    job = scheduler.reindex(wiki)
     assert embedder.reached.wait(60)
     with pytest.raises(Busy):
-        bystander.scheduler.reindex(wiki)
-    bystander.scheduler.notify_changed(wiki)
-    wait_until(lambda: (bystander.scheduler.get_activity(wiki) or _ACTIVITY).kind == "reindex")
+        second.scheduler.reindex(wiki)
+    second.scheduler.notify_changed(wiki)
+    wait_until(lambda: (second.scheduler.get_activity(wiki) or _ACTIVITY).kind == "reindex")
     gate.set()
-    wait_until(lambda: not bystander.scheduler.get_reindex_job(wiki).is_open)
-    done = bystander.scheduler.get_reindex_job(wiki)
+    wait_until(lambda: not second.scheduler.get_reindex_job(wiki).is_open)
+    done = second.scheduler.get_reindex_job(wiki)
     assert (done.state, done.id, done.resumed, done.pages_done) == (ReindexState.COMPLETE, job.id, 0, 120)
-    assert bystander.model_loads == 0
-    bystander.service.close()
+    assert second.model_loads == 0
+    second.service.close()

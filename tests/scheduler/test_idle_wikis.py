@@ -1,4 +1,4 @@
-"""Many wikis that nobody uses and nothing happens in."""
+"""Many wikis without searches and without changes."""
 
 import shutil
 import subprocess
@@ -19,25 +19,25 @@ IDLE_WIKI_COUNT = 2000
 
 
 class IdleWikis:
-    """Thousands of wikis that are indexed: copies of one repository and of one index."""
+    """Thousands of indexed wikis: copies of one repository and of one index."""
 
-    def __init__(self, ground: SchedulerFixture, count: int) -> None:
-        self.fixture = ground
+    def __init__(self, fixture: SchedulerFixture, count: int) -> None:
+        self.fixture = fixture
         self.slugs = [f"w{number:05}" for number in range(count)]
-        original = Repository(ground.data.parent / "original")
+        original = Repository(fixture.data.parent / "original")
         original.commit({"A.md": "# A\n\nIdle pages.\n"})
-        bare = ground.data.parent / "bare"
+        bare = fixture.data.parent / "bare"
         original.run_git("clone", "--quiet", "--bare", "--template=", ".", str(bare))
-        ground.service.add("first", str(bare), {})
-        ground.service.get_handle("first").sync()
-        ground.service.close()
-        index = ground.store.get_directory(ground.get_wiki_id("first"))
+        fixture.service.add("first", str(bare), {})
+        fixture.service.get_handle("first").sync()
+        fixture.service.close()
+        index = fixture.store.get_directory(fixture.get_wiki_id("first"))
         sources = {slug: self._copy_wiki(bare, slug) for slug in self.slugs}
-        ground.service.registry.add_many([(slug, str(path), {}) for slug, path in sources.items()])
-        for wiki in ground.service.registry.list_wikis():
+        fixture.service.registry.add_many([(slug, str(path), {}) for slug, path in sources.items()])
+        for wiki in fixture.service.registry.list_wikis():
             if wiki.slug != "first":
-                shutil.copytree(index, ground.store.get_directory(wiki.id))
-                _give(ground.store.get_directory(wiki.id) / "g000001.sqlite", wiki.id)
+                shutil.copytree(index, fixture.store.get_directory(wiki.id))
+                _set_owner(fixture.store.get_directory(wiki.id) / "g000001.sqlite", wiki.id)
 
     def _copy_wiki(self, bare: Path, slug: str) -> Path:
         copy = self.fixture.wikis / f"{slug}.git"
@@ -45,8 +45,8 @@ class IdleWikis:
         return copy
 
 
-def _give(file: Path, wiki_id: str) -> None:
-    """Have the copy of an index say that it is this wiki's."""
+def _set_owner(file: Path, wiki_id: str) -> None:
+    """Set the owner of a copied index to this wiki."""
     with closing(open_connection(file)) as db:
         db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (wiki_id, compute_row_checksum((wiki_id,))))
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -54,39 +54,39 @@ def _give(file: Path, wiki_id: str) -> None:
 
 @pytest.mark.slow
 def test_thousands_of_idle_wikis_start_no_process_and_open_no_index(
-    ground: SchedulerFixture, monkeypatch: pytest.MonkeyPatch
+    fixture: SchedulerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    farm = IdleWikis(ground, IDLE_WIKI_COUNT)
+    idle_wikis = IdleWikis(fixture, IDLE_WIKI_COUNT)
     started: list[Any] = []
     opened: list[str] = []
-    popen, really_open = subprocess.Popen.__init__, SqliteStore.open
+    popen, real_open = subprocess.Popen.__init__, SqliteStore.open
 
-    def noted_popen(self: Any, *arguments: Any, **options: Any) -> None:
+    def recording_popen(self: Any, *arguments: Any, **options: Any) -> None:
         started.append(arguments)
         popen(self, *arguments, **options)
 
-    def noted_open(self: SqliteStore, wiki_id: str) -> Any:
-        if self is ground.store:  # and not that of a thread that another test has left behind
+    def recording_open(self: SqliteStore, wiki_id: str) -> Any:
+        if self is fixture.store:  # ignore threads that other tests have left running
             opened.append(wiki_id)
-        return really_open(self, wiki_id)
+        return real_open(self, wiki_id)
 
-    monkeypatch.setattr(subprocess.Popen, "__init__", noted_popen)
-    monkeypatch.setattr(SqliteStore, "open", noted_open)
-    keeper = ground.make_scheduler(workers=2, interval=1.0)
-    assert ground.can_find(farm.slugs[-1], "idle pages", "A")  # at once, whatever the number of wikis
-    wait_until(lambda: keeper.get_counters().looks >= IDLE_WIKI_COUNT + 1, seconds=120)
-    wait_until(lambda: all(entry.revision for entry in keeper._state.list_entries()), seconds=120)
+    monkeypatch.setattr(subprocess.Popen, "__init__", recording_popen)
+    monkeypatch.setattr(SqliteStore, "open", recording_open)
+    scheduler = fixture.make_scheduler(workers=2, interval=1.0)
+    assert fixture.can_find(idle_wikis.slugs[-1], "idle pages", "A")  # immediately, regardless of the number of wikis
+    wait_until(lambda: scheduler.get_counters().looks >= IDLE_WIKI_COUNT + 1, seconds=120)
+    wait_until(lambda: all(entry.revision for entry in scheduler._state.list_entries()), seconds=120)
     assert not started
     assert len(opened) <= IDLE_WIKI_COUNT + 2
-    # A look that raced with the search above may be made once more; after that there is nothing left to open.
-    assert any(_run_idle_round(keeper, opened) for _ in range(3)), opened
+    # A check that raced with the search above may be repeated once. After that no index is opened.
+    assert any(_run_idle_round(scheduler, opened) for _ in range(3)), opened
     assert not started
-    assert keeper.get_counters().syncs == 0
+    assert scheduler.get_counters().syncs == 0
 
 
-def _run_idle_round(keeper: Scheduler, opened: list[str]) -> bool:
-    """Whether every wiki is looked at, about twice, without any being opened."""
+def _run_idle_round(scheduler: Scheduler, opened: list[str]) -> bool:
+    """Whether every wiki is checked about twice without opening an index."""
     opened.clear()
-    looks = keeper.get_counters().looks
-    wait_until(lambda: keeper.get_counters().looks >= looks + 2 * IDLE_WIKI_COUNT, seconds=120)
+    looks = scheduler.get_counters().looks
+    wait_until(lambda: scheduler.get_counters().looks >= looks + 2 * IDLE_WIKI_COUNT, seconds=120)
     return not opened

@@ -1,4 +1,4 @@
-"""A sync that lets others go first, or has to stop: what it committed stays, no page is half there."""
+"""A sync that pauses or stops: committed pages stay, and no page is incomplete."""
 
 from collections.abc import Callable
 
@@ -18,17 +18,17 @@ def make_long_pages(count: int) -> dict[str, str | bytes | None]:
 
 
 def make_pause(calls: int, pause: Pause) -> Callable[[], Pause]:
-    """Go on so many times, then say this."""
+    """Returns CONTINUE for this number of calls, then `pause`."""
     left = iter(range(calls))
     return lambda: Pause.CONTINUE if next(left, None) is not None else pause
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("then", [Pause.AFTER_BATCH, Pause.NOW])
-def test_a_paused_sync_leaves_whole_pages_and_the_next_goes_on(ground: SchedulerFixture, then: Pause) -> None:
-    ground.create_repository("garden", make_long_pages(150))
-    ground.register_wikis("garden")
-    wiki = ground.service.get_handle("garden")
+def test_a_paused_sync_leaves_complete_pages_and_the_next_one_continues(fixture: SchedulerFixture, then: Pause) -> None:
+    fixture.create_repository("garden", make_long_pages(150))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
     with pytest.raises(SyncPaused):
         wiki.sync(pause=make_pause(4, then))
     state = wiki.get_status().state
@@ -37,46 +37,46 @@ def test_a_paused_sync_leaves_whole_pages_and_the_next_goes_on(ground: Scheduler
     assert state.revision is None
     assert state.problems == 0
     assert wiki.check() == []
-    embedded = len(ground.embedder.embedded)
+    embedded = len(fixture.embedder.embedded)
     report = wiki.sync()
     assert (report.added, report.unchanged) == (150 - state.pages, state.pages)
     assert wiki.check() == []
-    # At most the texts of pages that were half done come once more.
-    assert len(ground.embedder.embedded) - len(set(ground.embedder.embedded)) <= 2 * CHUNKS_PER_PAGE
-    assert embedded < len(ground.embedder.embedded)
+    # Only the texts of incomplete pages are embedded a second time.
+    assert len(fixture.embedder.embedded) - len(set(fixture.embedder.embedded)) <= 2 * CHUNKS_PER_PAGE
+    assert embedded < len(fixture.embedder.embedded)
 
 
-def test_a_sync_that_always_has_to_pause_still_comes_to_its_end(ground: SchedulerFixture) -> None:
-    ground.create_repository("garden", make_pages(400, "garden"))
-    ground.register_wikis("garden")
-    wiki = ground.service.get_handle("garden")
-    for turn in range(20):
+def test_a_sync_that_pauses_after_every_batch_still_finishes(fixture: SchedulerFixture) -> None:
+    fixture.create_repository("garden", make_pages(400, "garden"))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
+    for attempt in range(20):
         try:
             wiki.sync(pause=lambda: Pause.AFTER_BATCH)
         except SyncPaused:
-            assert turn < 10
+            assert attempt < 10
         else:
             break
     assert wiki.get_indexed_revision() is not None
-    assert len(ground.embedder.embedded) == len(set(ground.embedder.embedded)) == 400
+    assert len(fixture.embedder.embedded) == len(set(fixture.embedder.embedded)) == 400
 
 
-def test_a_sync_stopped_before_its_first_page_changes_nothing(ground: SchedulerFixture) -> None:
-    ground.create_repository("garden", make_pages(100, "garden"))
-    ground.register_wikis("garden")
-    wiki = ground.service.get_handle("garden")
+def test_a_sync_stopped_before_its_first_page_changes_nothing(fixture: SchedulerFixture) -> None:
+    fixture.create_repository("garden", make_pages(100, "garden"))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
     with pytest.raises(SyncPaused):
         wiki.sync(pause=lambda: Pause.NOW)
     assert wiki.check() == []
     assert wiki.sync().added == 100
 
 
-def test_a_paused_reindexing_leaves_the_old_index_serving_and_is_gone_on_with(ground: SchedulerFixture) -> None:
-    ground.create_repository("garden", make_pages(200, "garden"))
-    ground.register_wikis("garden")
-    wiki = ground.service.get_handle("garden")
+def test_a_paused_reindex_keeps_the_old_index_published_and_is_continued(fixture: SchedulerFixture) -> None:
+    fixture.create_repository("garden", make_pages(200, "garden"))
+    fixture.register_wikis("garden")
+    wiki = fixture.service.get_handle("garden")
     wiki.sync()
-    ground.embedder.embedded.clear()
+    fixture.embedder.embedded.clear()
     with pytest.raises(SyncPaused):
         wiki.reindex(pause=make_pause(3, Pause.AFTER_BATCH))
     before = wiki.get_status().state
@@ -88,4 +88,4 @@ def test_a_paused_reindexing_leaves_the_old_index_serving_and_is_gone_on_with(gr
     now = wiki.get_status().state
     assert now is not None
     assert (now.generation, now.pages) == (2, 200)
-    assert len(ground.embedder.embedded) == 200
+    assert len(fixture.embedder.embedded) == 200

@@ -1,4 +1,4 @@
-"""Backups by schedule: of what has changed, one at a time, and a failure of one harms no other."""
+"""Scheduled backups: of changed wikis only, one at a time; a failure does not affect other wikis."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,104 +19,104 @@ from wikiholt.wikis.service import WikiService
 
 
 class ScheduledFixture:
-    """A keeper's rounds without its threads, so that a test says when."""
+    """Scheduled backups without the threads of a scheduler. A test starts every round."""
 
-    def __init__(self, ground: SchedulerFixture, every: float) -> None:
-        self.backup_root = ground.data / "backups"
-        plan = BackupPolicy(self.backup_root)
+    def __init__(self, fixture: SchedulerFixture, every: float) -> None:
+        self.backup_root = fixture.data / "backups"
+        policy = BackupPolicy(self.backup_root)
         self.service = WikiService(
-            Registry(ground.data / "registry.sqlite", backups=plan),
-            replace(ground.service.components, backup_policy=plan),
-            ground.make_config,
+            Registry(fixture.data / "registry.sqlite", backups=policy),
+            replace(fixture.service.components, backup_policy=policy),
+            fixture.make_config,
         )
         self.state = SchedulerState()
         self.delays: list[float] = []
         self.backups = ScheduledBackups(self.service, self.state, every, self.delays.append)
 
     def run_once(self) -> dict[str, int]:
-        """Have a round; returns how many backups there are by slug, and of the registry."""
+        """Run one round. Returns the number of backups by slug, and of the registry."""
         for wiki in self.service.list_wikis():
             self.state.add(wiki, 60.0)
         self.backups.run_once()
-        found = {
+        counts = {
             wiki.slug: len(self.service.get_handle(wiki.slug).backups.list()) for wiki in self.service.list_wikis()
         }
-        return found | {"(registry)": len(self.service.registry.backups.list())}
+        return counts | {"(registry)": len(self.service.registry.backups.list())}
 
 
 @contextmanager
-def run_scheduled(ground: SchedulerFixture, every: float) -> Iterator[ScheduledFixture]:
-    made = ScheduledFixture(ground, every)
+def run_scheduled(fixture: SchedulerFixture, every: float) -> Iterator[ScheduledFixture]:
+    created = ScheduledFixture(fixture, every)
     try:
-        yield made
+        yield created
     finally:
-        made.service.close()
+        created.service.close()
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[SchedulerFixture]:
-    made = SchedulerFixture(tmp_path)
+def fixture(tmp_path: Path) -> Iterator[SchedulerFixture]:
+    created = SchedulerFixture(tmp_path)
     for slug in ("one", "two"):
-        made.service.add(slug, str(made.create_repository(slug, {"Home.md": f"# Home\n\n{slug}"}).path), {})
-        made.service.get_handle(slug).sync()
-    yield made
-    made.close()
+        created.service.add(slug, str(created.create_repository(slug, {"Home.md": f"# Home\n\n{slug}"}).path), {})
+        created.service.get_handle(slug).sync()
+    yield created
+    created.close()
 
 
-def test_every_wiki_and_the_registry_are_backed_up_once_while_nothing_changes(ground: SchedulerFixture) -> None:
-    with run_scheduled(ground, 0.001) as each:
+def test_every_wiki_and_the_registry_are_backed_up_once_while_nothing_changes(fixture: SchedulerFixture) -> None:
+    with run_scheduled(fixture, 0.001) as scheduled:
         for _ in range(3):
-            assert each.run_once() == {"one": 1, "two": 1, "(registry)": 1}
-        assert each.state.counts["backups"] == 2
+            assert scheduled.run_once() == {"one": 1, "two": 1, "(registry)": 1}
+        assert scheduled.state.counts["backups"] == 2
 
 
-def test_what_has_changed_is_backed_up_when_its_newest_backup_is_old_enough(ground: SchedulerFixture) -> None:
-    with run_scheduled(ground, 3600.0) as patient, run_scheduled(ground, 0.001) as eager:
-        patient.run_once()
-        Repository(ground.wikis / "one").commit({"New.md": "# New"})
-        ground.service.get_handle("one").sync()
-        assert patient.run_once() == {"one": 1, "two": 1, "(registry)": 1}
-        assert eager.run_once() == {"one": 2, "two": 1, "(registry)": 1}
+def test_a_changed_wiki_is_backed_up_when_its_newest_backup_is_old_enough(fixture: SchedulerFixture) -> None:
+    with run_scheduled(fixture, 3600.0) as hourly, run_scheduled(fixture, 0.001) as frequent:
+        hourly.run_once()
+        Repository(fixture.wikis / "one").commit({"New.md": "# New"})
+        fixture.service.get_handle("one").sync()
+        assert hourly.run_once() == {"one": 1, "two": 1, "(registry)": 1}
+        assert frequent.run_once() == {"one": 2, "two": 1, "(registry)": 1}
 
 
-def test_it_rests_four_times_as_long_as_it_works(ground: SchedulerFixture) -> None:
-    with run_scheduled(ground, 0.001) as each:
-        each.run_once()
-        assert len(each.delays) == 2
-        assert all(rest > 0 for rest in each.delays)
+def test_every_backup_is_followed_by_a_delay(fixture: SchedulerFixture) -> None:
+    with run_scheduled(fixture, 0.001) as scheduled:
+        scheduled.run_once()
+        assert len(scheduled.delays) == 2
+        assert all(delay > 0 for delay in scheduled.delays)
 
 
-def test_a_wiki_that_cannot_be_backed_up_says_so_and_harms_no_other(
-    ground: SchedulerFixture, caplog: pytest.LogCaptureFixture
+def test_a_failed_backup_is_reported_and_does_not_affect_other_wikis(
+    fixture: SchedulerFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with run_scheduled(ground, 0.001) as each:
-        wiki = each.service.registry.get("one")
-        each.backup_root.mkdir(parents=True)
-        (each.backup_root / wiki.id).write_text("a file where the directory should be")
-        assert each.run_once() == {"one": 0, "two": 1, "(registry)": 1}
-        entry = each.state.get(wiki.id)
+    with run_scheduled(fixture, 0.001) as scheduled:
+        wiki = scheduled.service.registry.get("one")
+        scheduled.backup_root.mkdir(parents=True)
+        (scheduled.backup_root / wiki.id).write_text("a file where the directory should be")
+        assert scheduled.run_once() == {"one": 0, "two": 1, "(registry)": 1}
+        entry = scheduled.state.get(wiki.id)
         assert entry is not None
-        assert each.state.get_sync_state(entry).backup_error is not None
-        assert each.state.counts["backup_failures"] == 1
+        assert scheduled.state.get_sync_state(entry).backup_error is not None
+        assert scheduled.state.counts["backup_failures"] == 1
         assert "one: no backup could be made" in caplog.text
-        (each.backup_root / wiki.id).unlink()
-        each.backups._due_at.clear()
-        assert each.run_once()["one"] == 1
-        assert each.state.get_sync_state(entry).backup_error is None
+        (scheduled.backup_root / wiki.id).unlink()
+        scheduled.backups._due_at.clear()
+        assert scheduled.run_once()["one"] == 1
+        assert scheduled.state.get_sync_state(entry).backup_error is None
 
 
-def test_a_wiki_that_was_never_synced_is_no_failure(ground: SchedulerFixture) -> None:
-    ground.service.add("third", str(ground.create_repository("third", {"Home.md": "# New"}).path), {})
-    with run_scheduled(ground, 0.001) as each:
-        assert each.run_once()["third"] == 0
-        assert each.state.counts["backup_failures"] == 0
-        each.service.get_handle("third").sync()
-        assert each.run_once()["third"] == 1
+def test_a_wiki_that_was_never_synced_is_not_a_backup_failure(fixture: SchedulerFixture) -> None:
+    fixture.service.add("third", str(fixture.create_repository("third", {"Home.md": "# New"}).path), {})
+    with run_scheduled(fixture, 0.001) as scheduled:
+        assert scheduled.run_once()["third"] == 0
+        assert scheduled.state.counts["backup_failures"] == 0
+        scheduled.service.get_handle("third").sync()
+        assert scheduled.run_once()["third"] == 1
 
 
-def test_a_keeper_backs_up_by_itself(ground: SchedulerFixture) -> None:
-    keeper = Scheduler(ground.service, SchedulerConfig(backup_interval_s=0.05))
-    keeper.start()
-    wait_until(lambda: all(ground.service.get_handle(slug).backups.list() for slug in ("one", "two")))
-    assert keeper.stop(30)
-    assert keeper.get_counters().backups == 2
+def test_the_scheduler_creates_backups(fixture: SchedulerFixture) -> None:
+    scheduler = Scheduler(fixture.service, SchedulerConfig(backup_interval_s=0.05))
+    scheduler.start()
+    wait_until(lambda: all(fixture.service.get_handle(slug).backups.list() for slug in ("one", "two")))
+    assert scheduler.stop(30)
+    assert scheduler.get_counters().backups == 2

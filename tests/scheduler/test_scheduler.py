@@ -1,4 +1,4 @@
-"""Wikis that come, change, break, go and come back while a keeper runs."""
+"""Wikis that are added, changed, damaged, removed and restored while a scheduler runs."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -14,119 +14,119 @@ from wikiholt.errors import NoPages, SourceCorrupt, WikiNotFound
 from wikiholt.scheduler.wiki_records import WikiEntry
 
 
-def test_a_repository_that_appears_becomes_searchable(ground: SchedulerFixture) -> None:
-    keeper = ground.make_scheduler()
-    assert keeper.get_counters().wikis == 0
-    ground.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing beans like warmth.\n"})
-    wait_until(lambda: ground.can_find("garden", "climbing beans", "Beans"))
-    assert keeper.get_counters().wikis == 1
+def test_a_repository_that_appears_becomes_searchable(fixture: SchedulerFixture) -> None:
+    scheduler = fixture.make_scheduler()
+    assert scheduler.get_counters().wikis == 0
+    fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing beans like warmth.\n"})
+    wait_until(lambda: fixture.can_find("garden", "climbing beans", "Beans"))
+    assert scheduler.get_counters().wikis == 1
 
 
-def test_a_commit_is_noticed_without_being_told(ground: SchedulerFixture) -> None:
-    repository = ground.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
-    keeper = ground.make_scheduler()
-    wait_until(lambda: ground.can_find("garden", "climbing", "Beans"))
+def test_a_commit_is_noticed_without_a_notification(fixture: SchedulerFixture) -> None:
+    repository = fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
+    scheduler = fixture.make_scheduler()
+    wait_until(lambda: fixture.can_find("garden", "climbing", "Beans"))
     commit = repository.commit({"Peas.md": "# Peas\n\nSow them early.\n"})
-    wait_until(lambda: keeper.get_sync_state(ground.get_wiki_id("garden")).synced_revision == commit)
-    assert ground.can_find("garden", "sow early", "Peas")
+    wait_until(lambda: scheduler.get_sync_state(fixture.get_wiki_id("garden")).synced_revision == commit)
+    assert fixture.can_find("garden", "sow early", "Peas")
 
 
-def test_a_repository_that_disappears_keeps_its_wiki_and_is_told_missing_until_it_is_back(
-    ground: SchedulerFixture,
+def test_a_repository_that_disappears_keeps_its_wiki_and_is_reported_missing_until_it_returns(
+    fixture: SchedulerFixture,
 ) -> None:
-    repository = ground.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
-    keeper = ground.make_scheduler()
-    wait_until(lambda: ground.can_find("garden", "climbing", "Beans"))
-    wiki = ground.get_wiki_id("garden")
-    away = repository.path.rename(ground.wikis.parent / "unmounted")
-    wait_until(lambda: keeper.get_sync_state(wiki).missing)
-    assert keeper.get_counters().missing == 1
-    assert keeper.get_sync_state(wiki).failures == 0
-    assert ground.can_find("garden", "climbing", "Beans")
+    repository = fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
+    scheduler = fixture.make_scheduler()
+    wait_until(lambda: fixture.can_find("garden", "climbing", "Beans"))
+    wiki = fixture.get_wiki_id("garden")
+    away = repository.path.rename(fixture.wikis.parent / "unmounted")
+    wait_until(lambda: scheduler.get_sync_state(wiki).missing)
+    assert scheduler.get_counters().missing == 1
+    assert scheduler.get_sync_state(wiki).failures == 0
+    assert fixture.can_find("garden", "climbing", "Beans")
     Repository.commit(Repository(away), {"Peas.md": "# Peas\n\nSow early.\n"})
     away.rename(repository.path)
-    wait_until(lambda: ground.can_find("garden", "sow early", "Peas"))
-    assert not keeper.get_sync_state(wiki).missing
-    assert ground.get_wiki_id("garden") == wiki
+    wait_until(lambda: fixture.can_find("garden", "sow early", "Peas"))
+    assert not scheduler.get_sync_state(wiki).missing
+    assert fixture.get_wiki_id("garden") == wiki
 
 
-def test_a_wiki_removed_while_it_syncs_is_gone_and_is_not_found_again(ground: SchedulerFixture) -> None:
+def test_a_wiki_removed_during_its_sync_is_deleted_and_not_discovered_again(fixture: SchedulerFixture) -> None:
     embedder = RecordingEmbedder()
-    ground.embedder = embedder
+    fixture.embedder = embedder
     gate = embedder.block("garden text 100")
-    ground.create_repository("garden", make_pages(400, "garden"))
-    keeper = ground.make_scheduler()
+    fixture.create_repository("garden", make_pages(400, "garden"))
+    scheduler = fixture.make_scheduler()
     assert embedder.reached.wait(60)
-    wiki = ground.get_wiki_id("garden")
-    assert keeper.get_activity(wiki) is not None
+    wiki = fixture.get_wiki_id("garden")
+    assert scheduler.get_activity(wiki) is not None
     gate.set()
-    assert "CURRENT" in ground.service.remove("garden").files
-    assert not ground.store.get_directory(wiki).exists()
-    ground.create_repository("later", {"A.md": "# A\n\nAnother wiki.\n"})
-    wait_until(lambda: ground.can_find("later", "another", "A"))
-    assert not ground.store.get_directory(wiki).exists()
-    assert [found.slug for found in ground.service.registry.list_wikis()] == ["later"]
+    assert "CURRENT" in fixture.service.remove("garden").files
+    assert not fixture.store.get_directory(wiki).exists()
+    fixture.create_repository("later", {"A.md": "# A\n\nAnother wiki.\n"})
+    wait_until(lambda: fixture.can_find("later", "another", "A"))
+    assert not fixture.store.get_directory(wiki).exists()
+    assert [found.slug for found in fixture.service.registry.list_wikis()] == ["later"]
     with pytest.raises(WikiNotFound):
-        keeper.get_sync_state(wiki)
-    keeper.touch(wiki)
+        scheduler.get_sync_state(wiki)
+    scheduler.touch(wiki)
     with pytest.raises(WikiNotFound):
-        keeper.notify_changed(wiki)
+        scheduler.notify_changed(wiki)
 
 
-def test_a_wiki_registered_elsewhere_is_taken_up_and_its_repository_not_registered_twice(
-    ground: SchedulerFixture,
+def test_a_wiki_added_by_other_means_is_synced_and_its_repository_not_registered_twice(
+    fixture: SchedulerFixture,
 ) -> None:
-    repository = ground.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
-    ground.make_scheduler()
-    wait_until(lambda: ground.can_find("garden", "climbing", "Beans"))
-    ground.service.remove("garden")
-    ground.service.add("plot", str(repository.path), {})
-    wait_until(lambda: ground.can_find("plot", "climbing", "Beans"))
-    ground.create_repository("later", {"A.md": "# A\n\nAnother.\n"})
-    wait_until(lambda: ground.can_find("later", "another", "A"))
-    assert [wiki.slug for wiki in ground.service.registry.list_wikis()] == ["later", "plot"]
+    repository = fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
+    fixture.make_scheduler()
+    wait_until(lambda: fixture.can_find("garden", "climbing", "Beans"))
+    fixture.service.remove("garden")
+    fixture.service.add("plot", str(repository.path), {})
+    wait_until(lambda: fixture.can_find("plot", "climbing", "Beans"))
+    fixture.create_repository("later", {"A.md": "# A\n\nAnother.\n"})
+    wait_until(lambda: fixture.can_find("later", "another", "A"))
+    assert [wiki.slug for wiki in fixture.service.registry.list_wikis()] == ["later", "plot"]
 
 
-def test_what_cannot_be_taken_up_is_told_and_keeps_nothing_from_being_taken_up(ground: SchedulerFixture) -> None:
-    there = ground.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
-    elsewhere = Repository(ground.data.parent / "elsewhere")
+def test_skipped_repositories_are_reported_and_do_not_affect_the_others(fixture: SchedulerFixture) -> None:
+    garden = fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
+    elsewhere = Repository(fixture.data.parent / "elsewhere")
     elsewhere.commit({"A.md": "# A\n\nAnother.\n"})
-    ground.service.add("plot", str(elsewhere.path), {})
-    odd = DiscoveredRepository("Bad Name", there.path.with_name("Bad Name"), "it has a space")
-    taken = DiscoveredRepository("plot", ground.wikis / "plot")
-    found = ground.find_repositories
-    ground.find_repositories = lambda: [odd, taken, *found()]  # type: ignore[method-assign]
-    keeper = ground.make_scheduler()
-    wait_until(lambda: ground.can_find("garden", "climbing", "Beans"))
-    assert [finding.slug for finding in keeper.skipped] == ["Bad Name", "plot"]
-    assert all(finding.reason for finding in keeper.skipped)
+    fixture.service.add("plot", str(elsewhere.path), {})
+    invalid = DiscoveredRepository("Bad Name", garden.path.with_name("Bad Name"), "it has a space")
+    duplicate = DiscoveredRepository("plot", fixture.wikis / "plot")
+    find_repositories = fixture.find_repositories
+    fixture.find_repositories = lambda: [invalid, duplicate, *find_repositories()]  # type: ignore[method-assign]
+    scheduler = fixture.make_scheduler()
+    wait_until(lambda: fixture.can_find("garden", "climbing", "Beans"))
+    assert [repository.slug for repository in scheduler.skipped] == ["Bad Name", "plot"]
+    assert all(repository.reason for repository in scheduler.skipped)
 
 
-def test_a_broken_repository_backs_off_and_harms_no_other(ground: SchedulerFixture) -> None:
-    broken = ground.create_repository("broken", {"A.md": "# A\n\nOnce whole.\n"})
+def test_a_broken_repository_is_retried_with_backoff_and_does_not_affect_the_others(fixture: SchedulerFixture) -> None:
+    broken = fixture.create_repository("broken", {"A.md": "# A\n\nOnce whole.\n"})
     (broken.path / ".git" / "refs" / "heads" / "main").write_text("not a commit\n")
-    keeper = ground.make_scheduler(interval=0.05)
-    wait_until(lambda: broken.path and keeper.get_counters().failing == 1)
+    scheduler = fixture.make_scheduler(interval=0.05)
+    wait_until(lambda: broken.path and scheduler.get_counters().failing == 1)
     for number in range(3):
         slug = f"well-{number}"
-        ground.create_repository(slug, {"A.md": "# A\n\nWell and good.\n"})
-        wait_until(lambda slug=slug: ground.can_find(slug, "well and good", "A"))
-    standing = keeper.get_sync_state(ground.get_wiki_id("broken"))
-    assert isinstance(standing.error, SourceCorrupt)
-    # Tries are ever farther apart, however long all this takes here, and looks are not.
-    assert 1 <= standing.failures <= 5
-    looks = keeper.get_counters().looks
-    wait_until(lambda: keeper.get_counters().looks > looks + 20)
-    assert keeper.get_sync_state(ground.get_wiki_id("broken")).failures <= standing.failures + 1
+        fixture.create_repository(slug, {"A.md": "# A\n\nWell and good.\n"})
+        wait_until(lambda slug=slug: fixture.can_find(slug, "well and good", "A"))
+    state = scheduler.get_sync_state(fixture.get_wiki_id("broken"))
+    assert isinstance(state.error, SourceCorrupt)
+    # The delay between retries grows, regardless of how long this test takes. The interval of HEAD checks does not.
+    assert 1 <= state.failures <= 5
+    looks = scheduler.get_counters().looks
+    wait_until(lambda: scheduler.get_counters().looks > looks + 20)
+    assert scheduler.get_sync_state(fixture.get_wiki_id("broken")).failures <= state.failures + 1
     (broken.path / ".git" / "refs" / "heads" / "main").unlink()
     broken.run_git("reset", "--hard", "HEAD@{0}", check=False)
     broken.commit({"A.md": "# A\n\nWhole again.\n"})
-    keeper.notify_changed(ground.get_wiki_id("broken"))
-    wait_until(lambda: ground.can_find("broken", "whole again", "A"))
-    assert keeper.get_sync_state(ground.get_wiki_id("broken")).failures == 0
+    scheduler.notify_changed(fixture.get_wiki_id("broken"))
+    wait_until(lambda: fixture.can_find("broken", "whole again", "A"))
+    assert scheduler.get_sync_state(fixture.get_wiki_id("broken")).failures == 0
 
 
-def test_delays_between_tries_double_up_to_an_hour_with_jitter() -> None:
+def test_retry_delays_double_up_to_an_hour_with_jitter() -> None:
     entry = WikiEntry(Wiki("a" * 20, "a", "/nowhere", datetime.now(UTC)), 60.0, 0.0)
     delays = []
     for _ in range(16):
@@ -139,38 +139,38 @@ def test_delays_between_tries_double_up_to_an_hour_with_jitter() -> None:
     assert (entry.failures, entry.error, entry.retry_at) == (0, None, 0.0)
 
 
-def test_a_wiki_without_pages_is_told_and_synced_when_its_first_page_comes(ground: SchedulerFixture) -> None:
-    repository = ground.create_repository("empty", {"notes.txt": "no page"})
-    keeper = ground.make_scheduler()
-    wait_until(lambda: keeper.get_counters().failing == 1)
-    wiki = ground.get_wiki_id("empty")
-    assert isinstance(keeper.get_sync_state(wiki).error, NoPages)
-    syncs = keeper.get_counters().syncs
+def test_a_wiki_without_pages_is_reported_and_synced_after_its_first_page(fixture: SchedulerFixture) -> None:
+    repository = fixture.create_repository("empty", {"notes.txt": "no page"})
+    scheduler = fixture.make_scheduler()
+    wait_until(lambda: scheduler.get_counters().failing == 1)
+    wiki = fixture.get_wiki_id("empty")
+    assert isinstance(scheduler.get_sync_state(wiki).error, NoPages)
+    syncs = scheduler.get_counters().syncs
     repository.commit({"A.md": "# A\n\nThe first page.\n"})
-    wait_until(lambda: ground.can_find("empty", "first page", "A"))
-    wait_until(lambda: keeper.get_counters().failing == 0)
-    assert keeper.get_counters().syncs == syncs + 1
+    wait_until(lambda: fixture.can_find("empty", "first page", "A"))
+    wait_until(lambda: scheduler.get_counters().failing == 0)
+    assert scheduler.get_counters().syncs == syncs + 1
 
 
-def test_an_index_that_is_lost_or_put_back_from_a_backup_is_brought_to_head(ground: SchedulerFixture) -> None:
-    repository = ground.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
-    keeper = ground.make_scheduler()
-    wait_until(lambda: ground.can_find("garden", "climbing", "Beans"))
-    keeper.stop()
-    directory = ground.store.get_directory(ground.get_wiki_id("garden"))
-    backup = ground.data.parent / "backup"
+def test_an_index_replaced_by_an_older_copy_is_brought_to_head(fixture: SchedulerFixture) -> None:
+    repository = fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
+    scheduler = fixture.make_scheduler()
+    wait_until(lambda: fixture.can_find("garden", "climbing", "Beans"))
+    scheduler.stop()
+    directory = fixture.store.get_directory(fixture.get_wiki_id("garden"))
+    backup = fixture.data.parent / "backup"
     shutil.copytree(directory, backup)
-    keeper = ground.make_scheduler()
+    scheduler = fixture.make_scheduler()
     repository.commit({"Peas.md": "# Peas\n\nSow early.\n"})
-    wait_until(lambda: ground.can_find("garden", "sow early", "Peas"))
-    for attempt in count():  # the keeper may make the directory again at once
-        directory.rename(ground.data.parent / f"before-{attempt}")
+    wait_until(lambda: fixture.can_find("garden", "sow early", "Peas"))
+    for attempt in count():  # the scheduler may recreate the directory immediately
+        directory.rename(fixture.data.parent / f"before-{attempt}")
         try:
             backup.rename(directory)
             break
         except OSError:
             assert attempt < 100
     head = repository.get_head()
-    wait_until(lambda: ground.service.get_handle("garden").get_indexed_revision() == head)
-    wait_until(lambda: keeper.get_sync_state(ground.get_wiki_id("garden")).synced_revision == head)
-    assert ground.service.get_handle("garden").check() == []
+    wait_until(lambda: fixture.service.get_handle("garden").get_indexed_revision() == head)
+    wait_until(lambda: scheduler.get_sync_state(fixture.get_wiki_id("garden")).synced_revision == head)
+    assert fixture.service.get_handle("garden").check() == []

@@ -1,4 +1,4 @@
-"""A wiki whose index is to fall ill: a repository, a data directory in the product's own wiring, ways to do harm."""
+"""Wikis with a damaged index: a repository, a data directory with the real components, ways to damage files."""
 
 import os
 import shutil
@@ -25,11 +25,11 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
 PAGE_COUNT, KEYWORD_CACHE_MIN_PAGES = 40, 10
-"""Pages of a wiki whose words are cached too, and from how many on they are."""
+"""Number of pages of the default wiki, and the minimum for a keyword cache."""
 
 
 class GatedEmbedder(FakeEmbedder):
-    """Waits at a gate before every batch, if there is one."""
+    """Calls `gate` before every batch, if it is set."""
 
     gate: Callable[[], None] | None = None
 
@@ -40,7 +40,7 @@ class GatedEmbedder(FakeEmbedder):
 
 
 class DamagedWiki:
-    """One wiki, `notes`, synced. Without a number of pages it is small and has all caches of a large one."""
+    """One synced wiki, `notes`. By default it is small but has all caches of a large one."""
 
     def __init__(self, place: Path, pages: int | None = None, settings: dict[str, object] | None = None) -> None:
         self.place = place
@@ -72,12 +72,12 @@ class DamagedWiki:
         return self.models[recipe.fingerprint]
 
     def reopen(self) -> None:
-        """As after a restart."""
+        """Close and open the service, as a restart does."""
         self.service.close()
         self.service = self.open_service()
 
     def use_model(self, embedder: GatedEmbedder) -> None:
-        """Another model from now on; the one before can be loaded by its recipe."""
+        """Switch to another model. The previous one can still be loaded by its recipe."""
         self.embedder = embedder
         self.models[embedder.fingerprint] = embedder
         self.reopen()
@@ -95,16 +95,16 @@ class DamagedWiki:
         return next(iter(sorted(self.directory.glob("g??????.sqlite"), reverse=True)))
 
     def start_scheduler(self, checks: float = 0.0) -> Scheduler:
-        keeper = Scheduler(
+        scheduler = Scheduler(
             self.service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=checks, get_interval=lambda _: 0.2)
         )
-        self.service.on_damage = keeper.request_repair
-        self.schedulers.append(keeper)
-        keeper.start()
-        return keeper
+        self.service.on_damage = scheduler.request_repair
+        self.schedulers.append(scheduler)
+        scheduler.start()
+        return scheduler
 
     def assert_healthy(self) -> None:
-        """Both channels find every page that was asked for, the index is whole and stands for HEAD."""
+        """Check that every search mode finds a page and that the index is intact and at HEAD."""
         handle = self.handle
         assert handle.check() == []
         state = handle.get_status().state
@@ -116,7 +116,7 @@ class DamagedWiki:
             assert not answer.degraded, answer.notes
 
     def corrupt_chunk_text(self) -> None:
-        """Change a page's text behind the index's back, without a trace in size or time; SQLite sees nothing wrong."""
+        """Change the text of a chunk but keep the size and mtime of the file. SQLite itself detects nothing."""
         file = self.index_file
         before = file.stat()
         with closing(sqlite3.connect(file)) as db:
@@ -126,13 +126,13 @@ class DamagedWiki:
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def close(self) -> None:
-        for keeper in self.schedulers:
-            assert keeper.stop(60)
+        for scheduler in self.schedulers:
+            assert scheduler.stop(60)
         self.service.close()
 
 
 def overwrite_bytes(file: Path, at: float, data: bytes) -> None:
-    """Write over a file at a share of its length."""
+    """Overwrite bytes at a position given as a fraction of the file size."""
     with file.open("r+b") as opened:
         opened.seek(int(file.stat().st_size * at))
         opened.write(data)
@@ -148,8 +148,8 @@ def remove_path(file: Path) -> None:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    """Wait for a condition, for so long at most."""
+    """Wait for a condition. Fails after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true"
+        assert time.monotonic() < end, "the condition did not become true"
         Event().wait(0.01)
