@@ -16,74 +16,74 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
-    made = DamagedWiki(tmp_path, pages=3)
-    yield made
-    made.close()
+def wiki(tmp_path: Path) -> Iterator[DamagedWiki]:
+    wiki = DamagedWiki(tmp_path, pages=3)
+    yield wiki
+    wiki.close()
 
 
-def get_failures(ward: DamagedWiki, interval: float = DAY_S) -> list[CheckResult]:
-    return [each for each in run_checks(ward.service, ward.place / "data", interval) if not each.well]
+def get_failures(wiki: DamagedWiki, interval: float = DAY_S) -> list[CheckResult]:
+    return [check for check in run_checks(wiki.service, wiki.place / "data", interval) if not check.well]
 
 
-def get_registry_file(ward: DamagedWiki) -> Path:
-    return ward.place / "data" / "registry.sqlite"
+def get_registry_file(wiki: DamagedWiki) -> Path:
+    return wiki.place / "data" / "registry.sqlite"
 
 
-def test_a_wiki_that_was_just_made_needs_no_backup_yet_and_one_that_is_older_does(ward: DamagedWiki) -> None:
-    assert get_failures(ward) == []
-    (fault,) = get_failures(ward, interval=1e-6)
+def test_a_wiki_that_was_just_made_needs_no_backup_yet_and_one_that_is_older_does(wiki: DamagedWiki) -> None:
+    assert get_failures(wiki) == []
+    (fault,) = get_failures(wiki, interval=1e-6)
     assert (fault.subject, fault.detail) == ("wiki notes", "there is no backup yet")
     assert "wikiholt backup notes" in fault.advice
-    assert get_failures(ward, interval=0.0) == [], "none is wanted by schedule"
+    assert get_failures(wiki, interval=0.0) == [], "none is wanted by schedule"
 
 
-def test_a_backup_is_old_only_when_the_index_has_changed_since(ward: DamagedWiki) -> None:
-    ward.handle.backups.create(BackupReason.REQUESTED)
-    assert get_failures(ward, interval=1e-6) == []
-    ward.repository.commit({"later.md": "# Later\n"})
-    ward.handle.sync()
-    (fault,) = get_failures(ward, interval=1e-6)
+def test_a_backup_is_old_only_when_the_index_has_changed_since(wiki: DamagedWiki) -> None:
+    wiki.handle.backups.create(BackupReason.REQUESTED)
+    assert get_failures(wiki, interval=1e-6) == []
+    wiki.repository.commit({"later.md": "# Later\n"})
+    wiki.handle.sync()
+    (fault,) = get_failures(wiki, interval=1e-6)
     assert "the index has changed since" in fault.detail
-    assert get_failures(ward) == [], "the next one by schedule is not due"
+    assert get_failures(wiki) == [], "the next one by schedule is not due"
 
 
-def test_changes_of_the_registry_that_are_in_no_backup_are_told_of_after_an_hour(ward: DamagedWiki) -> None:
-    ward.service.registry.backups.create()
-    ward.service.registry.keys.create(None, Scope.ADMIN)
-    assert get_failures(ward) == [], "it is backed up within minutes"
+def test_changes_of_the_registry_that_are_in_no_backup_are_told_of_after_an_hour(wiki: DamagedWiki) -> None:
+    wiki.service.registry.backups.create()
+    wiki.service.registry.keys.create(None, Scope.ADMIN)
+    assert get_failures(wiki) == [], "it is backed up within minutes"
     an_age_ago = time.time() - 2 * 3600
-    os.utime(get_registry_file(ward), (an_age_ago, an_age_ago))
-    (fault,) = get_failures(ward)
+    os.utime(get_registry_file(wiki), (an_age_ago, an_age_ago))
+    (fault,) = get_failures(wiki)
     assert (fault.subject, "wikiholt backup --registry" in fault.advice) == ("backups", True)
-    ward.service.registry.backups.create()
-    assert get_failures(ward) == []
+    wiki.service.registry.backups.create()
+    assert get_failures(wiki) == []
 
 
-def test_a_registry_that_others_may_read_is_told_of_and_tightened_by_the_next_change(ward: DamagedWiki) -> None:
-    for file in get_registry_file(ward).parent.glob("registry.sqlite*"):
+def test_a_registry_that_others_may_read_is_told_of_and_tightened_by_the_next_change(wiki: DamagedWiki) -> None:
+    for file in get_registry_file(wiki).parent.glob("registry.sqlite*"):
         file.chmod(0o644)
-    (fault,) = get_failures(ward)
+    (fault,) = get_failures(wiki)
     assert (fault.subject, "chmod 600" in fault.advice) == ("registry", True)
-    ward.service.list_wikis()
-    assert get_registry_file(ward).stat().st_mode & 0o777 == 0o644, "who only reads changes nothing"
-    ward.service.registry.keys.create(None, Scope.ADMIN)
-    assert {file.stat().st_mode & 0o777 for file in get_registry_file(ward).parent.glob("registry.sqlite*")} == {0o600}
-    assert get_failures(ward) == []
+    wiki.service.list_wikis()
+    assert get_registry_file(wiki).stat().st_mode & 0o777 == 0o644, "who only reads changes nothing"
+    wiki.service.registry.keys.create(None, Scope.ADMIN)
+    assert {file.stat().st_mode & 0o777 for file in get_registry_file(wiki).parent.glob("registry.sqlite*")} == {0o600}
+    assert get_failures(wiki) == []
 
 
-def test_a_data_directory_that_everybody_may_write_to_is_told_of(ward: DamagedWiki) -> None:
-    (ward.place / "data").chmod(0o777)
-    (fault,) = get_failures(ward)
+def test_a_data_directory_that_everybody_may_write_to_is_told_of(wiki: DamagedWiki) -> None:
+    (wiki.place / "data").chmod(0o777)
+    (fault,) = get_failures(wiki)
     assert (fault.subject, "chmod o-w" in fault.advice) == ("data directory", True)
 
 
-def test_keys_that_have_expired_are_told_of_by_name(ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = ward.service.registry.keys
+def test_keys_that_have_expired_are_told_of_by_name(wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = wiki.service.registry.keys
     soon = datetime.now(UTC) + timedelta(hours=1)
-    names = [keys.create(ward.handle.wiki.id, Scope.READ, f"robot {n}", soon)[0].id for n in range(7)]
-    keys.create(ward.handle.wiki.id, Scope.READ)
-    assert get_failures(ward) == []
+    names = [keys.create(wiki.handle.wiki.id, Scope.READ, f"robot {n}", soon)[0].id for n in range(7)]
+    keys.create(wiki.handle.wiki.id, Scope.READ)
+    assert get_failures(wiki) == []
 
     class Later(datetime):
         @classmethod
@@ -91,7 +91,7 @@ def test_keys_that_have_expired_are_told_of_by_name(ward: DamagedWiki, monkeypat
             return datetime.now(UTC) + timedelta(hours=2)
 
     monkeypatch.setattr("wikiholt.app.doctor.datetime", Later)
-    (fault,) = [each for each in get_failures(ward) if each.subject == "keys"]
+    (fault,) = [check for check in get_failures(wiki) if check.subject == "keys"]
     assert f"{names[0]} (robot 0)" in fault.detail
     assert fault.detail.endswith("and 2 more")
     assert "key revoke" in fault.advice

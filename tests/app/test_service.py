@@ -54,118 +54,118 @@ class ServiceFixture:
 
 
 @pytest.fixture
-def farm(tmp_path: Path) -> Iterator[ServiceFixture]:
-    made = ServiceFixture(tmp_path)
-    yield made
-    made.service.close()
+def wikis(tmp_path: Path) -> Iterator[ServiceFixture]:
+    service_fixture = ServiceFixture(tmp_path)
+    yield service_fixture
+    service_fixture.service.close()
 
 
 def find_paths(service: WikiService, slug: str, query: str) -> list[str]:
     return [hit.path for hit in service.get_handle(slug).search(SearchRequest(query)).hits]
 
 
-def test_a_wiki_is_added_synced_searched_and_removed(farm: ServiceFixture) -> None:
-    farm.add_wiki("one", {"home.md": "the heron stands still"})
-    farm.service.get_handle("one").sync()
-    assert find_paths(farm.service, "one", "heron") == ["home"]
-    removed = farm.service.remove("one")
+def test_a_wiki_is_added_synced_searched_and_removed(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"home.md": "the heron stands still"})
+    wikis.service.get_handle("one").sync()
+    assert find_paths(wikis.service, "one", "heron") == ["home"]
+    removed = wikis.service.remove("one")
     assert removed.wiki.slug == "one"
     assert removed.files
     assert len(removed.files) == len(set(removed.files))
-    assert not farm.store.get_directory(removed.wiki.id).exists()
+    assert not wikis.store.get_directory(removed.wiki.id).exists()
     with pytest.raises(WikiNotFound):
-        farm.service.get_handle("one")
+        wikis.service.get_handle("one")
 
 
-def test_what_cannot_be_read_is_not_registered(farm: ServiceFixture, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_not_registered(wikis: ServiceFixture, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no repository")
     for place, error in ((tmp_path / "absent", SourceMissing), (tmp_path / "file", InvalidSource)):
         with pytest.raises(error) as caught:
-            farm.service.add("bad", str(place), {})
+            wikis.service.add("bad", str(place), {})
         assert caught.value.hint
-    assert farm.service.list_wikis() == []
+    assert wikis.service.list_wikis() == []
 
 
-def test_a_path_that_is_not_text_is_refused(farm: ServiceFixture) -> None:
+def test_a_path_that_is_not_text_is_refused(wikis: ServiceFixture) -> None:
     with pytest.raises(InvalidSource) as caught:
-        farm.service.add("odd", "/srv/x\udcff", {})
+        wikis.service.add("odd", "/srv/x\udcff", {})
     assert caught.value.hint
 
 
-def test_a_repository_without_a_commit_may_be_added(farm: ServiceFixture, tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_may_be_added(wikis: ServiceFixture, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "young")
-    farm.service.add("young", str(repository.path), {})
+    wikis.service.add("young", str(repository.path), {})
     repository.commit({"a.md": "first words"})
-    farm.service.get_handle("young").sync()
-    assert find_paths(farm.service, "young", "first") == ["a"]
+    wikis.service.get_handle("young").sync()
+    assert find_paths(wikis.service, "young", "first") == ["a"]
 
 
-def test_a_slug_names_one_wiki(farm: ServiceFixture) -> None:
-    repository = farm.add_wiki("one", {"a.md": "alpha"})
+def test_a_slug_names_one_wiki(wikis: ServiceFixture) -> None:
+    repository = wikis.add_wiki("one", {"a.md": "alpha"})
     with pytest.raises(WikiExists):
-        farm.service.add("one", str(repository.path), {})
+        wikis.service.add("one", str(repository.path), {})
 
 
-def test_a_wiki_that_is_being_written_is_not_removed(farm: ServiceFixture) -> None:
-    farm.add_wiki("one", {"a.md": "alpha"})
-    farm.service.get_handle("one").sync()
-    wiki = farm.service.get_handle("one").wiki
-    with farm.store.write_lock(wiki.id, 0), pytest.raises(Busy):
-        farm.service.remove("one")
-    assert find_paths(farm.service, "one", "alpha") == ["a"]
+def test_a_wiki_that_is_being_written_is_not_removed(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"a.md": "alpha"})
+    wikis.service.get_handle("one").sync()
+    wiki = wikis.service.get_handle("one").wiki
+    with wikis.store.write_lock(wiki.id, 0), pytest.raises(Busy):
+        wikis.service.remove("one")
+    assert find_paths(wikis.service, "one", "alpha") == ["a"]
 
 
-def test_a_slug_that_was_removed_and_added_again_is_another_wiki(farm: ServiceFixture, tmp_path: Path) -> None:
-    farm.add_wiki("one", {"a.md": "alpha"})
-    farm.service.get_handle("one").sync()
-    before = farm.service.get_handle("one").wiki.id
-    farm.service.remove("one")
+def test_a_slug_that_was_removed_and_added_again_is_another_wiki(wikis: ServiceFixture, tmp_path: Path) -> None:
+    wikis.add_wiki("one", {"a.md": "alpha"})
+    wikis.service.get_handle("one").sync()
+    before = wikis.service.get_handle("one").wiki.id
+    wikis.service.remove("one")
     other = Repository(tmp_path / "other")
     other.commit({"b.md": "beta"})
-    farm.service.add("one", str(other.path), {})
-    farm.service.get_handle("one").sync()
-    assert farm.service.get_handle("one").wiki.id != before
-    assert find_paths(farm.service, "one", "alpha beta") == ["b"]
+    wikis.service.add("one", str(other.path), {})
+    wikis.service.get_handle("one").sync()
+    assert wikis.service.get_handle("one").wiki.id != before
+    assert find_paths(wikis.service, "one", "alpha beta") == ["b"]
 
 
 @pytest.mark.slow
-def test_only_so_many_wikis_stay_open(farm: ServiceFixture) -> None:
-    farm.service = farm.open_service(open_wikis=2)
+def test_only_so_many_wikis_stay_open(wikis: ServiceFixture) -> None:
+    wikis.service = wikis.open_service(open_wikis=2)
     for number in range(5):
-        farm.add_wiki(f"w{number}", {"a.md": f"animal{number}"})
-        farm.service.get_handle(f"w{number}").sync()
+        wikis.add_wiki(f"w{number}", {"a.md": f"animal{number}"})
+        wikis.service.get_handle(f"w{number}").sync()
     for _ in range(2):
         for number in range(5):
-            assert find_paths(farm.service, f"w{number}", f"animal{number}") == ["a"]
-    assert len(farm.service._handles) <= 2
+            assert find_paths(wikis.service, f"w{number}", f"animal{number}") == ["a"]
+    assert len(wikis.service._handles) <= 2
 
 
-def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(farm: ServiceFixture) -> None:
-    farm.add_wiki("one", {"a.md": "alpha"})
-    before = farm.service.get_handle("one")
+def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"a.md": "alpha"})
+    before = wikis.service.get_handle("one")
     before.sync()
     assert before.search(SearchRequest("alpha")).hits
-    farm.service.registry.set_settings("one", {"language": "german"})
-    assert farm.service.get_handle("one") is not before
+    wikis.service.registry.set_settings("one", {"language": "german"})
+    assert wikis.service.get_handle("one") is not before
     assert before._live_index is None
-    assert find_paths(farm.service, "one", "alpha") == ["a"]
+    assert find_paths(wikis.service, "one", "alpha") == ["a"]
 
 
 @pytest.mark.slow
-def test_threads_search_while_generations_change_under_them(farm: ServiceFixture) -> None:
-    repository = farm.add_wiki("one", {f"{i}.md": f"heron number {i}" for i in range(30)})
-    farm.service.get_handle("one").sync()
-    writer = farm.open_service()
+def test_threads_search_while_generations_change_under_them(wikis: ServiceFixture) -> None:
+    repository = wikis.add_wiki("one", {f"{i}.md": f"heron number {i}" for i in range(30)})
+    wikis.service.get_handle("one").sync()
+    writer = wikis.open_service()
 
     def search(turn: int) -> int:
-        return len(farm.service.get_handle("one").search(SearchRequest(f"heron {turn % 30}", n=100)).hits)
+        return len(wikis.service.get_handle("one").search(SearchRequest(f"heron {turn % 30}", n=100)).hits)
 
     with ThreadPoolExecutor(8) as pool:
         searches = [pool.submit(search, turn) for turn in range(160)]
         for turn in range(4):
-            farm.pipeline = TextPipeline(target_tokens=100 + turn)
+            wikis.pipeline = TextPipeline(target_tokens=100 + turn)
             repository.commit({f"new{turn}.md": f"heron new {turn}"})
-            fresh = farm.open_service()
+            fresh = wikis.open_service()
             assert fresh.get_handle("one").sync().rebuilt
             fresh.close()
         counts = {done.result() for done in searches}
@@ -174,62 +174,62 @@ def test_threads_search_while_generations_change_under_them(farm: ServiceFixture
     writer.close()
 
 
-def test_a_handle_survives_a_directory_that_goes_and_comes_back(farm: ServiceFixture) -> None:
-    farm.add_wiki("one", {"a.md": "alpha"})
-    handle = farm.service.get_handle("one")
+def test_a_handle_survives_a_directory_that_goes_and_comes_back(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"a.md": "alpha"})
+    handle = wikis.service.get_handle("one")
     handle.sync()
-    assert find_paths(farm.service, "one", "alpha") == ["a"]
-    place = farm.store.get_directory(handle.wiki.id)
+    assert find_paths(wikis.service, "one", "alpha") == ["a"]
+    place = wikis.store.get_directory(handle.wiki.id)
     place.rename(place.with_name("away"))
     with pytest.raises(IndexMissing):
         handle.search(SearchRequest("alpha"))
     place.with_name("away").rename(place)
-    assert find_paths(farm.service, "one", "alpha") == ["a"]
+    assert find_paths(wikis.service, "one", "alpha") == ["a"]
 
 
-def test_searches_under_way_outlive_the_generation_they_began_in(farm: ServiceFixture) -> None:
-    farm.add_wiki("one", {"a.md": "alpha"})
-    handle = farm.service.get_handle("one")
+def test_searches_under_way_outlive_the_generation_they_began_in(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"a.md": "alpha"})
+    handle = wikis.service.get_handle("one")
     handle.sync()
-    index = farm.store.open(handle.wiki.id)
-    recipe = TextPipeline(target_tokens=90).build_recipe(farm.embedder)
-    building = farm.store.create_generation(handle.wiki.id, recipe)
+    index = wikis.store.open(handle.wiki.id)
+    recipe = TextPipeline(target_tokens=90).build_recipe(wikis.embedder)
+    building = wikis.store.create_generation(handle.wiki.id, recipe)
     building.close()
-    farm.store.publish(handle.wiki.id, building.generation)
+    wikis.store.publish(handle.wiki.id, building.generation)
     with ThreadPoolExecutor(8) as pool:
         assert [list(pages) for pages in pool.map(lambda _: index.get_page_blobs(), range(32))] == [["a.md"]] * 32
     index.close()
-    farm.store.remove_old_generations(handle.wiki.id)
-    assert [file.name for file in farm.store.get_directory(handle.wiki.id).glob("g*.sqlite")] == ["g000002.sqlite"]
+    wikis.store.remove_old_generations(handle.wiki.id)
+    assert [file.name for file in wikis.store.get_directory(handle.wiki.id).glob("g*.sqlite")] == ["g000002.sqlite"]
 
 
-def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(farm: ServiceFixture) -> None:
-    farm.add_wiki("one", {"a.md": "alpha"})
-    farm.add_wiki("two", {"b.md": "beta"})
-    late = farm.open_service().get_handle("one")
-    farm.service.remove("one")
+def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"a.md": "alpha"})
+    wikis.add_wiki("two", {"b.md": "beta"})
+    late = wikis.open_service().get_handle("one")
+    wikis.service.remove("one")
     with pytest.raises(WikiNotFound):
         late.sync()
-    assert not farm.store.get_directory(late.wiki.id).exists()
+    assert not wikis.store.get_directory(late.wiki.id).exists()
     late.close()
 
 
-def test_a_wiki_that_grows_gets_the_caches_that_suit_it(farm: ServiceFixture) -> None:
-    repository = farm.add_wiki("one", {"a.md": "alpha"})
-    handle = farm.service.get_handle("one")
+def test_a_wiki_that_grows_gets_the_caches_that_suit_it(wikis: ServiceFixture) -> None:
+    repository = wikis.add_wiki("one", {"a.md": "alpha"})
+    handle = wikis.service.get_handle("one")
     handle.sync()
-    find_paths(farm.service, "one", "alpha")
+    find_paths(wikis.service, "one", "alpha")
     before = handle._live_index
     repository.commit({f"{i}.md": f"page {i}" for i in range(210)})
     handle.sync()
-    find_paths(farm.service, "one", "page")
-    assert find_paths(farm.service, "one", "alpha")[0] == "a"
+    find_paths(wikis.service, "one", "page")
+    assert find_paths(wikis.service, "one", "alpha")[0] == "a"
     assert handle._live_index is not before
 
 
-def test_a_handle_that_was_put_away_is_closed_again_after_use(farm: ServiceFixture) -> None:
-    farm.add_wiki("one", {"a.md": "alpha"})
-    handle = farm.service.get_handle("one")
+def test_a_handle_that_was_put_away_is_closed_again_after_use(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"a.md": "alpha"})
+    handle = wikis.service.get_handle("one")
     handle.sync()
     handle.close()
     assert [hit.path for hit in handle.search(SearchRequest("alpha")).hits] == ["a"]

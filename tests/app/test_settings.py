@@ -122,7 +122,7 @@ def test_tables_and_dots_say_the_same(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "hint"),
+    ("text", "message", "hint"),
     [
         ("modle = 'x'", "no setting 'modle' \\(in .*my.toml\\)", "Did you mean model?"),
         ("[chunk]\ntarget = 5", "no setting 'chunk.target'", "Did you mean chunk.target_tokens?"),
@@ -145,14 +145,14 @@ def test_tables_and_dots_say_the_same(here: Path) -> None:
         ("this is not toml", "cannot be read", "TOML"),
     ],
 )
-def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, told: str, hint: str) -> None:
-    with pytest.raises(InvalidSetting, match=told) as caught:
+def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, message: str, hint: str) -> None:
+    with pytest.raises(InvalidSetting, match=message) as caught:
         load_settings(config=write_settings(here / "my.toml", text))
     assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "message"),
     [
         ({"WIKIHOLT_MODLE": "x"}, "no setting 'WIKIHOLT_MODLE' \\(in the environment\\)"),
         ({"WIKIHOLT_THREADS": "four"}, "threads = 'four' \\(environment variable WIKIHOLT_THREADS\\)"),
@@ -164,8 +164,8 @@ def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, told: s
     ],
 )
 @pytest.mark.usefixtures("here")
-def test_what_makes_no_sense_in_the_environment_is_named(environ: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidSetting, match=told):
+def test_what_makes_no_sense_in_the_environment_is_named(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
         load_settings(environ=environ)
 
 
@@ -223,7 +223,7 @@ def test_settings_of_a_wiki_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"langauge": "german"}, "no setting 'langauge'"),
         ({"language": "klingon"}, "unknown value"),
@@ -232,8 +232,8 @@ def test_settings_of_a_wiki_are_understood() -> None:
         ({"model": "x"}, "no setting 'model'"),
     ],
 )
-def test_settings_of_a_wiki_that_make_no_sense_are_refused(settings: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidSetting, match=told):
+def test_settings_of_a_wiki_that_make_no_sense_are_refused(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
         WikiSettings.parse(settings)
 
 

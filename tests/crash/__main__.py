@@ -1,7 +1,7 @@
-"""`python -m tests.crash --rounds 500 --seed 1`: the crash gate. `--round 17` plays one round of a seed again.
+"""`python -m tests.crash --rounds 500 --seed 1`: the crash test. `--round 17` repeats one round of a seed.
 
-With `--store postgres` the same over a PostgreSQL that the gate starts. With `--damage` nothing is killed: each round
-damages one file of a data directory, and judges the answers before the next sync and after it.
+`--store postgres` uses a PostgreSQL server that the test starts. With `--damage` nothing is killed: every round damages
+one file of a data directory and checks the search results before and after the next sync.
 """
 
 import argparse
@@ -32,67 +32,67 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--round", type=int, default=None, metavar="NUMBER")
     parser.add_argument("--store", choices=("files", "postgres"), default="files", help="where the indexes are")
-    parser.add_argument("--real", action="store_true", help="with the model the product comes with")
-    parser.add_argument("--bug", default="", help="put this bug into the product and see whether it is found")
-    parser.add_argument("--operation", default="", help="have only this done")
-    parser.add_argument("--failure", default="", help="let only this happen")
-    parser.add_argument("--damage", action="store_true", help="play rounds of damage to files instead")
-    parser.add_argument("--quiet", action="store_true", help="show the rounds with faults only")
+    parser.add_argument("--real", action="store_true", help="use the bundled model")
+    parser.add_argument("--bug", default="", help="inject this bug and check that it is found")
+    parser.add_argument("--operation", default="", help="run only this operation")
+    parser.add_argument("--failure", default="", help="cause only this failure")
+    parser.add_argument("--damage", action="store_true", help="damage files instead")
+    parser.add_argument("--quiet", action="store_true", help="show only the rounds with faults")
     arguments = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     print_line(f"seed {seed}")
-    return _play_damage(seed, arguments) if arguments.damage else _play(seed, arguments)
+    return _run_damage_rounds(seed, arguments) if arguments.damage else _run_crash_rounds(seed, arguments)
 
 
-def _play(seed: int, arguments: argparse.Namespace) -> int:
+def _run_crash_rounds(seed: int, arguments: argparse.Namespace) -> int:
     from tests.crash.crash_round import format_summary
 
     with tempfile.TemporaryDirectory(prefix="crash-gate-") as directory, ExitStack() as stack:
         Path(directory).chmod(0o755)
         gate = _make_gate(Path(directory) / "rounds", seed, arguments, stack)
         numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
-        played = []
+        results = []
         for number in numbers:
-            played.append(gate.run_round(number, arguments.operation, arguments.failure))
-            if played[-1].fault or not arguments.quiet:
-                print_line(played[-1])
-    print_line(f"seed {seed}\n{format_summary(played)}")
-    return 1 if any(each.fault for each in played) else 0
+            results.append(gate.run_round(number, arguments.operation, arguments.failure))
+            if results[-1].fault or not arguments.quiet:
+                print_line(results[-1])
+    print_line(f"seed {seed}\n{format_summary(results)}")
+    return 1 if any(round_.fault for round_ in results) else 0
 
 
-def _play_damage(seed: int, arguments: argparse.Namespace) -> int:
+def _run_damage_rounds(seed: int, arguments: argparse.Namespace) -> int:
     from tests.crash.damage_rounds import DamageRounds, count_faults
 
     with tempfile.TemporaryDirectory(prefix="damage-") as directory:
         rounds = DamageRounds(Path(directory) / "rounds", seed)
         numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
-        played = []
+        results = []
         for number in numbers:
-            played.append(rounds.play(number))
-            if played[-1].fault or not arguments.quiet:
-                print_line(played[-1])
-    print_line(f"seed {seed}\n{count_faults(played)}; {rounds.cases} kinds of damage")
-    return 1 if any(each.fault for each in played) else 0
+            results.append(rounds.run_round(number))
+            if results[-1].fault or not arguments.quiet:
+                print_line(results[-1])
+    print_line(f"seed {seed}\n{count_faults(results)}; {rounds.cases} kinds of damage")
+    return 1 if any(round_.fault for round_ in results) else 0
 
 
 def _make_gate(
-    place: Path, seed: int, arguments: argparse.Namespace, stack: ExitStack
+    directory: Path, seed: int, arguments: argparse.Namespace, stack: ExitStack
 ) -> "CrashGate | PostgresCrashGate":
     if arguments.store == "postgres":
         from tests.crash.postgres.postgres_gate import PostgresCrashGate
         from tests.crash.postgres.round_server import run_restorable_server
 
-        return PostgresCrashGate(place, stack.enter_context(run_restorable_server()), seed, bug=arguments.bug)
+        return PostgresCrashGate(directory, stack.enter_context(run_restorable_server()), seed, bug=arguments.bug)
     from tests.crash.crash_gate import CrashGate
     from tests.support.services import REAL_MODEL
 
     _unshare_mounts()
     model, pages = (REAL_MODEL, 10) if arguments.real else ("fake", 40)
-    return CrashGate(place, seed, model=model, pages=pages, bug=arguments.bug)
+    return CrashGate(directory, seed, model=model, pages=pages, bug=arguments.bug)
 
 
 def _unshare_mounts() -> None:
-    """Small disks that rounds mount are seen by nobody else and go with this process, whatever ends it."""
+    """Use a private mount namespace: mounts of the rounds are invisible to other processes and end with this one."""
     if ctypes.CDLL(None).unshare(_NEW_MOUNTS) == 0:
         subprocess.run(["mount", "--make-rprivate", "/"], capture_output=True, check=False)
 

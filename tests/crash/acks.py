@@ -1,4 +1,4 @@
-"""What the product has said it did: that much must be true afterwards, however the process ended that said so."""
+"""What a process acknowledged. It must be true afterwards, however the process ended."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -9,7 +9,7 @@ from wikiholt.wikis.registry import Registry
 
 
 class Uncertainty(Enum):
-    """Something was begun and never said to be done: it may be so or not."""
+    """An operation was started and not acknowledged: it may have happened or not."""
 
     UNSURE = "unsure"
 
@@ -19,41 +19,41 @@ UNSURE = Uncertainty.UNSURE
 
 @dataclass(slots=True)
 class Acks:
-    """Wikis by slug (their id; None when removed), tokens (whether they open), pages (content; None when deleted)."""
+    """Wikis by slug (id; None when removed), tokens (whether they are valid), pages (content; None when deleted)."""
 
     wikis: dict[str, str | Uncertainty | None] = field(default_factory=dict)
     tokens: dict[str, bool | Uncertainty] = field(default_factory=dict)
     pages: dict[str, str | Uncertainty | None] = field(default_factory=dict)
 
     def record(self, messages: Messages) -> None:
-        """Take in what a process told, in its order."""
-        for said, kind, name, value in (line for line in messages if line[0] in ("begin", "done")):
+        """Record the messages of a process, in their order."""
+        for status, kind, name, value in (line for line in messages if line[0] in ("begin", "done")):
             assert name is not None
             if kind == "wiki":
-                self.wikis[name] = UNSURE if said == "begin" else value
+                self.wikis[name] = UNSURE if status == "begin" else value
             elif kind == "page":
-                self.pages[name] = UNSURE if said == "begin" else value
+                self.pages[name] = UNSURE if status == "begin" else value
             else:
-                self.tokens[name] = UNSURE if said == "begin" else kind == "key"
+                self.tokens[name] = UNSURE if status == "begin" else kind == "key"
 
     def check_registry(self, registry: Registry, *, since_backup: bool = False) -> None:
-        """The registry holds what was acknowledged; after a restore, what it held when the gate began."""
+        """The registry contains what was acknowledged; after a restore, what it contained when the test began."""
         found = {wiki.slug: wiki.id for wiki in registry.list_wikis()}
         for slug, expected in self.wikis.items():
             if expected is not UNSURE and not since_backup:
-                assert found.get(slug) == expected, f"the registry says {slug} is {found.get(slug)}, not {expected}"
-        assert found.keys() <= self.wikis.keys(), f"nobody added all of {sorted(found)}"
+                assert found.get(slug) == expected, f"the registry has {found.get(slug)} for {slug}, not {expected}"
+        assert found.keys() <= self.wikis.keys(), f"the registry has wikis that were not added: {sorted(found)}"
         for token, valid in self.tokens.items():
             if valid is not UNSURE:
                 opens = registry.keys.find_by_token(token) is not None
                 assert opens == valid, f"the key {token[:15]} should {'' if valid else 'not '}open its wiki"
 
     def check_pages(self, repository: Repository) -> None:
-        """Every page that was said to be written is at HEAD as it was written."""
-        there = set(repository.run_git("ls-tree", "-r", "--name-only", "HEAD").decode().splitlines())
+        """Every page whose write was acknowledged is at HEAD as it was written."""
+        files = set(repository.run_git("ls-tree", "-r", "--name-only", "HEAD").decode().splitlines())
         for path, content in self.pages.items():
             if content is UNSURE:
                 continue
             file = f"{path}.md"
-            held = repository.run_git("show", f"HEAD:{file}").decode() if file in there else None
-            assert held == (content and content.strip()), f"{path} was said to hold {content!r} and holds {held!r}"
+            found = repository.run_git("show", f"HEAD:{file}").decode() if file in files else None
+            assert found == (content and content.strip()), f"{path} should contain {content!r} and contains {found!r}"

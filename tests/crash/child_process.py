@@ -1,4 +1,4 @@
-"""Real processes that do the product's work and can be killed at any step of it."""
+"""Child processes that run operations and can be killed at any step."""
 
 import ctypes
 import faulthandler
@@ -24,7 +24,7 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 
 UNEXPECTED_ERROR = "escaped"
-"""The outcome of work that ended with an error that is not one of ours."""
+"""The outcome of an operation that ended with an error that is not a WikiholtError."""
 OUT_OF_MEMORY = "out of memory"
 TIMEOUT_S = 120.0
 _PIPE_BYTES = 1 << 20
@@ -35,7 +35,7 @@ Messages = list[list[str | None]]
 
 
 class ChildChannel:
-    """Between a child and its parent: what the child told has arrived, even if it is killed in the next moment."""
+    """Messages from a child to its parent. A sent message has arrived, even if the child is killed immediately."""
 
     def __init__(self) -> None:
         self._out, self._in = os.pipe()
@@ -47,7 +47,7 @@ class ChildChannel:
         os.write(self._in, (json.dumps(words) + "\n").encode())
 
     def receive_all(self) -> Messages:
-        """All that was told; for when the child has ended."""
+        """All messages. Call it after the child has ended."""
         content = b""
         while True:
             try:
@@ -71,12 +71,12 @@ class ChildChannel:
 
     @property
     def has_entered(self) -> bool:
-        """Whether the work that a blow is meant for has begun."""
+        """Whether the operation that is to fail has started."""
         return self._counts[_ENTERED_COUNT] > 0
 
     @property
     def is_inside(self) -> bool:
-        """Whether it has begun and not ended."""
+        """Whether the operation has started and not ended."""
         return self._counts[_ENTERED_COUNT] > self._counts[_LEFT_COUNT]
 
     @property
@@ -89,7 +89,7 @@ class ChildChannel:
 
 
 class ChildProcess:
-    """A forked process, first of its own group; its result is in a file when it has ended by itself."""
+    """A forked process in its own process group. It writes its result to a file before it exits."""
 
     def __init__(self, report: Path, task: Callable[[ChildChannel], object], timeout_s: float = TIMEOUT_S) -> None:
         self._report = report
@@ -97,22 +97,22 @@ class ChildProcess:
         self._ended: dict[str, object] | None = None
         report.unlink(missing_ok=True)
         self.channel = ChildChannel()
-        faulthandler.cancel_dump_traceback_later()  # its thread would be missed on the far side of the fork
+        faulthandler.cancel_dump_traceback_later()  # its thread does not exist in the child
         self.pid = os.fork()
         if not self.pid:
             os.setpgid(0, 0)
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             _run_child(report, lambda: task(self.channel), timeout_s)
-        with suppress(OSError):  # both sides see to it, whoever comes first
+        with suppress(OSError):  # parent and child both set it; the second call may fail
             os.setpgid(self.pid, self.pid)
 
     def send_signal(self, number: int = signal.SIGKILL, *, group: bool = False) -> None:
-        """Send a signal to it, or to it and all the processes it has started."""
+        """Send a signal to the process, or to its process group."""
         if self._ended is None:
             (os.killpg if group else os.kill)(self.pid, number)
 
     def has_ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         if self._ended is None:
             ended = os.waitpid(self.pid, os.WNOHANG)
             if ended[0]:
@@ -120,14 +120,14 @@ class ChildProcess:
         return self._ended is not None
 
     def wait(self) -> dict[str, object]:
-        """What the process reported; a process that does not end is an outcome of its own."""
+        """The result of the process. A process that does not end in time is killed and has the outcome of a timeout."""
         until = time.monotonic() + self._timeout_s
         while not self.has_ended():
             if time.monotonic() > until:
                 self.send_signal(group=True)
                 os.waitpid(self.pid, 0)
                 stack = self._report.with_suffix(".stack").read_text()
-                # Python waits for ever for a thread that had no memory to begin with; somebody has to end it.
+                # Python waits forever for a thread that could not start for lack of memory.
                 outcome = OUT_OF_MEMORY if "threading.py" in stack and "in start\n" in stack else UNEXPECTED_ERROR
                 self._ended = {"outcome": outcome, "trace": f"the process hung\n{stack}"}
                 break
@@ -139,15 +139,15 @@ class ChildProcess:
             fatal = os.WTERMSIG(status)
             outcome = "killed" if fatal == signal.SIGKILL else UNEXPECTED_ERROR
             return {"outcome": outcome, "trace": f"ended by {signal.Signals(fatal).name}"}
-        told = self._report.read_text()
-        if not told:
+        report = self._report.read_text()
+        if not report:
             return {"outcome": UNEXPECTED_ERROR, "trace": f"ended with {os.WEXITSTATUS(status)} and no report"}
-        return dict(json.loads(told))
+        return dict(json.loads(report))
 
 
 def _run_child(report: Path, task: Callable[[], object], timeout_s: float) -> None:
-    """The whole life of a child: the task, the report, the end; nothing of the parent's is cleaned up."""
-    held = report.open("w")
+    """Run the task, write the report and exit, without the cleanup of the parent process."""
+    report_file = report.open("w")
     logging.getLogger("wikiholt").addHandler(logging.NullHandler())
     stack = report.with_suffix(".stack").open("w")
     faulthandler.dump_traceback_later(timeout_s * 0.8, file=stack)
@@ -157,30 +157,30 @@ def _run_child(report: Path, task: Callable[[], object], timeout_s: float) -> No
         result = {"outcome": error.code, "message": f"{error.message} ({error.hint})", "at": traceback.format_exc()}
     except MemoryError:
         result = {"outcome": OUT_OF_MEMORY}
-    except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it
+    except BaseException:  # noqa: BLE001 - the parent must receive every error
         trace = traceback.format_exc()
         no_thread = "can't start new thread" in trace
         result = {"outcome": OUT_OF_MEMORY if no_thread else UNEXPECTED_ERROR, "trace": trace}
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    # Opened before, for the child may have become a user who may open nothing here.
-    held.write(json.dumps(result))
-    held.flush()
+    # Opened earlier, because the child may have changed to a user without permission to open files here.
+    report_file.write(json.dumps(result))
+    report_file.flush()
     os._exit(0)
 
 
 def search_until(data: Path, slug: str, stop: Path) -> dict[str, int]:
-    """Search until told to stop, as a server does and as a new process does; count what came of it."""
+    """Search until the file `stop` exists, with a long-lived service and with new ones. Counts the outcomes."""
     seen: Counter[str] = Counter()
-    lasting = build_test_service(data)
+    long_lived = build_test_service(data)
     while not stop.exists() or not seen:
         for mode in SearchMode:
-            seen[_search_once(lasting, slug, mode)] += 1
+            seen[_search_once(long_lived, slug, mode)] += 1
         fresh = build_test_service(data)
         seen[_search_once(fresh, slug, SearchMode.HYBRID)] += 1
         fresh.close()
         time.sleep(0.02)
-    lasting.close()
+    long_lived.close()
     return seen
 
 
@@ -190,5 +190,5 @@ def _search_once(service: WikiService, slug: str, mode: SearchMode) -> str:
     except WikiholtError as error:
         return error.code
     if not answer.hits:
-        raise AssertionError(f"a silently empty list: {answer}")
+        raise AssertionError(f"an empty result without an error: {answer}")
     return "degraded" if answer.degraded else "answered"

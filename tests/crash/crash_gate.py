@@ -1,7 +1,7 @@
-"""The crash gate: rounds of random work, random blows, and what must hold at the next start.
+"""The crash test: rounds of random operations and random failures, then checks at the next start.
 
-Every round begins from the same wikis (copied), so that a seed and a number repeat it; only the instants of kills
-that are given by time, not by step, differ from run to run.
+Every round starts from a copy of the same wikis, so a seed and a number repeat it. Only kills at a time, not at a
+step, differ between runs.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from wikiholt.storage.sqlite.store import SqliteStore
 
 _OPERATIONS = (*OPERATIONS, "sync", "reindex", "fetch", SERVE)
 _UNCHANGED_KINDS = ("CURRENT", "index", "backup", "mirror pack", "mirror ref", "mirror HEAD", "mirror other")
-"""Kinds of files that a running service, which looks after all wikis, leaves as they are where nothing changed."""
+"""Kinds of files of unchanged wikis that a running service does not modify."""
 
 _COMPLETED_JOB = ReindexJob(ReindexState.COMPLETE, "1")
 
@@ -52,7 +52,7 @@ class CrashGate:
         shutil.copytree(self._round, self._template)
 
     def _make_template(self, rng: Random, pages: int) -> dict[str, object]:
-        """Three wikis of which everything was used once: indexes, caches, keys, backups, a job."""
+        """Three wikis with every kind of file: indexes, caches, keys, backups, a job."""
         for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8)):
             create_pages(Repository(self._round / slug), rng, count)
         service = build_test_service(self._data, self._model)
@@ -65,100 +65,102 @@ class CrashGate:
         return self._round / "data"
 
     def run_round(self, number: int, only_operation: str = "", only_failure: str = "") -> CrashRound:
-        """One round from beginning to end."""
+        """Run one complete round."""
         began = time.monotonic()
         rng = Random(f"{self._seed}/{number}")
-        deed, kind = "other model", ""
-        while not can_fail(kind, deed) or (self._model != "fake" and deed == "other model"):
-            deed, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(FAILURES)
-        subject = "victim" if deed == SERVE else OPERATIONS[deed].subject
-        played = CrashRound(
-            number, deed, kind, served=deed == SERVE or self._is_recovered_by_service(deed, subject, rng)
+        operation, kind = "other model", ""
+        while not can_fail(kind, operation) or (self._model != "fake" and operation == "other model"):
+            operation, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(FAILURES)
+        subject = "victim" if operation == SERVE else OPERATIONS[operation].subject
+        round_ = CrashRound(
+            number, operation, kind, served=operation == SERVE or self._is_recovered_by_service(operation, subject, rng)
         )
         expected = Acks({**self._ids}, dict.fromkeys((*self._tokens, self._operator), True) | {self._revoked: False})
-        blow = Failure(kind, deed, self._round, self._scratch, rng)
+        failure = Failure(kind, operation, self._round, self._scratch, rng)
         try:
-            blow.prepare(self._template)
-            self._take_write_locks(rng, always=played.served)
+            failure.prepare(self._template)
+            self._take_write_locks(rng, always=round_.served)
             upstream = Repository(self._round / ("victim" if subject == "victim" else "upstream"))
-            played.changes = make_random_edits(upstream, rng)
-            before = self._read_other_wikis(subject, unchanged_only=played.served)
-            harmed = self._run_failure(blow, played, expected, subject, rng)
-            self._check_recovery(played, expected, subject, harmed)
-            if not played.fault and self._read_other_wikis(subject, unchanged_only=played.served) != before:
-                played.add_fault("the files of another wiki have changed")
-            if not played.fault and kind != "git" and subject == "victim":
+            round_.changes = make_random_edits(upstream, rng)
+            before = self._read_other_wikis(subject, unchanged_only=round_.served)
+            damaged = self._run_failure(failure, round_, expected, subject, rng)
+            self._check_recovery(round_, expected, subject, damaged)
+            if not round_.fault and self._read_other_wikis(subject, unchanged_only=round_.served) != before:
+                round_.add_fault("the files of another wiki have changed")
+            if not round_.fault and kind != "git" and subject == "victim":
                 expected.check_pages(Repository(self._round / "victim"))
         except AssertionError as error:
-            played.add_fault(str(error))
+            round_.add_fault(str(error))
         finally:
-            blow.clean_up()
-        played.seconds = time.monotonic() - began
-        return played
+            failure.clean_up()
+        round_.seconds = time.monotonic() - began
+        return round_
 
     @staticmethod
     def _is_recovered_by_service(operation: str, subject: str, rng: Random) -> bool:
-        """Whether a service is to do the recovering. With another model it would build all wikis anew, as it should."""
+        """Whether a service does the recovery. With another model it would rebuild all wikis, which is correct."""
         return rng.random() < 0.15 and subject == "victim" and operation != "other model"
 
     def _take_write_locks(self, rng: Random, *, always: bool) -> None:
-        """Let the wikis look as their last writer left them, or as a copy of a data directory looks."""
+        """Leave the lock files as the last writer does, or as they are in a copy of a data directory."""
         store = SqliteStore(self._data / "wikis")
         for wiki_id in self._ids.values() if rng.random() < 0.5 or always else ():
             with store.write_lock(wiki_id, 1):
                 pass
 
     def _read_other_wikis(self, subject: str, *, unchanged_only: bool) -> dict[str, bytes]:
-        """Every byte that belongs to the wikis a round is not about."""
+        """All files of the wikis that the round does not use."""
         found = {}
         for slug, wiki_id in self._ids.items():
-            for place in (self._data / "wikis" / wiki_id, self._data / "backups" / wiki_id) if slug != subject else ():
-                for name, content in read_all_files(place).items():
-                    if not unchanged_only or get_file_kind(place / name, self._data) in _UNCHANGED_KINDS:
-                        found[str(place / name)] = content
+            for directory in (
+                (self._data / "wikis" / wiki_id, self._data / "backups" / wiki_id) if slug != subject else ()
+            ):
+                for name, content in read_all_files(directory).items():
+                    if not unchanged_only or get_file_kind(directory / name, self._data) in _UNCHANGED_KINDS:
+                        found[str(directory / name)] = content
         return found
 
     def _run_failure(
         self, failure: Failure, round_: CrashRound, expected: Acks, subject: str, rng: Random
     ) -> dict[Path, str]:
-        """Let several processes work, let the blow fall, and hear what they had acknowledged."""
+        """Run several processes, cause the failure, and record what they acknowledged."""
         inject_bug(self._bug)
-        struck = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
+        outcome = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
         inject_bug("")
         round_.concurrent_operation, round_.writer_outcome, round_.hit_window = (
-            struck.concurrent_operation,
-            struck.outcome,
-            struck.hit_window,
+            outcome.concurrent_operation,
+            outcome.outcome,
+            outcome.hit_window,
         )
-        round_.searches = struck.searches
-        for fault in struck.faults:
+        round_.searches = outcome.searches
+        for fault in outcome.faults:
             round_.add_fault(fault)
-        for told in struck.messages:
-            expected.record(told)
+        for messages in outcome.messages:
+            expected.record(messages)
         if expected.wikis[subject] is None and failure.operation != "remove":
             expected.wikis[subject] = UNSURE
         if failure.kind != "files" and not (failure.kind.startswith("kill") and rng.random() < 0.25):
             return {}
-        aside = {wiki_id for slug, wiki_id in self._ids.items() if slug != subject}
-        files = [file for file in list_files(self._data) if not aside & set(file.parts)]
-        harmed = damage_files(files, self._data, rng, round_.number)
-        round_.damage = sorted(harmed.values())
-        return harmed
+        others = {wiki_id for slug, wiki_id in self._ids.items() if slug != subject}
+        files = [file for file in list_files(self._data) if not others & set(file.parts)]
+        damaged = damage_files(files, self._data, rng, round_.number)
+        round_.damage = sorted(damaged.values())
+        return damaged
 
     def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, damaged: dict[Path, str]) -> None:
-        """The next start, in a process of its own: it may be struck down by what it finds."""
+        """Check the next start in a separate process, because it may crash."""
         model = (
             OPERATIONS[round_.operation].model
             if round_.operation in OPERATIONS and self._model == "fake"
             else self._model
         )
         spare = self._template / "data" / "registry.sqlite"
-        start = RecoveryCase(self._data, self._scratch, spare, subject, model, expected, self._operator)
-        start.damaged = {str(file): told for file, told in damaged.items()}
-        start.served = round_.served
+        case = RecoveryCase(self._data, self._scratch, spare, subject, model, expected, self._operator)
+        case.damaged = {str(file): damage for file, damage in damaged.items()}
+        case.served = round_.served
 
         def task(_: ChildChannel) -> object:
-            return check_recovery(start)
+            return check_recovery(case)
 
         result = ChildProcess(self._scratch / "recovery", task).wait()
         value = result.get("value")

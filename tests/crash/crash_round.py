@@ -1,4 +1,4 @@
-"""One round of the crash gate as it is told, and many as figures."""
+"""The record of one round of the crash test, and a summary of many."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class CrashRound:
-    """One round: what was done and what came of it; `fault` is empty when all that must hold held."""
+    """One round: what was done and the result. `fault` is empty when all checks passed."""
 
     number: int
     operation: str
@@ -30,44 +30,45 @@ class CrashRound:
         self.fault = f"{self.fault}\n{fault}".strip()
 
     def __str__(self) -> str:
-        harmed = f" ({', '.join(self.damage)})" if self.damage else ""
-        beside = f" beside {self.concurrent_operation}" if self.concurrent_operation else ""
+        damage = f" ({', '.join(self.damage)})" if self.damage else ""
+        concurrent = f" beside {self.concurrent_operation}" if self.concurrent_operation else ""
         hit = ", hit" if self.hit_window else ""
-        done = f"{self.number:4}  {self.operation}{beside}, {self.failure}{harmed}: {self.writer_outcome}{hit}"
-        came = f"{self.search_outcome or '–'}, {self.recovery_path or '–'}{' by serve' if self.served else ''}"
-        told = (
-            f"{done} → {came} in {self.recovery_seconds:.1f} s; registry {self.registry or '–'} ({self.seconds:.1f} s)"
-        )
-        return told + (f"\n      FAULT: {self.fault}" if self.fault else "")
+        done = f"{self.number:4}  {self.operation}{concurrent}, {self.failure}{damage}: {self.writer_outcome}{hit}"
+        recovery = f"{self.search_outcome or '–'}, {self.recovery_path or '–'}{' by serve' if self.served else ''}"
+        registry = f"registry {self.registry or '–'} ({self.seconds:.1f} s)"
+        text = f"{done} → {recovery} in {self.recovery_seconds:.1f} s; {registry}"
+        return text + (f"\n      FAULT: {self.fault}" if self.fault else "")
 
 
 def format_summary(rounds: Sequence[CrashRound]) -> str:
-    """What was done and what came of it, counted."""
+    """Counts of operations, failures and results."""
     lines = [
-        f"{title}: " + _format_counts(getattr(each, name) for each in rounds)
+        f"{title}: " + _format_counts(getattr(round_, name) for round_ in rounds)
         for title, name in (
             ("operations", "operation"),
             ("failures", "failure"),
-            ("beside them", "concurrent_operation"),
-            ("how the struck process ended", "writer_outcome"),
+            ("concurrent operations", "concurrent_operation"),
+            ("how the writer ended", "writer_outcome"),
             ("at the next start a search", "search_outcome"),
             ("the index recovered", "recovery_path"),
             ("the registry", "registry"),
         )
     ]
-    kills = [each for each in rounds if each.failure.startswith(("kill", "power"))]
-    killed = sum(each.writer_outcome == "killed" for each in kills)
-    lines.append(f"kills: {len(kills)} meant, {killed} fell, {sum(each.hit_window for each in kills)} hit the window")
-    lines.append("damage: " + _format_counts(told for each in rounds for told in each.damage))
+    kills = [round_ for round_ in rounds if round_.failure.startswith(("kill", "power"))]
+    killed = sum(round_.writer_outcome == "killed" for round_ in kills)
+    lines.append(
+        f"kills: {len(kills)} planned, {killed} done, {sum(round_.hit_window for round_ in kills)} hit the window"
+    )
+    lines.append("damage: " + _format_counts(damage for round_ in rounds for damage in round_.damage))
     searches: Counter[str] = Counter()
-    for each in rounds:
-        searches.update(each.searches)
-    lines.append("searches meanwhile: " + ", ".join(f"{what} {count}" for what, count in searches.most_common()))
-    longest = max(rounds, key=lambda each: each.recovery_seconds, default=None)
+    for round_ in rounds:
+        searches.update(round_.searches)
+    lines.append("concurrent searches: " + ", ".join(f"{what} {count}" for what, count in searches.most_common()))
+    longest = max(rounds, key=lambda round_: round_.recovery_seconds, default=None)
     if longest is not None:
         lines.append(f"longest recovery: {longest.recovery_seconds:.1f} s (round {longest.number})")
-    faults = sum(bool(each.fault) for each in rounds)
-    lines.append(f"{len(rounds)} rounds, {faults} faults, {sum(each.seconds for each in rounds):.0f} s")
+    faults = sum(bool(round_.fault) for round_ in rounds)
+    lines.append(f"{len(rounds)} rounds, {faults} faults, {sum(round_.seconds for round_ in rounds):.0f} s")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""How a blow falls on processes at work."""
+"""Failures of running processes."""
 
 import os
 import resource
@@ -41,7 +41,7 @@ _DURATIONS_S = {
     "fetch": 0.4,
     SERVE: 4.0,
 }
-"""Seconds that what a blow is meant for takes, where it is not a second or so."""
+"""Duration of the operations that do not take about one second."""
 _SERVED_STEPS = 2500
 _NOBODY_UID = 65534
 _SMALL_DISK_BYTES = 128 << 20
@@ -49,7 +49,7 @@ _CONCURRENT_PROBABILITY = 0.6
 
 
 def can_fail(kind: str, operation: str) -> bool:
-    """Whether this blow can fall on this deed."""
+    """Whether this failure is possible during this operation."""
     if kind == "git":
         return operation in GIT_OPERATIONS
     return kind in FAILURES and (operation != SERVE or kind not in ("read-only", "memory", "clock"))
@@ -57,7 +57,7 @@ def can_fail(kind: str, operation: str) -> bool:
 
 @dataclass(slots=True)
 class FailureOutcome:
-    """What came of the processes that were at work."""
+    """The results of the processes."""
 
     concurrent_operation: str = ""
     outcome: str = ""
@@ -68,12 +68,12 @@ class FailureOutcome:
 
 
 class Failure:
-    """One blow of one round."""
+    """The failure of one round."""
 
-    def __init__(self, kind: str, operation: str, place: Path, scratch: Path, rng: Random) -> None:
+    def __init__(self, kind: str, operation: str, directory: Path, scratch: Path, rng: Random) -> None:
         self.kind = kind
         self.operation = operation
-        self._place = place
+        self._directory = directory
         self._scratch = scratch
         self._rng = rng
         self._mounted = False
@@ -83,65 +83,64 @@ class Failure:
 
     @property
     def _data(self) -> Path:
-        return self._place / "data"
+        return self._directory / "data"
 
     def prepare(self, template: Path) -> None:
-        """Lay out the wikis of the round; where the disk is to fill up, on a small one of their own."""
-        shutil.rmtree(self._place, ignore_errors=True)
+        """Copy the wikis of the round; for a full disk, onto a small separate disk."""
+        shutil.rmtree(self._directory, ignore_errors=True)
         self._stop.unlink(missing_ok=True)
         if self.kind == "disk full":
             self._data.mkdir(parents=True)
             self._mounted = _mount_tmpfs(self._data, _SMALL_DISK_BYTES)
-        shutil.copytree(template, self._place, dirs_exist_ok=True)
+        shutil.copytree(template, self._directory, dirs_exist_ok=True)
 
     def clean_up(self) -> None:
-        """Give back what the round had of the system."""
+        """Unmount the disk of the round."""
         if self._mounted:
             subprocess.run(["umount", "--lazy", str(self._data)], check=True)
 
     def run_processes(self, model: str, tokens: dict[str, str], operator: str, number: int) -> FailureOutcome:
-        """Let a searcher, the one to be struck and perhaps another work at once; let the blow fall; hear them."""
-        struck, own = FailureOutcome(), f"n{number}"
+        """Run a searcher, the writer and sometimes another process, cause the failure, and collect the results."""
+        outcome, page_prefix = FailureOutcome(), f"n{number}"
         self._restrict()
         subject = "victim" if self.operation == SERVE else OPERATIONS[self.operation].subject
         shared = sorted(tokens)
-        mine, theirs = ({token: tokens[token] for token in some} for some in (shared[:2], shared[2:]))
+        writer_tokens, other_tokens = ({token: tokens[token] for token in half} for half in (shared[:2], shared[2:]))
         searcher = self._start_child("searcher", lambda _: search_until(self._data, subject, self._stop))
         seed = self._rng.random()
         writer = ChildProcess(
             self._scratch / "writer",
-            lambda line: self._run_writer(line, model, mine, f"{own}a", Random(seed)),
+            lambda channel: self._run_writer(channel, model, writer_tokens, f"{page_prefix}a", Random(seed)),
             30 if self.kind == "memory" else TIMEOUT_S,
         )
-        beside = self._start_concurrent(theirs, operator, own, struck, writer, Random(seed + 1))
-        self._cause_failure(writer, [searcher, *([beside] if beside else [])])
+        concurrent = self._start_concurrent(other_tokens, operator, page_prefix, outcome, writer, Random(seed + 1))
+        self._cause_failure(writer, [searcher, *([concurrent] if concurrent else [])])
         ended = self._wait_for_writer(writer)
         self._stop.touch()
         children = {"writer": (writer, ended), "searcher": (searcher, searcher.wait())}
-        if beside:
-            children["beside"] = (beside, beside.wait())
-        self._collect_messages(struck, children)
-        self._lift_restrictions(struck)
-        return struck
+        if concurrent:
+            children["concurrent"] = (concurrent, concurrent.wait())
+        self._collect_messages(outcome, children)
+        self._lift_restrictions(outcome)
+        return outcome
 
     def _start_child(self, name: str, task: "object") -> ChildProcess:
-        def run(line: ChildChannel) -> object:
+        def run(channel: ChildChannel) -> object:
             if self.kind == "read-only":
-                FaultInjector(line, InjectedFault("drop"), None)
-            return task(line)  # type: ignore[operator]
+                FaultInjector(channel, InjectedFault("drop"), None)
+            return task(channel)  # type: ignore[operator]
 
         return ChildProcess(self._scratch / name, run)
 
     def _run_writer(
         self, channel: ChildChannel, model: str, tokens: dict[str, str], page_prefix: str, rng: Random
     ) -> object:
-        """The whole life of the process that is to be struck."""
-        hindrance = self._choose_fault(rng)
+        """Run the process that is to fail."""
+        fault = self._choose_fault(rng)
         if self.operation == SERVE:
-            FaultInjector(channel, hindrance, None)
-            return run_server(self._data, model, 0.02, self._scratch / "listens", self._scratch / "log")
-        deed = OPERATIONS[self.operation]
-        FaultInjector(channel, hindrance, deed.window)
+            FaultInjector(channel, fault, None)
+            return run_server(self._data, model, 0.02, self._scratch / "address", self._scratch / "log")
+        FaultInjector(channel, fault, OPERATIONS[self.operation].window)
         if model != "fake":
             return run_operation(
                 self.operation,
@@ -156,14 +155,14 @@ class Failure:
 
     @property
     def _spare_repository(self) -> Path:
-        return self._place / "bystander"
+        return self._directory / "bystander"
 
     def _choose_fault(self, rng: Random) -> InjectedFault:
         step = rng.randrange(1, self._steps)
         if self.kind == "kill at a step":
             return InjectedFault("kill", step)
         if self.kind == "power cut":
-            # Or right after the last step, when all is said to be done.
+            # Or right after the last step, when everything is acknowledged.
             return InjectedFault("kill group", step if rng.random() < 0.6 else 0)
         if self.kind == "file limit":
             return InjectedFault(
@@ -185,26 +184,26 @@ class Failure:
         writer: ChildProcess,
         rng: Random,
     ) -> ChildProcess | None:
-        """Another process at work on the same data: visitors of a service, or somebody at a terminal."""
+        """Start another process on the same data: clients of a service, or a command."""
         if self.operation == SERVE:
-            outcome.concurrent_operation = "visitors"
-            (self._scratch / "listens").unlink(missing_ok=True)
-            visitor = RandomClient(self._scratch / "listens", operator, self._stop.exists)
+            outcome.concurrent_operation = "clients"
+            (self._scratch / "address").unlink(missing_ok=True)
+            client = RandomClient(self._scratch / "address", operator, self._stop.exists)
             return ChildProcess(
-                self._scratch / "beside", lambda line: run_random_client(visitor, rng, line, f"{page_prefix}b")
+                self._scratch / "concurrent", lambda channel: run_random_client(client, rng, channel, f"{page_prefix}b")
             )
         if rng.random() > _CONCURRENT_PROBABILITY or self.kind in ("git", "out of memory"):
             return None
         outcome.concurrent_operation = name = rng.choice(OPERATIONS[self.operation].concurrent)
         return self._start_child(
-            "beside",
-            lambda line: run_operation(
-                name, make_context(name, self._data, self._spare_repository, f"{page_prefix}b", rng, line, tokens)
+            "concurrent",
+            lambda channel: run_operation(
+                name, make_context(name, self._data, self._spare_repository, f"{page_prefix}b", rng, channel, tokens)
             ),
         )
 
     def _cause_failure(self, writer: ChildProcess, others: list[ChildProcess]) -> None:
-        """Wait for the moment of a blow that comes from outside, and let it fall."""
+        """Wait for the moment of a failure that comes from outside, and cause it."""
         if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut", "out of memory"):
             if self.operation == SERVE:
                 _wait_until(lambda: others[-1].has_ended() or writer.has_ended(), 20)
@@ -227,7 +226,7 @@ class Failure:
             child.send_signal(group=True)
 
     def _kill_by_memory(self, writer: ChildProcess) -> None:
-        """As the kernel does it: who takes too much is ended with SIGKILL, without a word before."""
+        """Kill the process with SIGKILL when it uses too much memory, as the kernel does."""
         base = _read_resident_bytes(writer.pid)
         most = base + self._rng.randrange(1, 8 << 20)
         _wait_until(lambda: writer.has_ended() or _read_resident_bytes(writer.pid) > most, 5)
@@ -244,17 +243,17 @@ class Failure:
     ) -> None:
         unsynced: dict[str, bool] = {}
         for name, (child, ended) in children.items():
-            told = child.channel.receive_all()
-            result.messages.append([line for line in told if line[0] in ("begin", "done")])
-            unsynced |= {str(line[1]): line[0] == UNSYNCED for line in told if line[0] in (UNSYNCED, "synced")}
-            outcome = str(ended["outcome"])
+            messages = child.channel.receive_all()
+            result.messages.append([line for line in messages if line[0] in ("begin", "done")])
+            unsynced |= {str(line[1]): line[0] == UNSYNCED for line in messages if line[0] in (UNSYNCED, "synced")}
+            ending = str(ended["outcome"])
             if self.operation == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
-                outcome = "ended early"  # it was told to end before it had begun to listen
+                ending = "ended early"  # it was stopped before it listened
             if name == "writer":
-                result.outcome, result.hit_window = outcome, outcome == "killed" and child.channel.is_inside
+                result.outcome, result.hit_window = ending, ending == "killed" and child.channel.is_inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
                 result.searches = value
-            if outcome == UNEXPECTED_ERROR or (outcome == OUT_OF_MEMORY and self.kind != "memory"):
+            if ending == UNEXPECTED_ERROR or (ending == OUT_OF_MEMORY and self.kind != "memory"):
                 log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
                 result.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.channel.close()
@@ -262,61 +261,61 @@ class Failure:
             _truncate_unsynced(self._data, [Path(name) for name, lost in unsynced.items() if lost])
 
     def _restrict(self) -> None:
-        """Take room or rights away before the work begins."""
+        """Reduce disk space or permissions before the operation starts."""
         if self.kind == "disk full":
             used = sum(file.stat().st_blocks * 512 for file in self._data.rglob("*"))
             room = int(2 ** self._rng.uniform(12, 22))
             if not self._mounted or not _mount_tmpfs(self._data, used + room, again=True):
                 self.kind = "file limit"
         elif self.kind == "read-only":
-            _change_owner(self._place, _NOBODY_UID)
+            _change_owner(self._directory, _NOBODY_UID)
             _set_writable(self._data, writing=False)
         elif self.kind == "git":
-            repository = self._place / ("upstream" if OPERATIONS[self.operation].subject == "mirror" else "victim")
-            self._git = GitFailure(Repository(repository), self._scratch / "whole", self._rng)
+            repository = self._directory / ("upstream" if OPERATIONS[self.operation].subject == "mirror" else "victim")
+            self._git = GitFailure(Repository(repository), self._scratch / "intact", self._rng)
             if self._rng.random() < 0.5:
                 self._git.damage()
-                broken, self._git = self._git, None
-                self._restore_git = broken.restore
+                damaged, self._git = self._git, None
+                self._restore_git = damaged.restore
             else:
                 self._restore_git = self._git.restore
 
     def _lift_restrictions(self, outcome: FailureOutcome) -> None:
-        """Give back what was taken away: a disk with room, a directory that can be written, a whole repository."""
+        """Restore disk space, permissions and the repository."""
         if self.kind == "disk full":
             _mount_tmpfs(self._data, _SMALL_DISK_BYTES, again=True)
         elif self.kind == "read-only":
             _set_writable(self._data, writing=True)
-            _change_owner(self._place, os.geteuid())
+            _change_owner(self._directory, os.geteuid())
         elif self.kind == "git":
             self._restore_git()
 
 
-def _mount_tmpfs(place: Path, size: int, *, again: bool = False) -> bool:
-    """A small disk in memory, in a namespace of this process's own; False where the system gives none."""
+def _mount_tmpfs(directory: Path, size: int, *, again: bool = False) -> bool:
+    """Mount a small disk in memory, in the mount namespace of this process; False if that is not possible."""
     options = f"{'remount,' if again else ''}size={max(size, resource.getpagesize())},mode=755"
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)], capture_output=True, check=False
     )
     return done.returncode == 0
 
 
 def _truncate_unsynced(data: Path, files: list[Path]) -> None:
-    """What a power cut does to files whose bytes were never forced to the disk. SQLite sees to its own."""
+    """Empty the files that were never synced, as a power cut does. SQLite syncs its own files."""
     for file in files:
         own = file.is_relative_to(data) and (file.suffix != ".sqlite" or "backups" in file.parts)
         if own and file.is_file():
             os.truncate(file, 0)
 
 
-def _change_owner(place: Path, user: int) -> None:
+def _change_owner(directory: Path, user: int) -> None:
     if os.geteuid() == 0:
-        for path in (place, *place.rglob("*")):
+        for path in (directory, *directory.rglob("*")):
             os.chown(path, user, user, follow_symlinks=False)
 
 
-def _set_writable(place: Path, *, writing: bool) -> None:
-    for path in (place, *place.rglob("*")):
+def _set_writable(directory: Path, *, writing: bool) -> None:
+    for path in (directory, *directory.rglob("*")):
         path.chmod((0o755 if writing else 0o555) if path.is_dir() else (0o644 if writing else 0o444))
 
 

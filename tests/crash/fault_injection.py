@@ -1,10 +1,10 @@
-"""What can happen to a process at one of its steps: an end, a full disk, no memory, another time of day.
+"""Injects a fault into a process at one of its steps: a kill, a full disk, no memory, a clock change.
 
-A step is whatever reaches the disk or another process: a file opened, renamed or removed, a program started, an SQL
-statement. Steps are counted from the moment the work begins that the blow is meant for.
+A step is an operation on the disk or another process: a file opened, renamed or removed, a program started, an SQL
+statement. Steps are counted from the start of the operation that is to fail.
 """
 
-import _strptime  # noqa: F401 - loaded late by the standard library, from where nobody may not be able to read
+import _strptime  # noqa: F401 - imported lazily, when the user may not have permission to read it
 import os
 import resource
 import signal
@@ -24,12 +24,12 @@ _FSYNC = os.fsync
 _NOBODY_UID = 65534
 _COUNTED_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.utime", "os.truncate", "os.link")
 UNSYNCED = "unsynced"
-"""Told of a file that was given its name before its bytes were sure to be on the disk."""
+"""The message about a file that was renamed before fsync."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """What is to happen at which step: `kill`, `file limit` (bytes), `memory` (bytes), `clock` (seconds), `drop`."""
+    """What happens at which step: `kill`, `file limit` (bytes), `memory` (bytes), `clock` (seconds), `drop`."""
 
     kind: str = ""
     step: int = 0
@@ -37,7 +37,7 @@ class InjectedFault:
 
 
 class FaultInjector:
-    """Counts the steps of this process and hinders it at the chosen one."""
+    """Counts the steps of this process and injects the fault at the chosen one."""
 
     def __init__(self, channel: ChildChannel, fault: InjectedFault, window: tuple[type, str] | None) -> None:
         self._channel = channel
@@ -65,7 +65,7 @@ class FaultInjector:
             self._count_step()
 
     def _connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
-        """In the place of `sqlite3.connect`: every statement is a step."""
+        """Replaces `sqlite3.connect`: every statement is a step."""
         connection = _CONNECT(*arguments, **options)
         connection.set_trace_callback(self._count_step)
         return connection
@@ -75,7 +75,7 @@ class FaultInjector:
         self._synced.add(os.fstat(descriptor).st_ino)
 
     def _check_rename(self, arguments: tuple[Any, ...]) -> None:
-        """A power cut may leave such a file empty under its new name; the parent sees to it."""
+        """Report a rename without fsync. A power cut may leave such a file empty; the parent truncates it."""
         source = Path(os.fsdecode(arguments[0]))
         if source.is_file() and source.stat().st_ino not in self._synced:
             self._channel.send(UNSYNCED, str(Path(os.fsdecode(arguments[1])).absolute()))
@@ -100,21 +100,21 @@ class FaultInjector:
 
 
 def _wrap_method(channel: ChildChannel, owner: type, name: str) -> None:
-    """Let the line know when this method begins and ends."""
+    """Mark in the channel when this method starts and ends."""
     original = getattr(owner, name)
 
-    def watched(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: Any, **options: Any) -> Any:
         channel.mark_entered()
         try:
             return original(*arguments, **options)
         finally:
             channel.mark_left()
 
-    setattr(owner, name, watched)
+    setattr(owner, name, wrapper)
 
 
 def _become_nobody() -> None:
-    """Root may write anywhere; a read-only directory is one for a user without its rights."""
+    """Change to the user nobody, because root can write to read-only directories."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(_NOBODY_UID)
@@ -127,9 +127,9 @@ class _Meta(type):
 
 
 def _shift_clock(offset: Callable[[], float]) -> None:
-    """Put another clock into every module of the product: what `datetime.now` and `time.time` say jumps with offset.
+    """Shift `datetime.now` and `time.time` by the offset in every module of the package.
 
-    The monotonic clock does not jump in reality either. Times of files are the kernel's and stay true.
+    The monotonic clock and file times are not shifted, as in a real clock change.
     """
 
     class Shifted(datetime, metaclass=_Meta):

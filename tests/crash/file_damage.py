@@ -1,4 +1,4 @@
-"""What can happen to files while nobody looks, and which kinds of files there are for it to happen to."""
+"""Ways to damage a file, and the kinds of files in a data directory."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _PATTERNS = {
     "lock": rf"{_ID}/(?:write|mirror)\.lock",
     "job": rf"{_ID}/reindex\.json",
     "health": rf"{_ID}/health\.json",
-    "desk": rf"{_ID}/activity\.json",
+    "current activity": rf"{_ID}/activity\.json",
     "queries": rf"{_ID}/queries\.sqlite(?:-journal)?",
     "set aside": rf"{_ID}/broken-[^/]+/g\d{{6}}\.sqlite[^/]*",
     "backup": r"backups/[a-z0-9]{12,64}/\d{8}T[^/]+\.sqlite",
@@ -48,12 +48,12 @@ _LEFTOVER_PATTERNS = (
     rf"\.registry\.sqlite\.[0-9a-f]+{_SQLITE}",
 )
 LEFTOVER = "leftover"
-"""The kind of what only a killed process leaves behind."""
+"""The kind of files that only a killed process leaves behind."""
 FILE_KINDS = (*_PATTERNS, LEFTOVER)
 
 
 def get_file_kind(file: Path, data: Path) -> str | None:
-    """Which of the product's kinds of files this is; None for one the gate has not heard of."""
+    """The kind of a file; None for a kind that is not listed here."""
     name = file.relative_to(data).as_posix()
     if any(re.fullmatch(pattern, name) for pattern in _LEFTOVER_PATTERNS):
         return LEFTOVER
@@ -61,7 +61,7 @@ def get_file_kind(file: Path, data: Path) -> str | None:
 
 
 def find_unknown_files(data: Path) -> list[str]:
-    """Files of a data directory that are of no kind the gate knows."""
+    """Files of a data directory that are of no listed kind."""
     return [str(file.relative_to(data)) for file in list_files(data) if get_file_kind(file, data) is None]
 
 
@@ -70,28 +70,28 @@ def list_files(directory: Path) -> list[Path]:
 
 
 def damage_files(files: Iterable[Path], data: Path, rng: Random, round_number: int) -> dict[Path, str]:
-    """Damage one to three of these files, each kind as likely as the others, and say what was done.
+    """Damage one to three of these files, every kind with the same probability. Returns what was done.
 
-    The first kind goes by turns, so that in the long run every one is hit.
+    The first kind rotates with the round number, so that every kind is damaged in the long run.
     """
-    there = list(files)
+    candidates = list(files)
     done: dict[Path, str] = {}
     for number in range(rng.randrange(1, 4)):
-        kinds = sorted({kind for file in there if file.exists() and (kind := get_file_kind(file, data))})
+        kinds = sorted({kind for file in candidates if file.exists() and (kind := get_file_kind(file, data))})
         if not kinds:
             break
         kind = rng.choice(kinds) if number else kinds[round_number % len(kinds)]
-        chosen = rng.choice([file for file in there if file.exists() and get_file_kind(file, data) == kind])
+        chosen = rng.choice([file for file in candidates if file.exists() and get_file_kind(file, data) == kind])
         done[chosen] = f"{damage_file(chosen, rng)} {kind}"
     return done
 
 
 def damage_file(file: Path, rng: Random) -> str:
-    """Do one kind of damage to one file, and name it."""
-    blow = rng.choice((truncate, flip, flip, zero, delete, garble))
+    """Damage one file in a random way. Returns the name of the damage."""
+    damage = rng.choice((truncate, flip, flip, zero, delete, garble))
     file.chmod(0o644)
-    blow(file, rng)
-    return blow.__name__
+    damage(file, rng)
+    return damage.__name__
 
 
 def truncate(file: Path, rng: Random) -> None:
@@ -99,7 +99,7 @@ def truncate(file: Path, rng: Random) -> None:
 
 
 def flip(file: Path, rng: Random) -> None:
-    """Turn over a few bits anywhere in the file."""
+    """Flip a few bits at random positions."""
     content = bytearray(file.read_bytes())
     for _ in range(rng.choice((1, 8, 200)) if content else 0):
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
@@ -107,7 +107,7 @@ def flip(file: Path, rng: Random) -> None:
 
 
 def zero(file: Path, rng: Random) -> None:
-    """Put zeroes in the place of a block, as a torn write or a lost sector does."""
+    """Overwrite a block with zeroes, like a torn write or a lost sector."""
     size = file.stat().st_size
     start = rng.randrange(size + 1) // 4096 * 4096
     with file.open("r+b") as out:
@@ -120,7 +120,7 @@ def delete(file: Path, rng: Random) -> None:
 
 
 def garble(file: Path, rng: Random) -> None:
-    """Put noise in the place of all of it."""
+    """Replace the content with random bytes."""
     file.write_bytes(rng.randbytes(rng.choice((0, 1, 100, max(1, file.stat().st_size)))))
 
 
@@ -130,7 +130,7 @@ def clear(file: Path, rng: Random) -> None:
 
 
 def make_directory(file: Path, rng: Random) -> None:
-    """Put a directory in the place of the file, empty or not."""
+    """Replace the file with a directory, empty or not."""
     file.unlink()
     file.mkdir()
     if rng.random() < 0.5:
@@ -138,7 +138,7 @@ def make_directory(file: Path, rng: Random) -> None:
 
 
 def make_link(file: Path, rng: Random) -> None:
-    """Put a symbolic link in the place of the file: to nothing, to itself, or to a copy of it that is not whole."""
+    """Replace the file with a symbolic link: to nothing, to itself, or to a damaged copy."""
     copy = file.with_name(f"{file.name}.elsewhere")
     shutil.copyfile(file, copy)
     file.unlink()
@@ -151,13 +151,13 @@ def make_link(file: Path, rng: Random) -> None:
 
 
 def make_pipe(file: Path, rng: Random) -> None:
-    """Put a named pipe in the place of the file: whoever opens it to read may wait for ever."""
+    """Replace the file with a named pipe: a process that opens it to read may wait forever."""
     file.unlink()
     os.mkfifo(file)
 
 
-Blow = Callable[[Path, Random], None]
-CONTENT: tuple[Blow, ...] = (truncate, flip, zero, garble, clear, delete)
-"""What can happen to what a file holds."""
-OTHER_FILE: tuple[Blow, ...] = (make_directory, make_link, make_pipe)
-"""What can be found where a file should be."""
+DamageFunction = Callable[[Path, Random], None]
+CONTENT: tuple[DamageFunction, ...] = (truncate, flip, zero, garble, clear, delete)
+"""Damage to the content of a file."""
+OTHER_FILE: tuple[DamageFunction, ...] = (make_directory, make_link, make_pipe)
+"""Something that is not a file, at the path of a file."""

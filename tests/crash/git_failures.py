@@ -1,4 +1,4 @@
-"""What can happen to a repository while its wiki is being indexed; afterwards it is mended, for git is the truth."""
+"""Damage to a repository while its wiki is being indexed. It is restored afterwards: indexes are built from git."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ GIT_FAILURES = ("files", "files", "force-push", "gc", "objects", "pack", "HEAD",
 
 
 class GitFailure:
-    """One repository, hurt in one way; `mend` gives it back whole, at the commit it had."""
+    """One repository, damaged in one way. `restore` brings it back, at the commit it had."""
 
     def __init__(self, repository: Repository, backup: Path, rng: Random) -> None:
         self._repository = repository
@@ -26,7 +26,7 @@ class GitFailure:
         getattr(self, "_" + self.kind.replace("-", "_").lower())()
 
     def restore(self) -> None:
-        """Put back what was there; but what was pushed with force, and a repository that was cleaned up, are whole."""
+        """Restore the copy. After a force-push or a `git gc` the repository is intact and stays."""
         if self.kind not in ("force-push", "gc"):
             shutil.rmtree(self._repository.path, ignore_errors=True)
             shutil.copytree(self._backup, self._repository.path)
@@ -42,7 +42,7 @@ class GitFailure:
 
     def _force_push(self) -> None:
         make_random_edits(self._repository, self._rng)
-        self._repository.run_git("commit", "--quiet", "--amend", "--allow-empty", "-m", "Never was")
+        self._repository.run_git("commit", "--quiet", "--amend", "--allow-empty", "-m", "Rewritten")
 
     def _gc(self) -> None:
         self._force_push()

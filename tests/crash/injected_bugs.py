@@ -1,4 +1,4 @@
-"""Bugs that are put into the product on purpose, to see that the gate finds them."""
+"""Bugs that are injected on purpose, to check that the crash test finds them."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _UNDO: list[Callable[[], None]] = []
 
 
 def inject_bug(name: str) -> None:
-    """Let this process, and those it starts, have this bug; an empty name takes it away again."""
+    """Inject this bug into this process and the processes it starts. An empty name removes it."""
     while _UNDO:
         _UNDO.pop()()
     if name in BUGS:
@@ -30,7 +30,7 @@ def replace_attribute(owner: object, name: str, value: object) -> None:
 
 
 def _half_a_page() -> None:
-    """A writer that commits a page before its chunks, its words and its seal."""
+    """A writer that commits a page before its chunks, its words and its checksum."""
     original = index_writer._SqliteWriter._write_chunks
 
     def write_chunks(self: index_writer._SqliteWriter, page_id: int, entry: object) -> None:
@@ -42,7 +42,7 @@ def _half_a_page() -> None:
 
 
 def _unsynced_backup() -> None:
-    """A shelf that gives a copy its name before its bytes are on the disk."""
+    """A backup directory that renames a copy to its final name before its bytes are on the disk."""
     replace_attribute(backup_directory, "os", _OsWithout("fsync"))
     replace_attribute(backup, "fsync_path", lambda _: None)
 
@@ -57,8 +57,8 @@ class _OsWithout:
         return (lambda _: None) if name == self._name else getattr(os, name)
 
 
-def _key_before_it_is_kept() -> None:
-    """A registry that hands a key out and forgets to keep it."""
+def _key_not_stored() -> None:
+    """A registry that returns a key and does not store it."""
 
     def create(self: keys.KeyStore, *arguments: object) -> object:
         database, self._database = self._database, _NoCommitDatabase(self._database)
@@ -90,5 +90,5 @@ class _NoInsertTransaction:
 BUGS = {
     "half a page": _half_a_page,
     "unsynced backup": _unsynced_backup,
-    "key before it is kept": _key_before_it_is_kept,
+    "key not stored": _key_not_stored,
 }

@@ -1,4 +1,4 @@
-"""What processes do in a round, and for which part of it a blow is meant."""
+"""The operations of a round, and the method of each in which the failure is injected."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ AUTHOR = Author("Ada", "ada@example.org")
 
 @dataclass(slots=True)
 class OperationContext:
-    """What a deed is done with."""
+    """What an operation uses."""
 
     service: WikiService
     rng: Random
@@ -33,131 +33,131 @@ class OperationContext:
     tokens: list[tuple[str, str]]
     """Keys that may be revoked: id and token."""
     spare_repository: Path
-    """A repository that further wikis may be made of."""
+    """A repository for wikis that are added."""
     page_prefix: str
-    """What names of this process begin with, so that two of them never write the same page."""
+    """Prefix of the page names of this process, so that two processes never write the same page."""
     pages: dict[str, str] = field(default_factory=dict)
 
 
 OperationTask = Callable[[OperationContext], None]
 
 
-def _run_sync(bench: OperationContext) -> None:
-    bench.service.get_handle("victim").sync()
+def _run_sync(context: OperationContext) -> None:
+    context.service.get_handle("victim").sync()
 
 
-def _run_reindex(bench: OperationContext) -> None:
-    bench.service.get_handle("victim").reindex()
+def _run_reindex(context: OperationContext) -> None:
+    context.service.get_handle("victim").reindex()
 
 
-def _create_backups(bench: OperationContext) -> None:
-    bench.service.get_handle("victim").backups.create()
-    bench.service.registry.backups.create()
+def _create_backups(context: OperationContext) -> None:
+    context.service.get_handle("victim").backups.create()
+    context.service.registry.backups.create()
 
 
-def _restore_backup(bench: OperationContext) -> None:
-    wiki = bench.service.get_handle("victim")
+def _restore_backup(context: OperationContext) -> None:
+    wiki = context.service.get_handle("victim")
     wiki.restore()
     wiki.sync()
 
 
-def _restore_registry(bench: OperationContext) -> None:
-    bench.service.registry.backups.restore()
+def _restore_registry(context: OperationContext) -> None:
+    context.service.registry.backups.restore()
 
 
-def _remove_wiki(bench: OperationContext) -> None:
-    bench.channel.send("begin", "wiki", "victim", None)
-    bench.service.remove("victim")
-    bench.channel.send("done", "wiki", "victim", None)
+def _remove_wiki(context: OperationContext) -> None:
+    context.channel.send("begin", "wiki", "victim", None)
+    context.service.remove("victim")
+    context.channel.send("done", "wiki", "victim", None)
 
 
-def _fetch_and_sync(bench: OperationContext) -> None:
-    wiki = bench.service.get_handle("mirror")
+def _fetch_and_sync(context: OperationContext) -> None:
+    wiki = context.service.get_handle("mirror")
     wiki.fetch()
     wiki.sync()
 
 
-def _write_pages(bench: OperationContext) -> None:
-    """Put, add to, delete and rename pages; each is acknowledged when its call has returned."""
-    contents = bench.service.get_handle("victim").pages
-    for number in range(bench.rng.randrange(3, 9)):
-        path, text = f"own/{bench.page_prefix}/page-{number}", make_page(bench.rng, number)
-        with _acknowledge(bench, "page", path) as told:
-            contents.write(path, text, AUTHOR)
-            told.append(text)
-        bench.pages[path] = text
-        if bench.rng.random() < 0.6:
-            _change_page(bench, bench.rng.choice(sorted(bench.pages)), number)
+def _write_pages(context: OperationContext) -> None:
+    """Write, append to, delete and rename pages. Each change is acknowledged when its call has returned."""
+    pages = context.service.get_handle("victim").pages
+    for number in range(context.rng.randrange(3, 9)):
+        path, text = f"own/{context.page_prefix}/page-{number}", make_page(context.rng, number)
+        with _acknowledge(context, "page", path) as result:
+            pages.write(path, text, AUTHOR)
+            result.append(text)
+        context.pages[path] = text
+        if context.rng.random() < 0.6:
+            _change_page(context, context.rng.choice(sorted(context.pages)), number)
 
 
-def _change_page(bench: OperationContext, path: str, number: int) -> None:
-    contents, text = bench.service.get_handle("victim").pages, bench.pages.pop(path)
-    change = bench.rng.choice(("append", "delete", "rename"))
+def _change_page(context: OperationContext, path: str, number: int) -> None:
+    pages, text = context.service.get_handle("victim").pages, context.pages.pop(path)
+    change = context.rng.choice(("append", "delete", "rename"))
     if change == "delete":
-        with _acknowledge(bench, "page", path) as told:
-            contents.delete(path, AUTHOR)
-            told.append(None)
+        with _acknowledge(context, "page", path) as result:
+            pages.delete(path, AUTHOR)
+            result.append(None)
     elif change == "append":
-        with _acknowledge(bench, "page", path) as told:
-            contents.append(path, f"One more line, {number}.", AUTHOR)
-            told.append(contents.read(path).content)
+        with _acknowledge(context, "page", path) as result:
+            pages.append(path, f"One more line, {number}.", AUTHOR)
+            result.append(pages.read(path).content)
     else:
-        fresh = f"own/{bench.page_prefix}/page-{number + 100}"
-        bench.channel.send("begin", "page", fresh, None)
-        with _acknowledge(bench, "page", path) as told:
-            contents.rename(path, fresh, AUTHOR)
-            told.append(None)
-        bench.channel.send("done", "page", fresh, text)
+        new_path = f"own/{context.page_prefix}/page-{number + 100}"
+        context.channel.send("begin", "page", new_path, None)
+        with _acknowledge(context, "page", path) as result:
+            pages.rename(path, new_path, AUTHOR)
+            result.append(None)
+        context.channel.send("done", "page", new_path, text)
 
 
 class _acknowledge:  # noqa: N801 - reads as a verb where it is used
-    """Say before that something is begun, and after that it is done, if it is."""
+    """Send a message before an operation, and another after it if it succeeds."""
 
-    def __init__(self, bench: OperationContext, kind: str, name: str) -> None:
-        self._tell = lambda said, value: bench.channel.send(said, kind, name, value)
+    def __init__(self, context: OperationContext, kind: str, name: str) -> None:
+        self._send = lambda status, value: context.channel.send(status, kind, name, value)
         self._value: list[str | None] = []
 
     def __enter__(self) -> list[str | None]:
-        self._tell("begin", None)
+        self._send("begin", None)
         return self._value
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self._tell("done", self._value[0] if self._value else None)
+            self._send("done", self._value[0] if self._value else None)
 
 
-def _change_registry(bench: OperationContext) -> None:
-    """Add wikis, make and revoke keys, change settings."""
-    registry, rng = bench.service.registry, bench.rng
+def _change_registry(context: OperationContext) -> None:
+    """Add wikis, create and revoke keys, change settings."""
+    registry, rng = context.service.registry, context.rng
     for number in range(rng.randrange(3, 9)):
         chosen = rng.choice(("add", "key", "key", "revoke", "set"))
         if chosen == "add":
-            slug = f"extra-{bench.page_prefix}-{number}"
-            with _acknowledge(bench, "wiki", slug) as told:
-                told.append(bench.service.add(slug, str(bench.spare_repository), {}).id)
+            slug = f"extra-{context.page_prefix}-{number}"
+            with _acknowledge(context, "wiki", slug) as result:
+                result.append(context.service.add(slug, str(context.spare_repository), {}).id)
         elif chosen == "key":
             key, token = registry.keys.create(registry.get("bystander").id, Scope.READ, f"key {number}")
-            bench.channel.send("done", "key", token, key.id)
-            bench.tokens.append((key.id, token))
-        elif chosen == "revoke" and bench.tokens:
-            key_id, token = bench.tokens.pop(rng.randrange(len(bench.tokens)))
-            with _acknowledge(bench, "revoked", token):
+            context.channel.send("done", "key", token, key.id)
+            context.tokens.append((key.id, token))
+        elif chosen == "revoke" and context.tokens:
+            key_id, token = context.tokens.pop(rng.randrange(len(context.tokens)))
+            with _acknowledge(context, "revoked", token):
                 registry.keys.revoke(key_id)
         else:
-            bench.service.configure("bystander", {"interval": str(rng.randrange(5, 500))})
+            context.service.configure("bystander", {"interval": str(rng.randrange(5, 500))})
         if rng.random() < 0.3:
             registry.backups.create_if_changed()
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`steps` is about how many steps it takes from the window's beginning to the end of the deed."""
+    """`steps` is the approximate number of steps from the start of the window to the end of the operation."""
 
     task: OperationTask
     window: tuple[type, str] | None
     steps: int
     concurrent: tuple[str, ...] = ("sync", "back up", "write pages", "register", "reindex")
-    """What another process may do meanwhile."""
+    """Operations that another process may run at the same time."""
     subject: str = "victim"
     model: str = "fake"
 
@@ -178,16 +178,16 @@ OPERATIONS = {
     "register": Operation(_change_registry, None, 150),
 }
 SERVE = "serve"
-"""The deed that is not one of the above: a whole `wikiholt serve`, and visitors who have it do all of them."""
+"""The operation that is not in OPERATIONS: `wikiholt serve`, with clients that send random requests."""
 
 
-def run_operation(name: str, bench: OperationContext) -> None:
-    """Do it; that others are at work, or have removed what it is about, is no fault."""
+def run_operation(name: str, context: OperationContext) -> None:
+    """Run an operation. It is no fault if another process has the lock or has removed the page."""
     try:
-        OPERATIONS[name].task(bench)
+        OPERATIONS[name].task(context)
     except (Busy, PageNotFound):
-        bench.channel.send("gave way", name, None, None)
-    bench.service.close()
+        context.channel.send("gave way", name, None, None)
+    context.service.close()
 
 
 def make_context(

@@ -1,4 +1,4 @@
-"""Random histories of a wiki: what people, scripts and force-pushes do to a repository."""
+"""Random edits of a wiki: what people, scripts and force-pushes do to a repository."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ from tests.support.git_repository import Repository
 
 TOPICS = ("boiler", "garden", "ledger", "printer", "router", "sauna", "tractor", "violin")
 COMMON_WORD = "handbook"
-"""A word of every page: whoever searches for it and finds nothing was told a lie."""
+"""A word of every page: an empty result for it is wrong."""
 
 
 def make_page(rng: Random, number: int) -> str:
@@ -22,12 +22,12 @@ def make_page(rng: Random, number: int) -> str:
 
 
 def create_pages(repository: Repository, rng: Random, count: int) -> None:
-    repository.commit({f"{'abc'[n % 3]}/page-{n}.md": make_page(rng, n) for n in range(count)}, "Begin")
+    repository.commit({f"{'abc'[n % 3]}/page-{n}.md": make_page(rng, n) for n in range(count)}, "Start")
     repository.run_git("gc", "--quiet")
 
 
 def make_random_edits(repository: Repository, rng: Random) -> str:
-    """Make a few random changes and say which."""
+    """Make a few random changes. Returns their names."""
     steps = (_edit, _edit, _add, _delete, _rename, _bad_pages, _rewrite)
     chosen = rng.sample(steps, rng.randrange(1, 4))
     for step in chosen:
@@ -70,10 +70,10 @@ def _bad_pages(repository: Repository, rng: Random) -> None:
 
 
 def _rewrite(repository: Repository, rng: Random) -> None:
-    """History that never was: the branch begins anew, or goes back to an older commit and on from there."""
+    """Rewrite the history: an orphan branch, or a reset to an older commit with new commits."""
     if rng.random() < 0.5:
         repository.run_git("checkout", "--quiet", "--orphan", f"other-{rng.randrange(10**6)}")
-        repository.commit({}, "Begin anew")
+        repository.commit({}, "Start again")
     else:
         repository.run_git("reset", "--quiet", "--hard", "HEAD~1", check=False)
         repository.run_git("clean", "--quiet", "-fd")

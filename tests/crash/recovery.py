@@ -1,4 +1,4 @@
-"""What must hold at the next start, whatever happened before it."""
+"""Checks at the next start after a failure."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ _CACHE_LOGGERS = ("wikiholt.caches", "wikiholt.search")
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """How the next start went."""
+    """The result of the next start."""
 
     registry: str = ""
     search_outcome: str = ""
@@ -48,12 +48,12 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class RecoveryCase:
-    """All that the next start is judged by."""
+    """What the next start is checked against."""
 
     data: Path
     scratch: Path
     spare_registry: Path
-    """A registry as it was when the gate began, for when the product has no good backup of its own."""
+    """The registry from the start of the test, for rounds without an intact backup."""
     subject: str
     model: str
     expected: Acks
@@ -63,63 +63,61 @@ class RecoveryCase:
     served: bool = False
 
     def get_damaged_kinds(self) -> set[str]:
-        return {told.split(" ", 1)[1] for told in self.damaged.values()}
+        return {damage.split(" ", 1)[1] for damage in self.damaged.values()}
 
 
-def check_recovery(start: RecoveryCase) -> dict[str, object]:
-    """Start, search, converge, and compare with an index that was built from nothing; says how it went."""
+def check_recovery(case: RecoveryCase) -> dict[str, object]:
+    """Start, search, sync, and compare with an index built from scratch. Returns a RecoveryReport as a dictionary."""
     log = LogCollector()
     logging.getLogger("wikiholt").addHandler(log)
     logging.getLogger("wikiholt").propagate = False
-    assert not find_unknown_files(start.data), (
-        f"files of a kind the gate does not know: {find_unknown_files(start.data)}"
-    )
-    _age_files(start)
-    done, began = RecoveryReport(), time.monotonic()
-    service = build_test_service(start.data, start.model)
-    done.registry = _check_registry(service, start)
-    removal = start.expected.wikis[start.subject]
+    assert not find_unknown_files(case.data), f"files of an unknown kind: {find_unknown_files(case.data)}"
+    _age_files(case)
+    result, began = RecoveryReport(), time.monotonic()
+    service = build_test_service(case.data, case.model)
+    result.registry = _check_registry(service, case)
+    removal = case.expected.wikis[case.subject]
     try:
-        wiki = service.get_handle(start.subject)
+        wiki = service.get_handle(case.subject)
     except WikiNotFound:
-        assert removal in (None, UNSURE), "the wiki is gone though nobody removed it"
-        done.recovery_path = "was removed"
-        _check_removed(service, start)
-        return asdict(done)
-    done.search_outcome = check_search(wiki)
+        assert removal in (None, UNSURE), "the wiki is missing but was not removed"
+        result.recovery_path = "was removed"
+        _check_removed(service, case)
+        return asdict(result)
+    result.search_outcome = check_search(wiki)
     wiki.get_status()
     if removal is UNSURE:
-        service.remove(start.subject)
-        done.recovery_path = "removed again"
-        _check_removed(service, start)
-        return asdict(done)
-    if start.served:
+        service.remove(case.subject)
+        result.recovery_path = "removed again"
+        _check_removed(service, case)
+        return asdict(result)
+    if case.served:
         service.close()
-        log.lines += wait_for_service(start, wiki)
-    report = sync_wiki(wiki, retry=any(kind.startswith("mirror") for kind in start.get_damaged_kinds()))
-    done.seconds = time.monotonic() - began
-    assert not (start.served and report.rebuilt) or start.model == "other", (
-        "the service said it was whole, and a sync built it anew"
+        log.lines += wait_for_service(case, wiki)
+    report = sync_wiki(wiki, retry=any(kind.startswith("mirror") for kind in case.get_damaged_kinds()))
+    result.seconds = time.monotonic() - began
+    assert not (case.served and report.rebuilt) or case.model == "other", (
+        "the service reported an intact index, but a sync rebuilt it"
     )
-    done.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=start.model == "other")
-    assert start.damaged or done.recovery_path not in ("restored", "rebuilt"), (
-        f"nobody harmed it, and it was {done.recovery_path}"
+    result.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=case.model == "other")
+    assert case.damaged or result.recovery_path not in ("restored", "rebuilt"), (
+        f"the index was not damaged, but it was {result.recovery_path}"
     )
-    assert_converged(start, wiki, report.revision)
-    _check_backups(service, wiki, start)
+    assert_converged(case, wiki, report.revision)
+    _check_backups(service, wiki, case)
     service.close()
-    return asdict(done)
+    return asdict(result)
 
 
-def _age_files(start: RecoveryCase) -> None:
-    """What was left behind is an hour old: some of it may be cleared only when nobody can still be writing it."""
-    for file in list_files(start.data):
-        if get_file_kind(file, start.data) == LEFTOVER:
+def _age_files(case: RecoveryCase) -> None:
+    """Make leftover files an hour old: some are removed only when no process can still be writing them."""
+    for file in list_files(case.data):
+        if get_file_kind(file, case.data) == LEFTOVER:
             os.utime(file, (time.time() - 3600,) * 2)
 
 
 def sync_wiki(wiki: WikiHandle, *, retry: bool) -> SyncReport:
-    """Fetch and sync; where a mirror was harmed, the first time may only notice, and the second must mend it."""
+    """Fetch and sync. With a damaged mirror the first attempt may fail, and the second must repair it."""
     if retry:
         with suppress(SourceError, SyncFailed):
             wiki.fetch()
@@ -129,7 +127,7 @@ def sync_wiki(wiki: WikiHandle, *, retry: bool) -> SyncReport:
 
 
 class LogCollector(logging.Handler):
-    """Keeps what the product said on the way, to tell which way it went."""
+    """Collects log messages, from which the way of recovery is determined."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,84 +146,84 @@ class LogCollector(logging.Handler):
         return "new generation" if rebuilt else "as it was"
 
 
-def _check_registry(service: WikiService, start: RecoveryCase) -> str:
-    """The registry answers with what it was told, or with an error; then the newest backup is restored."""
-    tampered = any(kind.startswith("registry") and kind != "registry backup" for kind in start.get_damaged_kinds())
+def _check_registry(service: WikiService, case: RecoveryCase) -> str:
+    """The registry has what was acknowledged, or returns an error; then the newest backup is restored."""
+    tampered = any(kind.startswith("registry") and kind != "registry backup" for kind in case.get_damaged_kinds())
     try:
         service.list_wikis()
         if not tampered:
-            start.expected.check_registry(service.registry)
-            return "whole"
-        start.expected.check_registry(service.registry, since_backup="registry-wal" in start.get_damaged_kinds())
-        return "whole though harmed"
+            case.expected.check_registry(service.registry)
+            return "intact"
+        case.expected.check_registry(service.registry, since_backup="registry-wal" in case.get_damaged_kinds())
+        return "intact despite damage"
     except IndexUnavailable as error:
         if not tampered:
-            raise AssertionError(f"the registry, which nobody harmed, says: {error.message}") from error
+            raise AssertionError(f"the undamaged registry reports: {error.message}") from error
     try:
         service.registry.backups.restore()
         outcome = "restored"
     except BackupNotFound:
-        assert "registry backup" in start.get_damaged_kinds(), "there is no good backup of the registry"
+        assert "registry backup" in case.get_damaged_kinds(), "there is no intact backup of the registry"
         service.registry.close()
-        for file in start.data.glob("*registry.sqlite*"):
+        for file in case.data.glob("*registry.sqlite*"):
             file.unlink()
-        shutil.copy(start.spare_registry, start.data / "registry.sqlite")
+        shutil.copy(case.spare_registry, case.data / "registry.sqlite")
         outcome = "no backup left"
     found = {wiki.slug for wiki in service.list_wikis()}
     assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
-    assert service.registry.keys.find_by_token(start.operator) is not None
+    assert service.registry.keys.find_by_token(case.operator) is not None
     return outcome
 
 
-def wait_for_service(start: RecoveryCase, wiki: WikiHandle) -> list[str]:
-    """Let a real service start on what is there and wait until it says that all is well; what it logged."""
-    said, told = start.scratch / "said", start.scratch / "told"
-    said.unlink(missing_ok=True)
-    child = ChildProcess(start.scratch / "server", lambda _: run_server(start.data, start.model, 0.0, said, told))
-    visitor = RandomClient(said, start.operator, child.has_ended)
-    assert visitor.wait_until_listening(), f"the service did not start: {child.wait()} {told.read_text()}"
+def wait_for_service(case: RecoveryCase, wiki: WikiHandle) -> list[str]:
+    """Start a real service and wait until it reports a fresh index. Returns its log lines."""
+    address, log = case.scratch / "recovery-address", case.scratch / "recovery-log"
+    address.unlink(missing_ok=True)
+    child = ChildProcess(case.scratch / "server", lambda _: run_server(case.data, case.model, 0.0, address, log))
+    client = RandomClient(address, case.operator, child.has_ended)
+    assert client.wait_until_listening(), f"the service did not start: {child.wait()} {log.read_text()}"
     until, status = time.monotonic() + TIMEOUT_S / 2, {}
     head = GitSource(Path(wiki.wiki.source)).get_head()
     while time.monotonic() < until:
-        code, answer = visitor.send_request("GET", f"/w/{start.subject}/api/v1/search?q={COMMON_WORD}")
-        assert code != 200 or answer["results"], "a silently empty list"
-        _, status = visitor.send_request("GET", f"/w/{start.subject}/api/v1/status")
+        code, answer = client.send_request("GET", f"/w/{case.subject}/api/v1/search?q={COMMON_WORD}")
+        assert code != 200 or answer["results"], "an empty result without an error"
+        _, status = client.send_request("GET", f"/w/{case.subject}/api/v1/status")
         if code == 200 and not answer["stale"] and not answer["degraded"] and answer["indexed_revision"] == head:
             break
         time.sleep(0.05)
     else:
         child.send_signal(group=True)
-        raise AssertionError(f"the service did not come to HEAD: {status} {told.read_text()}")
+        raise AssertionError(f"the service did not reach HEAD: {status} {log.read_text()}")
     child.send_signal(signal.SIGTERM)
     ended = child.wait()
-    assert ended["outcome"] == "done", f"the service did not end well: {ended} {told.read_text()}"
-    return [line for line in told.read_text().splitlines() if "wikiholt" in line]
+    assert ended["outcome"] == "done", f"the service did not exit cleanly: {ended} {log.read_text()}"
+    return [line for line in log.read_text().splitlines() if "wikiholt" in line]
 
 
-def _check_backups(service: WikiService, wiki: WikiHandle, start: RecoveryCase) -> None:
-    """Every backup that is listed can be restored, but for those that were harmed; and what was left is cleared."""
-    harmed = {Path(file).name.rpartition("-")[0] for file in start.damaged}
+def _check_backups(service: WikiService, wiki: WikiHandle, case: RecoveryCase) -> None:
+    """Every listed backup is intact, except the damaged ones, and leftover files are removed."""
+    damaged = {Path(file).name.rpartition("-")[0] for file in case.damaged}
     for backup in (*wiki.backups.list_verified(), *service.registry.backups.list()):
-        assert not backup.fault or backup.name in harmed, f"{backup.name}: {backup.fault}"
+        assert not backup.fault or backup.name in damaged, f"{backup.name}: {backup.fault}"
     taken = wiki.backups.create()
     assert taken.state is not None
     assert taken.state.revision == wiki.get_status().head
     service.registry.backups.create_if_changed()
-    left = [str(file) for file in list_files(start.data) if get_file_kind(file, start.data) == LEFTOVER]
-    left = [file for file in left if file not in start.damaged]
-    assert not left, f"left behind and never cleared: {left}"
+    left = [str(file) for file in list_files(case.data) if get_file_kind(file, case.data) == LEFTOVER]
+    left = [file for file in left if file not in case.damaged]
+    assert not left, f"leftover files were not removed: {left}"
 
 
-def _check_removed(service: WikiService, start: RecoveryCase) -> None:
-    # What a killed process had begun to remove goes with the next look at the registry.
+def _check_removed(service: WikiService, case: RecoveryCase) -> None:
+    # The next use of the registry backups finishes the removal that a killed process started.
     service.registry.backups.create_if_changed()
     others = {wiki.id for wiki in service.list_wikis()}
     service.close()
-    assert_no_traces(start, others)
+    assert_no_traces(case, others)
 
 
 def check_search(wiki: WikiHandle) -> str:
-    """Search in every mode; an answer has hits, an error is one of ours."""
+    """Search in every mode. A result has hits, and every error is a WikiholtError."""
     seen = set()
     for mode in SearchMode:
         try:
@@ -233,28 +231,28 @@ def check_search(wiki: WikiHandle) -> str:
         except WikiholtError as error:
             seen.add(error.code)
         else:
-            assert answer.hits, f"a silently empty list: {answer}"
+            assert answer.hits, f"an empty result without an error: {answer}"
             seen.add("degraded" if answer.degraded else "answered")
     return "/".join(sorted(seen))
 
 
-def assert_no_traces(start: RecoveryCase, others: set[str]) -> None:
-    """None but files of other wikis holds a removed wiki's words, slug or id; a registry that was set aside may."""
-    for file in list_files(start.data):
-        if not others & set(file.parts) and get_file_kind(file, start.data) != "registry set aside":
+def assert_no_traces(case: RecoveryCase, others: set[str]) -> None:
+    """Only files of other wikis, and a quarantined registry, may contain words or the slug of a removed wiki."""
+    for file in list_files(case.data):
+        if not others & set(file.parts) and get_file_kind(file, case.data) != "registry set aside":
             content = file.read_bytes()
             for trace in (b"unique1", b"victim"):
-                assert trace not in content, f"{file} holds {trace!r} of a removed wiki"
+                assert trace not in content, f"{file} contains {trace!r} of a removed wiki"
 
 
-def assert_converged(start: RecoveryCase, wiki: WikiHandle, revision: str) -> None:
-    """The index is whole, stands for HEAD, and answers as one built from nothing does."""
+def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> None:
+    """The index is intact and at HEAD, and its results are those of an index built from scratch."""
     source = wiki._config.source
-    fresh_place = start.scratch / "fresh"
-    shutil.rmtree(fresh_place, ignore_errors=True)
-    store = SqliteStore(fresh_place)
+    fresh_directory = case.scratch / "fresh"
+    shutil.rmtree(fresh_directory, ignore_errors=True)
+    store = SqliteStore(fresh_directory)
     embedder = (
-        embedding.load_embedder("all-MiniLM-L6-v2") if start.model == REAL_MODEL else SlowEmbedder(start.model, 0.0)
+        embedding.load_embedder("all-MiniLM-L6-v2") if case.model == REAL_MODEL else SlowEmbedder(case.model, 0.0)
     )
     Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000), 1).sync()
     fresh, index = store.open(FRESH_WIKI_ID), wiki._components.store.open(wiki.wiki.id)
@@ -296,7 +294,7 @@ def _read_content(index: WikiIndex) -> dict[tuple[str, int], tuple[object, Float
 
 
 def _assert_same_results(wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, embedder: Embedder) -> None:
-    """Words and meaning give what the fresh index gives, whether caches answer or not."""
+    """Keyword and vector search return what the fresh index returns, with and without caches."""
     words = [COMMON_WORD, "boiler violin", "saunas", "ledg", *_find_unique_words(fresh)]
     for text in words:
         query = parse_query(text, "english")
@@ -305,8 +303,8 @@ def _assert_same_results(wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, e
         _assert_agrees(wiki.search(SearchRequest(text, n=100, mode=SearchMode.KEYWORD)), set(expected))
         near = fresh.search_vectors(embedder.embed_query(text), 1, None)
         hits = wiki.search(SearchRequest(text, n=3, mode=SearchMode.SEMANTIC)).hits
-        told = [(hit.path, hit.distance) for hit in hits]
-        assert abs((hits[0].distance or 0) - float(near.distances[0])) < 1e-4, f"{text}: {told}, not {near}"
+        found = [(hit.path, hit.distance) for hit in hits]
+        assert abs((hits[0].distance or 0) - float(near.distances[0])) < 1e-4, f"{text}: {found}, not {near}"
 
 
 def _search_keywords(index: WikiIndex, query: KeywordQuery) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What every round of a crash gate begins with."""
+"""The wikis and keys that every round of a crash test starts with."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +10,9 @@ from wikiholt.wikis.service import WikiService
 def create_seed_data(
     service: WikiService, directory: Path, on_created: Callable[[str], None] = lambda _: None
 ) -> dict[str, object]:
-    """Wikis of the repositories in a place, of which everything was used once, and keys; closes the service.
+    """Create wikis with every kind of file from the repositories in a directory, and keys. Closes the service.
 
-    `then` is called with the id of each.
+    `on_created` is called with the id of each wiki.
     """
     sources = {"victim": str(directory / "victim"), "bystander": str(directory / "bystander")}
     for slug, source in {**sources, "mirror": f"file://{directory / 'upstream'}"}.items():

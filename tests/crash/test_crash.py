@@ -1,5 +1,5 @@
-"""The crash gate: whatever a kill, a bad disk or a broken repository left behind, the next start serves and one sync
-makes it whole. These are single blows; `test_crash_gate.py` deals them at random."""
+"""Recovery from kills, bad disks and broken repositories: the next start serves, and one sync repairs the index.
+These are single failures; `test_crash_gate.py` runs random ones."""
 
 import os
 import resource
@@ -49,17 +49,17 @@ def get_index_file(tmp_path: Path, wiki: WikiHandle) -> Path:
     return tmp_path / "data" / "wikis" / wiki.wiki.id / "g000001.sqlite"
 
 
-def test_bits_that_fall_over_anywhere_in_an_index_are_found_by_the_next_sync(
+def test_flipped_bits_anywhere_in_an_index_are_found_by_the_next_sync(
     tmp_path: Path, wiki: WikiHandle, service: WikiService
 ) -> None:
     file = get_index_file(tmp_path, wiki)
-    whole = file.read_bytes()
+    intact = file.read_bytes()
     rng = Random(5)
     rebuilt = 0
     for _ in range(25):
         shutil.rmtree(file.parent)
         file.parent.mkdir()
-        file.write_bytes(whole)
+        file.write_bytes(intact)
         flip(file, rng)
         handle = make_cached_service(tmp_path / "data").get_handle("victim")
         rebuilt += handle.sync().rebuilt
@@ -70,7 +70,7 @@ def test_bits_that_fall_over_anywhere_in_an_index_are_found_by_the_next_sync(
     assert rebuilt > 10
 
 
-def test_what_is_said_about_damage_never_quotes_a_page(
+def test_messages_about_damage_never_quote_a_page(
     tmp_path: Path, wiki: WikiHandle, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = get_index_file(tmp_path, wiki)
@@ -86,7 +86,7 @@ def test_what_is_said_about_damage_never_quotes_a_page(
 
 
 @pytest.mark.parametrize("table", ["vectors", "chunks", "words_data", "tags", "pages_path"])
-def test_a_bit_inside_a_row_does_not_go_unnoticed(tmp_path: Path, wiki: WikiHandle, table: str) -> None:
+def test_a_flipped_bit_inside_a_row_is_found(tmp_path: Path, wiki: WikiHandle, table: str) -> None:
     file = get_index_file(tmp_path, wiki)
     database = sqlite3.connect(file)
     (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
@@ -94,14 +94,14 @@ def test_a_bit_inside_a_row_does_not_go_unnoticed(tmp_path: Path, wiki: WikiHand
     database.close()
     leaf = root
     content = bytearray(file.read_bytes())
-    while content[(leaf - 1) * size] in (2, 5):  # an inner page of a B-tree: go to its right-most child
+    while content[(leaf - 1) * size] in (2, 5):  # an inner page of a B-tree: follow its right-most child
         leaf = int.from_bytes(content[(leaf - 1) * size + 8 : (leaf - 1) * size + 12])
     content[leaf * size - 5] ^= 4
     file.write_bytes(content)
     assert wiki.check() != []
 
 
-def test_an_index_that_nobody_touched_is_not_read_through_by_every_sync(
+def test_an_unmodified_index_is_not_fully_read_by_every_sync(
     tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[str] = []
@@ -120,7 +120,7 @@ def test_an_index_that_nobody_touched_is_not_read_through_by_every_sync(
     assert checks == ["read"]
 
 
-def test_a_lost_log_gives_versions_out_again_and_no_cache_is_taken_in(tmp_path: Path, wiki: WikiHandle) -> None:
+def test_after_a_lost_wal_reused_versions_never_match_an_old_cache(tmp_path: Path, wiki: WikiHandle) -> None:
     file = get_index_file(tmp_path, wiki)
     early = file.read_bytes()
     repository = Repository(tmp_path / "wiki")
@@ -164,7 +164,7 @@ def test_a_lost_pointer_costs_nothing(tmp_path: Path, wiki: WikiHandle) -> None:
     wiki.close()
 
 
-def test_a_full_disk_is_no_reason_to_give_an_index_up(tmp_path: Path, wiki: WikiHandle) -> None:
+def test_a_full_disk_does_not_discard_an_index(tmp_path: Path, wiki: WikiHandle) -> None:
     file = get_index_file(tmp_path, wiki)
     os.utime(file)
     repository = Repository(tmp_path / "wiki")
@@ -185,34 +185,34 @@ def test_a_full_disk_is_no_reason_to_give_an_index_up(tmp_path: Path, wiki: Wiki
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes, where the system lets us have one."""
-    place = tmp_path / "disk"
-    place.mkdir()
+    """A file system of two megabytes, if one can be mounted."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)], capture_output=True, check=False
     )
     if made.returncode:
-        pytest.skip("no small file system can be mounted here; RLIMIT_FSIZE stands in for it")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+        pytest.skip("no small file system can be mounted here; other tests use RLIMIT_FSIZE")
+    yield directory
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
-def test_a_disk_that_fills_up_refuses_and_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+def test_a_sync_on_a_full_disk_fails_and_continues_when_there_is_space(tmp_path: Path, small_disk: Path) -> None:
     create_pages(Repository(tmp_path / "wiki"), Random(1), 60)
     service = make_cached_service(small_disk / "data")
     service.add("victim", str(tmp_path / "wiki"), {})
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(1_850_000))
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(1_850_000))
     with pytest.raises(StorageError):
         service.get_handle("victim").sync()
-    ballast.unlink()
+    filler.unlink()
     service.get_handle("victim").sync()
     assert service.get_handle("victim").check() == []
     assert service.get_handle("victim").search(SearchRequest("unique7")).hits
     service.close()
 
 
-def test_a_removal_that_was_killed_half_way_is_finished_by_the_next(tmp_path: Path, wiki: WikiHandle) -> None:
+def test_a_removal_that_was_killed_is_finished_by_the_next(tmp_path: Path, wiki: WikiHandle) -> None:
     directory = get_index_file(tmp_path, wiki).parent
     directory.rename(directory.with_name(f".dropped-{wiki.wiki.id}"))
     service = make_cached_service(tmp_path / "data")
@@ -221,16 +221,16 @@ def test_a_removal_that_was_killed_half_way_is_finished_by_the_next(tmp_path: Pa
     assert list((tmp_path / "data" / "wikis").iterdir()) == []
 
 
-def test_a_registry_in_which_a_bit_fell_over_is_refused_and_never_a_shorter_list(tmp_path: Path) -> None:
+def test_a_registry_with_a_flipped_bit_is_refused_and_never_lists_fewer_wikis(tmp_path: Path) -> None:
     file = tmp_path / "registry.sqlite"
     registry = Registry(file)
     known = [registry.add(f"wiki-{n}", f"/somewhere/{n}") for n in range(10)]
     registry.close()
-    whole = file.read_bytes()
+    intact = file.read_bytes()
     rng = Random(3)
     refused = 0
     for number in range(200):
-        file.write_bytes(whole if number else whole.replace(b"/somewhere/3", b"/somewhere/7"))
+        file.write_bytes(intact if number else intact.replace(b"/somewhere/3", b"/somewhere/7"))
         if number:
             flip(file, rng)
         damaged = Registry(file)
@@ -242,7 +242,7 @@ def test_a_registry_in_which_a_bit_fell_over_is_refused_and_never_a_shorter_list
     assert refused > 20
 
 
-def test_a_registry_that_is_gone_while_indexes_are_there_is_an_error(
+def test_a_missing_registry_with_existing_indexes_is_an_error(
     tmp_path: Path, wiki: WikiHandle, service: WikiService
 ) -> None:
     (tmp_path / "data" / "registry.sqlite").unlink()
@@ -254,7 +254,7 @@ def test_caches_that_cannot_be_written_do_not_fail_a_sync(
     tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: object) -> None:
-        raise OSError("no cache today")
+        raise OSError("cannot write the cache")
 
     monkeypatch.setattr("wikiholt.caches.vectors.vector_cache.FileVectorCache.refresh", broken)
     assert wiki.sync().unchanged == 30
@@ -265,7 +265,7 @@ def test_caches_that_cannot_be_written_do_not_fail_a_sync(
 
 
 @pytest.mark.model
-def test_on_the_real_model_a_damaged_index_is_built_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_the_real_model_a_damaged_index_is_rebuilt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit(
         {"pump.md": "# Pump\n\nHow to restart the pump.", "rota.md": "# Rota\n\nWho is on call at night."}

@@ -1,6 +1,6 @@
-"""Rounds of random damage to any file of a data directory: repaired by the next sync, and never a wrong answer.
+"""Rounds of random damage to any file of a data directory: the next sync repairs it, and no search result is wrong.
 
-The long form is `python -m tests.crash --damage --rounds 500`; `--seed S --round N` plays one round again.
+The long form is `python -m tests.crash --damage --rounds 500`; `--seed S --round N` repeats one round.
 """
 
 import os
@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from tests.crash.damage_rounds import DamageRounds, count_faults
-from tests.crash.file_damage import OTHER_FILE, Blow, flip, make_directory
+from tests.crash.file_damage import OTHER_FILE, DamageFunction, flip, make_directory
 from tests.support.damaged_wiki import DamagedWiki, wait_until
 from tests.support.tiers import choose
 from wikiholt.domain.index import HealthCondition, VerificationResult
@@ -27,62 +27,64 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite import file_marks, store
 
 ROUNDS, SEED = choose(40, 15), 2024
-SMALL = 30
+PAGE_COUNT = 30
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
-    made = DamagedWiki(tmp_path, SMALL)
-    made.handle.backups.create(BackupReason.REQUESTED)
-    yield made
-    made.close()
+def wiki(tmp_path: Path) -> Iterator[DamagedWiki]:
+    wiki = DamagedWiki(tmp_path, PAGE_COUNT)
+    wiki.handle.backups.create(BackupReason.REQUESTED)
+    yield wiki
+    wiki.close()
 
 
 @pytest.mark.timeout(600)
-def test_damage_to_any_file_is_repaired_by_the_next_sync_and_gives_no_wrong_answer(tmp_path: Path) -> None:
+def test_damage_to_any_file_is_repaired_by_the_next_sync_and_no_result_is_wrong(tmp_path: Path) -> None:
     rounds = DamageRounds(tmp_path / "rounds", SEED)
-    played = [rounds.play(number) for number in range(ROUNDS)]
-    assert not [str(each) for each in played if each.fault], count_faults(played)
-    assert sum(sum(each.before.values()) for each in played) > ROUNDS
+    results = [rounds.run_round(number) for number in range(ROUNDS)]
+    assert not [str(round_) for round_ in results if round_.fault], count_faults(results)
+    assert sum(sum(round_.before.values()) for round_ in results) > ROUNDS
 
 
-@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
-@pytest.mark.parametrize("blow", OTHER_FILE)
-def test_what_is_no_file_where_an_index_should_be_is_damage_and_no_full_disk(
-    ward: DamagedWiki, ending: str, blow: Blow
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("damage", OTHER_FILE)
+def test_a_directory_link_or_pipe_at_the_path_of_an_index_is_damage_and_not_a_storage_error(
+    wiki: DamagedWiki, suffix: str, damage: DamageFunction
 ) -> None:
-    ward.service.close()
-    file = ward.index_file.with_name(ward.index_file.name + ending)
-    if ending:
+    wiki.service.close()
+    file = wiki.index_file.with_name(wiki.index_file.name + suffix)
+    if suffix:
         file.touch()
-    blow(file, Random(3))
-    ward.service = ward.open_service()
+    damage(file, Random(3))
+    wiki.service = wiki.open_service()
     with pytest.raises(WikiholtError) as caught:
-        ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
+        wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
     assert not isinstance(caught.value, StorageError)
-    ward.handle.sync()
-    ward.assert_healthy()
+    wiki.handle.sync()
+    wiki.assert_healthy()
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "write.lock", "health.json", "activity.json", "reindex.json"])
-@pytest.mark.parametrize("blow", OTHER_FILE)
-def test_what_is_no_file_where_a_small_file_should_be_holds_nobody_up(ward: DamagedWiki, name: str, blow: Blow) -> None:
-    file = ward.directory / name
+@pytest.mark.parametrize("damage", OTHER_FILE)
+def test_a_directory_link_or_pipe_at_the_path_of_a_small_file_blocks_nothing(
+    wiki: DamagedWiki, name: str, damage: DamageFunction
+) -> None:
+    file = wiki.directory / name
     file.touch()
-    ward.service.close()
-    blow(file, Random(3))
-    ward.service = ward.open_service()
-    assert ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
-    with ward.service.components.store.activity_lock(ward.handle.wiki.id) as leave:
-        leave("at work")
-    ward.handle.sync()
-    ward.assert_healthy()
-    assert not ward.handle.get_status().quarantined or blow is make_directory, "the index itself was never broken"
+    wiki.service.close()
+    damage(file, Random(3))
+    wiki.service = wiki.open_service()
+    assert wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
+    with wiki.service.components.store.activity_lock(wiki.handle.wiki.id) as report:
+        report("syncing")
+    wiki.handle.sync()
+    wiki.assert_healthy()
+    assert not wiki.handle.get_status().quarantined or damage is make_directory, "the index itself was not damaged"
 
 
-def flip_in_words(ward: DamagedWiki, share: float) -> None:
-    """Flip one bit of the full-text index, without a trace in size or time."""
-    file = ward.index_file
+def flip_bit_in_words(wiki: DamagedWiki, share: float) -> None:
+    """Flip one bit of the full-text index. File size and time stay the same."""
+    file = wiki.index_file
     with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as db:
         blocks = [bytes(block) for (block,) in db.execute("SELECT block FROM words_data") if len(block) > 200]
     block = max(blocks, key=len)
@@ -94,12 +96,12 @@ def flip_in_words(ward: DamagedWiki, share: float) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def ask_for_all(ward: DamagedWiki) -> set[str]:
-    """Ask for the word of every page; what came of it."""
+def search_for_every_page(wiki: DamagedWiki) -> set[str]:
+    """Search for the word of every page. Returns the outcomes."""
     seen = set()
-    for number in range(SMALL):
+    for number in range(PAGE_COUNT):
         try:
-            answer = ward.handle.search(SearchRequest(f"unique{number}", mode=SearchMode.KEYWORD))
+            answer = wiki.handle.search(SearchRequest(f"unique{number}", mode=SearchMode.KEYWORD))
         except WikiholtError as error:
             seen.add(error.code)
         else:
@@ -109,153 +111,153 @@ def ask_for_all(ward: DamagedWiki) -> set[str]:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_a_bit_that_fell_over_in_the_words_is_found_before_the_first_answer(ward: DamagedWiki, share: float) -> None:
-    ward.service.close()
-    flip_in_words(ward, share)
-    ward.service = ward.open_service()
-    assert ask_for_all(ward) == {"index-corrupt"}
-    assert ward.handle.health.condition is HealthCondition.BROKEN
-    ward.handle.sync()
-    assert ask_for_all(ward) == {"right"}
-    ward.assert_healthy()
+def test_a_flipped_bit_in_the_words_is_found_before_the_first_result(wiki: DamagedWiki, share: float) -> None:
+    wiki.service.close()
+    flip_bit_in_words(wiki, share)
+    wiki.service = wiki.open_service()
+    assert search_for_every_page(wiki) == {"index-corrupt"}
+    assert wiki.handle.health.condition is HealthCondition.BROKEN
+    wiki.handle.sync()
+    assert search_for_every_page(wiki) == {"right"}
+    wiki.assert_healthy()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_a_sync_alone_finds_a_bit_that_fell_over_in_the_words(ward: DamagedWiki, share: float) -> None:
-    ward.service.close()
-    flip_in_words(ward, share)
-    ward.service = ward.open_service()
-    ward.handle.sync()
-    assert ward.handle.get_status().quarantined
-    assert ask_for_all(ward) == {"right"}
-    ward.assert_healthy()
+def test_a_sync_finds_a_flipped_bit_in_the_words(wiki: DamagedWiki, share: float) -> None:
+    wiki.service.close()
+    flip_bit_in_words(wiki, share)
+    wiki.service = wiki.open_service()
+    wiki.handle.sync()
+    assert wiki.handle.get_status().quarantined
+    assert search_for_every_page(wiki) == {"right"}
+    wiki.assert_healthy()
 
 
-def test_a_word_that_is_lost_while_a_service_runs_is_no_empty_answer(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_a_word_that_is_lost_while_a_service_runs_causes_no_empty_result(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wikiholt.wikis.handle.EMPTY_CONFIRMATION_TTL_S", 0.0)
-    assert ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
-    flip_in_words(ward, 0.5)
-    assert "wrong" not in ask_for_all(ward)
+    assert wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
+    flip_bit_in_words(wiki, 0.5)
+    assert "wrong" not in search_for_every_page(wiki)
     with pytest.raises(IndexCorrupt):
-        ward.handle.search(SearchRequest("nowhere", mode=SearchMode.KEYWORD))
-    ward.handle.sync()
-    ward.assert_healthy()
+        wiki.handle.search(SearchRequest("nowhere", mode=SearchMode.KEYWORD))
+    wiki.handle.sync()
+    wiki.assert_healthy()
 
 
-def test_a_service_compares_the_indexes_in_use_and_repairs_what_differs(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_a_service_compares_the_indexes_in_use_and_repairs_differences(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_START_DELAY_S", 0.1)
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_POLL_S", 0.1)
-    assert ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
-    ward.handle.check_integrity()
-    ward.start_scheduler(checks=86_400.0)
-    flip_in_words(ward, 0.5)
-    wait_until(lambda: ward.handle.get_status().quarantined and ward.handle.health.is_ok)
-    ward.assert_healthy()
+    assert wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
+    wiki.handle.check_integrity()
+    wiki.start_scheduler(checks=86_400.0)
+    flip_bit_in_words(wiki, 0.5)
+    wait_until(lambda: wiki.handle.get_status().quarantined and wiki.handle.health.is_ok)
+    wiki.assert_healthy()
 
 
-def test_an_index_that_is_too_large_to_be_compared_is_checked_as_often_as_its_share_allows(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_an_index_that_is_too_large_to_compare_is_checked_as_often_as_its_share_allows(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_START_DELAY_S", 0.1)
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_POLL_S", 0.1)
     monkeypatch.setattr(file_marks, "COMPARED_BYTES", 1000)
-    ward.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
-    ward.handle.sync()
-    assert ward.handle.compare() is VerificationResult.TOO_LARGE
-    flip_in_words(ward, 0.5)
-    ward.start_scheduler(checks=86_400.0)
-    wait_until(lambda: ward.handle.get_status().quarantined and ward.handle.health.is_ok)
-    ward.assert_healthy()
+    wiki.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
+    wiki.handle.sync()
+    assert wiki.handle.compare() is VerificationResult.TOO_LARGE
+    flip_bit_in_words(wiki, 0.5)
+    wiki.start_scheduler(checks=86_400.0)
+    wait_until(lambda: wiki.handle.get_status().quarantined and wiki.handle.health.is_ok)
+    wiki.assert_healthy()
 
 
-def test_a_change_that_is_too_much_to_read_at_once_makes_answers_degraded_until_a_sync(
-    ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
+def test_results_are_degraded_until_a_sync_when_a_changed_index_is_too_large_to_read(
+    wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_MAX_FULL_READ_BYTES", 1000)
-    ward.service.close()
-    flip_in_words(ward, 0.5)
-    ward.service = ward.open_service()
-    assert ask_for_all(ward) <= {"degraded", "right", "index-corrupt"}
-    assert ward.handle.search(SearchRequest("unique7")).degraded
-    ward.handle.sync()
-    ward.assert_healthy()
+    wiki.service.close()
+    flip_bit_in_words(wiki, 0.5)
+    wiki.service = wiki.open_service()
+    assert search_for_every_page(wiki) <= {"degraded", "right", "index-corrupt"}
+    assert wiki.handle.search(SearchRequest("unique7")).degraded
+    wiki.handle.sync()
+    wiki.assert_healthy()
 
 
-def test_a_bit_where_nothing_lies_costs_no_index(ward: DamagedWiki) -> None:
-    with closing(sqlite3.connect(ward.index_file)) as db:
+def test_a_flipped_bit_in_unused_space_does_not_quarantine_the_index(wiki: DamagedWiki) -> None:
+    with closing(sqlite3.connect(wiki.index_file)) as db:
         db.execute("CREATE TABLE filler (x)")
         db.execute("INSERT INTO filler VALUES (zeroblob(50000))")
         db.execute("DROP TABLE filler")
         db.commit()
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    ward.handle.sync()
-    ward.service.close()
-    file = ward.index_file
+    wiki.handle.sync()
+    wiki.service.close()
+    file = wiki.index_file
     before, content = file.stat(), bytearray(file.read_bytes())
     content[-100] ^= 4
     file.write_bytes(content)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    ward.service = ward.open_service()
-    assert ask_for_all(ward) == {"right"}
-    ward.handle.sync()
-    assert not ward.handle.get_status().quarantined
-    ward.assert_healthy()
+    wiki.service = wiki.open_service()
+    assert search_for_every_page(wiki) == {"right"}
+    wiki.handle.sync()
+    assert not wiki.handle.get_status().quarantined
+    wiki.assert_healthy()
 
 
-@pytest.mark.parametrize("harm", ["flip", "zero", "gone"])
-def test_a_damaged_mark_is_no_damaged_index(ward: DamagedWiki, harm: str) -> None:
-    ward.service.close()
-    lock = ward.directory / "write.lock"
-    blows: dict[str, Callable[[], object]] = {
+@pytest.mark.parametrize("kind", ["flip", "zero", "deleted"])
+def test_a_damaged_file_mark_does_not_quarantine_the_index(wiki: DamagedWiki, kind: str) -> None:
+    wiki.service.close()
+    lock = wiki.directory / "write.lock"
+    damages: dict[str, Callable[[], object]] = {
         "flip": lambda: flip(lock, Random(1)),
         "zero": lambda: lock.write_bytes(bytes(lock.stat().st_size)),
-        "gone": lock.unlink,
+        "deleted": lock.unlink,
     }
-    blows[harm]()
-    ward.service = ward.open_service()
-    assert ask_for_all(ward) == {"right"}
-    ward.handle.sync()
-    assert not ward.handle.get_status().quarantined
-    assert ward.service.components.store.compare_checksum(ward.handle.wiki.id) is VerificationResult.COMPARED
+    damages[kind]()
+    wiki.service = wiki.open_service()
+    assert search_for_every_page(wiki) == {"right"}
+    wiki.handle.sync()
+    assert not wiki.handle.get_status().quarantined
+    assert wiki.service.components.store.compare_checksum(wiki.handle.wiki.id) is VerificationResult.COMPARED
 
 
-def test_a_log_that_is_lost_loses_no_page_after_the_next_sync(ward: DamagedWiki) -> None:
-    with closing(sqlite3.connect(ward.index_file, isolation_level=None)) as reader:
+def test_after_a_lost_wal_the_next_sync_restores_every_page(wiki: DamagedWiki) -> None:
+    with closing(sqlite3.connect(wiki.index_file, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM pages").fetchone()
-        ward.repository.commit({"page-7.md": "# Page 7\n\nunique7 after the log began\n"})
-        ward.handle.sync()
-        copy = ward.place / "copy"
-        shutil.copytree(ward.directory, copy)
-    ward.service.close()
+        wiki.repository.commit({"page-7.md": "# Page 7\n\nunique7 after the log began\n"})
+        wiki.handle.sync()
+        copy = wiki.place / "copy"
+        shutil.copytree(wiki.directory, copy)
+    wiki.service.close()
     log = next(copy.glob("*.sqlite-wal"))
     assert log.stat().st_size
     log.unlink()
-    directory = ward.directory
+    directory = wiki.directory
     shutil.rmtree(directory)
     copy.rename(directory)
-    ward.service = ward.open_service()
-    assert "wrong" not in ask_for_all(ward)
-    ward.handle.sync()
-    ward.assert_healthy()
-    assert ward.handle.search(SearchRequest("unique7 log", mode=SearchMode.KEYWORD)).hits[0].path == "page-7"
+    wiki.service = wiki.open_service()
+    assert "wrong" not in search_for_every_page(wiki)
+    wiki.handle.sync()
+    wiki.assert_healthy()
+    assert wiki.handle.search(SearchRequest("unique7 log", mode=SearchMode.KEYWORD)).hits[0].path == "page-7"
 
 
-def test_a_disk_that_refuses_is_no_damage(ward: DamagedWiki) -> None:
-    ward.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
+def test_a_disk_that_rejects_writes_is_not_reported_as_damage(wiki: DamagedWiki) -> None:
+    wiki.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
         with pytest.raises(StorageError):
-            ward.handle.sync()
+            wiki.handle.sync()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert ward.handle.health.is_ok
-    assert not ward.handle.get_status().quarantined
-    ward.handle.sync()
-    ward.assert_healthy()
+    assert wiki.handle.health.is_ok
+    assert not wiki.handle.get_status().quarantined
+    wiki.handle.sync()
+    wiki.assert_healthy()

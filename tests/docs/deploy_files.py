@@ -77,7 +77,7 @@ def parse_hashes(lock: str) -> dict[tuple[str, str], frozenset[str]]:
 
 def list_requirements(package: str, extras: set[str]) -> set[str]:
     """What must be installed for a package with these extras, all the way down, here where tests run."""
-    found: set[str] = set()
+    packages: set[str] = set()
     waiting = [(package, frozenset(extras))]
     seen = set(waiting)
     while waiting:
@@ -88,13 +88,15 @@ def list_requirements(package: str, extras: set[str]) -> set[str]:
             continue
         for requirement in map(Requirement, lines):
             environments = [{"extra": extra} for extra in ("", *wanted)]
-            if requirement.marker is None or any(requirement.marker.evaluate(each) for each in environments):
-                found.add(canonicalize_name(requirement.name))
+            if requirement.marker is None or any(
+                requirement.marker.evaluate(environment) for environment in environments
+            ):
+                packages.add(canonicalize_name(requirement.name))
                 below = (requirement.name, frozenset(requirement.extras))
                 if below not in seen:
                     seen.add(below)
                     waiting.append(below)
-    return found
+    return packages
 
 
 # ── nginx ────────────────────────────────────────────────────────────────────────────────────────
@@ -114,8 +116,8 @@ class NginxBlock:
         return [block for each, block in self.inner if each == name]
 
     def get_block(self, name: str) -> "NginxBlock":
-        (found,) = self.get_blocks(name)
-        return found
+        (block,) = self.get_blocks(name)
+        return block
 
 
 def parse_nginx(text: str) -> NginxBlock:
@@ -168,9 +170,9 @@ def find_metric_names(expression: str) -> list[tuple[str, set[str]]]:
     for group in re.findall(r"\b(?:by|without|on|ignoring) *\(([^)]*)\)", bare):
         grouped |= set(re.findall(r"\w+", group))
     bare = re.sub(r"\b(?:by|without|on|ignoring) *\([^)]*\)", "", bare)
-    found = re.findall(r"(?<![\w.$])([a-zA-Z_]\w*)(?! *\(|\w)(?:\{([^}]*)\})?", bare)
+    matches = re.findall(r"(?<![\w.$])([a-zA-Z_]\w*)(?! *\(|\w)(?:\{([^}]*)\})?", bare)
     return [
         (name, grouped | set(re.findall(r"(\w+) *[=!]", labels)))
-        for name, labels in found
+        for name, labels in matches
         if name not in _PROMQL_KEYWORDS
     ]

@@ -36,9 +36,9 @@ def read_text(name: str) -> str:
 
 
 def load_compose() -> dict[str, Any]:
-    found = yaml.safe_load(read_text("compose.yaml"))
-    assert isinstance(found, dict)
-    return found
+    document = yaml.safe_load(read_text("compose.yaml"))
+    assert isinstance(document, dict)
+    return document
 
 
 def check_variables(variables: dict[str, str]) -> None:
@@ -121,10 +121,10 @@ def test_the_image_is_pinned_and_runs_as_nobody_special() -> None:
     ],
 )
 def test_what_an_image_must_not_have_is_noticed(line: str, fault: str) -> None:
-    (found,) = find_image_faults(
+    (found_fault,) = find_image_faults(
         f"{read_text('Containerfile')}\n{line}\n{'USER 10001' if line.startswith('FROM') else ''}\n"
     )
-    assert fault in found
+    assert fault in found_fault
 
 
 def test_the_image_holds_what_the_extras_need_as_the_project_locks_it() -> None:
@@ -220,13 +220,15 @@ def test_nginx_leads_to_the_nodes_and_tells_them_the_truth() -> None:
 
 def test_nginx_streams_to_agents_and_keeps_figures_to_itself() -> None:
     (front,) = [
-        each for each in parse_nginx(read_text("nginx.conf")).get_block("http").get_blocks("server") if each.inner[1:]
+        server
+        for server in parse_nginx(read_text("nginx.conf")).get_block("http").get_blocks("server")
+        if server.inner[1:]
     ]
     places = [(name.split()[-1], place) for name, place in front.inner if name.startswith("location ~")]
 
     def taken(path: str) -> list[list[str]]:
-        found = [place for pattern, place in places if re.search(pattern, path)]
-        return [line for place in found[:1] for line in place.entries]
+        match = [place for pattern, place in places if re.search(pattern, path)]
+        return [line for place in match[:1] for line in place.entries]
 
     for path in ("/mcp", "/w/handbook/mcp", "/mcp/"):
         assert ["proxy_buffering", "off"] in taken(path), path
@@ -257,8 +259,8 @@ def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> N
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="there is no nginx")
 def test_nginx_itself_takes_the_file(tmp_path: Path) -> None:
     key, certificate = tmp_path / "tls.key", tmp_path / "tls.crt"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
-    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
+    openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
+    subprocess.run([*openssl, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
     text = re.sub(r"server node\d:", "server 127.0.0.1:", read_text("nginx.conf"))
     text = text.replace("/run/secrets", str(tmp_path)).replace("/tmp/", f"{tmp_path}/")
     (tmp_path / "nginx.conf").write_text(text)
@@ -273,7 +275,7 @@ def test_nginx_itself_takes_the_file(tmp_path: Path) -> None:
 
 def test_the_manual_speaks_of_every_file() -> None:
     manual = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
-    for file in (each for each in DEPLOY.rglob("*") if each.is_file() and "secrets" not in each.parts):
+    for file in (path for path in DEPLOY.rglob("*") if path.is_file() and "secrets" not in path.parts):
         assert f"(../deploy/{file.relative_to(DEPLOY)})" in manual, f"docs/deploy.md does not speak of {file.name}"
 
 

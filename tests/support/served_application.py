@@ -67,17 +67,17 @@ def serve_application(
     service = build_service(chosen)
     if embedder is not None:
         service.components = replace(service.components, embedder=lambda: embedder, identity=None)
-    farm = open_application(chosen, service=service)
+    application = open_application(chosen, service=service)
     for repository in (alpha, beta):
         slug = repository.path.name
         service.add(slug, str(repository.path), {})
         service.get_handle(slug).sync()
-    found = ServedApplication(farm, create_app(farm), alpha, beta)
+    served = ServedApplication(application, create_app(application), alpha, beta)
     if keys:
-        found.make_keys()
-    farm.scheduler.start()
+        served.make_keys()
+    application.scheduler.start()
     try:
-        yield found
+        yield served
     finally:
-        assert farm.scheduler.stop(30)
+        assert application.scheduler.stop(30)
         service.close()

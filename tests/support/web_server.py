@@ -29,9 +29,9 @@ class WebServer:
 
     def get_status(self, slug: str, key: str = "") -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        found = httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=10)
-        assert found.status_code == 200, found.text
-        document: dict[str, Any] = found.json()
+        response = httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=10)
+        assert response.status_code == 200, response.text
+        document: dict[str, Any] = response.json()
         return document
 
     def run_command(self, *arguments: str) -> Any:

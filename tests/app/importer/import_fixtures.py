@@ -63,9 +63,9 @@ class ImportFixture:
 
     def read_chunk_texts(self, slug: str) -> list[tuple[str, int, str]]:
         """Page, number and text of every chunk, as our own pipeline embeds it."""
-        parts = self.service.get_config(self.service.registry.get(slug))
-        made = iter_prepared_pages(parts, parts.source.get_head(), self.embedder)
-        return [(draft.page.path, n, text) for some in made for draft in some for n, text in enumerate(draft.texts)]
+        config = self.service.get_config(self.service.registry.get(slug))
+        batches = iter_prepared_pages(config, config.source.get_head(), self.embedder)
+        return [(page.page.path, n, text) for batch in batches for page in batch for n, text in enumerate(page.texts)]
 
     def make_rows(self, slug: str, *, tenant: str | None = None, embedder: Embedder | None = None) -> list[SharedRow]:
         """The rows of one wiki, page names as Otterwiki writes them."""
@@ -80,8 +80,8 @@ class ImportFixture:
         self, rows: Sequence[SharedRow], rules: OwnershipRules | None = None, **options: object
     ) -> ImportReport:
         self.embedder.embedded.clear()
-        made = ImportOptions(rules or OwnershipRules(), **options)  # type: ignore[arg-type]
-        return Importer(self.service, self.data, made).run(lambda _: FakeSharedIndex(list(rows)))
+        import_options = ImportOptions(rules or OwnershipRules(), **options)  # type: ignore[arg-type]
+        return Importer(self.service, self.data, import_options).run(lambda _: FakeSharedIndex(list(rows)))
 
     def read_all_files(self) -> dict[str, bytes]:
         below = (self.data / "wikis").rglob("*")

@@ -22,15 +22,15 @@ OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[ImportFixture]:
-    made = ImportFixture(tmp_path)
-    yield made
-    made.close()
+def imports(tmp_path: Path) -> Iterator[ImportFixture]:
+    imports = ImportFixture(tmp_path)
+    yield imports
+    imports.close()
 
 
-def write_faiss_directory(ground: ImportFixture, slug: str, place: Path, kind: type = faiss.IndexFlatIP) -> Path:
+def write_faiss_directory(imports: ImportFixture, slug: str, place: Path, kind: type = faiss.IndexFlatIP) -> Path:
     """A wiki's index as the plugin writes it, with the real FAISS."""
-    rows = ground.make_rows(slug)
+    rows = imports.make_rows(slug)
     place.mkdir(parents=True)
     index = kind(32)
     index.add(to_vectors(rows))
@@ -39,31 +39,31 @@ def write_faiss_directory(ground: ImportFixture, slug: str, place: Path, kind: t
     return place
 
 
-def run_import(ground: ImportFixture, place: Path, rules: OwnershipRules = OWNERSHIP_RULES) -> ImportReport:
-    return Importer(ground.service, ground.data, ImportOptions(rules)).run(lambda _: FaissDirectory(place))
+def run_import(imports: ImportFixture, place: Path, rules: OwnershipRules = OWNERSHIP_RULES) -> ImportReport:
+    return Importer(imports.service, imports.data, ImportOptions(rules)).run(lambda _: FaissDirectory(place))
 
 
 @pytest.mark.parametrize("kind", [faiss.IndexFlatIP, faiss.IndexFlatL2])
-def test_one_index_is_imported(ground: ImportFixture, tmp_path: Path, kind: type) -> None:
-    report = run_import(ground, write_faiss_directory(ground, "harbour", tmp_path / "faiss", kind))
+def test_one_index_is_imported(imports: ImportFixture, tmp_path: Path, kind: type) -> None:
+    report = run_import(imports, write_faiss_directory(imports, "harbour", tmp_path / "faiss", kind))
     assert (report.rows, report.wikis[1].reused) == (3, 3)
 
 
-def test_a_directory_of_indexes_names_their_wikis(ground: ImportFixture, tmp_path: Path) -> None:
+def test_a_directory_of_indexes_names_their_wikis(imports: ImportFixture, tmp_path: Path) -> None:
     for slug in ("harbour", "garden"):
-        write_faiss_directory(ground, slug, tmp_path / "faiss" / slug)
-    report = run_import(ground, tmp_path / "faiss", OwnershipRules())
-    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
+        write_faiss_directory(imports, slug, tmp_path / "faiss" / slug)
+    report = run_import(imports, tmp_path / "faiss", OwnershipRules())
+    assert {wiki.slug: wiki.reused for wiki in report.wikis} == {"harbour": 3, "garden": 2}
     assert not report.unclear
 
 
-def test_a_directory_that_is_no_wiki_is_a_tenant_to_be_named(ground: ImportFixture, tmp_path: Path) -> None:
-    write_faiss_directory(ground, "harbour", tmp_path / "faiss" / "old-name")
-    assert run_import(ground, tmp_path / "faiss", OwnershipRules()).unclear.tenants == {"old-name": 3}
-    assert run_import(ground, tmp_path / "faiss", OwnershipRules(tenants={"old-name": "harbour"})).wikis[1].reused == 3
+def test_a_directory_that_is_no_wiki_is_a_tenant_to_be_named(imports: ImportFixture, tmp_path: Path) -> None:
+    write_faiss_directory(imports, "harbour", tmp_path / "faiss" / "old-name")
+    assert run_import(imports, tmp_path / "faiss", OwnershipRules()).unclear.tenants == {"old-name": 3}
+    assert run_import(imports, tmp_path / "faiss", OwnershipRules(tenants={"old-name": "harbour"})).wikis[1].reused == 3
 
 
-def test_pickles_are_never_opened(ground: ImportFixture, tmp_path: Path) -> None:
+def test_pickles_are_never_opened(imports: ImportFixture, tmp_path: Path) -> None:
     class Harm:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return (Path.touch, (tmp_path / "harmed",))  # type: ignore[return-value]
@@ -71,11 +71,11 @@ def test_pickles_are_never_opened(ground: ImportFixture, tmp_path: Path) -> None
     (tmp_path / "faiss").mkdir()
     (tmp_path / "faiss" / "index.pkl").write_bytes(pickle.dumps(Harm()))
     with pytest.raises(InvalidImport, match="pickle"):
-        run_import(ground, tmp_path / "faiss")
-    write_faiss_directory(ground, "harbour", tmp_path / "with-pickle")
+        run_import(imports, tmp_path / "faiss")
+    write_faiss_directory(imports, "harbour", tmp_path / "with-pickle")
     (tmp_path / "with-pickle" / "embeddings.json").write_bytes(pickle.dumps([Harm()]))
     with pytest.raises(InvalidImport, match="not JSON"):
-        run_import(ground, tmp_path / "with-pickle")
+        run_import(imports, tmp_path / "with-pickle")
     assert not (tmp_path / "harmed").exists()
 
 
@@ -99,48 +99,48 @@ DAMAGED_FILES = {
 
 @pytest.mark.parametrize("name", DAMAGED_FILES)
 def test_damaged_vectors_are_a_clear_error_and_nothing_is_lost(
-    ground: ImportFixture, tmp_path: Path, name: str
+    imports: ImportFixture, tmp_path: Path, name: str
 ) -> None:
-    place = write_faiss_directory(ground, "harbour", tmp_path / "faiss")
+    place = write_faiss_directory(imports, "harbour", tmp_path / "faiss")
     (place / "index.faiss").write_bytes(DAMAGED_FILES[name])
-    before = ground.read_all_files()
+    before = imports.read_all_files()
     with pytest.raises(InvalidImport) as caught:
-        run_import(ground, place)
+        run_import(imports, place)
     assert caught.value.hint
-    assert ground.read_all_files() == before
+    assert imports.read_all_files() == before
 
 
 @pytest.mark.parametrize(
     "texts", [b"", b"[", b"{}", b"[1, 2, 3]", b'[{"id": 1}, {}, {}]', b"[]", b"\xff\xfe", b"[" * 100_000]
 )
-def test_damaged_texts_are_a_clear_error(ground: ImportFixture, tmp_path: Path, texts: bytes) -> None:
-    place = write_faiss_directory(ground, "harbour", tmp_path / "faiss")
+def test_damaged_texts_are_a_clear_error(imports: ImportFixture, tmp_path: Path, texts: bytes) -> None:
+    place = write_faiss_directory(imports, "harbour", tmp_path / "faiss")
     (place / "embeddings.json").write_bytes(texts)
     with pytest.raises(InvalidImport):
-        run_import(ground, place)
+        run_import(imports, place)
 
 
-def test_an_index_that_cuts_vectors_down_is_refused(ground: ImportFixture, tmp_path: Path) -> None:
-    place = write_faiss_directory(ground, "harbour", tmp_path / "faiss")
+def test_an_index_that_cuts_vectors_down_is_refused(imports: ImportFixture, tmp_path: Path) -> None:
+    place = write_faiss_directory(imports, "harbour", tmp_path / "faiss")
     small = faiss.index_factory(32, "SQ8", faiss.METRIC_INNER_PRODUCT)
     small.train(np.eye(32, dtype=np.float32))
     small.add(np.eye(3, 32, dtype=np.float32))
     faiss.write_index(small, str(place / "index.faiss"))
     with pytest.raises(InvalidImport, match="not a flat FAISS index"):
-        run_import(ground, place)
+        run_import(imports, place)
 
 
 @pytest.mark.parametrize("name", ["missing", "index.faiss", "empty"])
-def test_a_directory_that_is_none_is_refused(ground: ImportFixture, tmp_path: Path, name: str) -> None:
+def test_a_directory_that_is_none_is_refused(imports: ImportFixture, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "index.faiss").touch()
     with pytest.raises(InvalidImport):
-        run_import(ground, tmp_path / name)
+        run_import(imports, tmp_path / name)
 
 
-def test_texts_alone_or_vectors_alone_are_refused(ground: ImportFixture, tmp_path: Path) -> None:
+def test_texts_alone_or_vectors_alone_are_refused(imports: ImportFixture, tmp_path: Path) -> None:
     for lost in ("index.faiss", "embeddings.json"):
-        place = write_faiss_directory(ground, "harbour", tmp_path / lost)
+        place = write_faiss_directory(imports, "harbour", tmp_path / lost)
         (place / lost).unlink()
         with pytest.raises(InvalidImport, match="cannot be read"):
-            run_import(ground, place)
+            run_import(imports, place)

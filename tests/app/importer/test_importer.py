@@ -26,14 +26,14 @@ OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[ImportFixture]:
-    made = ImportFixture(tmp_path)
-    yield made
-    made.close()
+def imports(tmp_path: Path) -> Iterator[ImportFixture]:
+    imports = ImportFixture(tmp_path)
+    yield imports
+    imports.close()
 
 
-def test_vectors_of_texts_that_are_the_same_are_reused_and_the_rest_is_embedded(ground: ImportFixture) -> None:
-    report = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+def test_vectors_of_texts_that_are_the_same_are_reused_and_the_rest_is_embedded(imports: ImportFixture) -> None:
+    report = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
     harbour, garden = report.wikis[1], report.wikis[0]
     assert (harbour.slug, harbour.rows, harbour.matched, harbour.reused, harbour.embedded) == ("harbour", 3, 3, 3, 0)
     assert (garden.slug, garden.reused, garden.embedded) == ("garden", 0, 2)
@@ -41,59 +41,59 @@ def test_vectors_of_texts_that_are_the_same_are_reused_and_the_rest_is_embedded(
     assert report.agreements[0].sampled == 3
     assert harbour.proof is not None
     assert (harbour.proof.pages, harbour.proof.chunks, harbour.proof.foreign) == (3, 3, 0)
-    found = ground.service.get_handle("harbour").search(
+    result = imports.service.get_handle("harbour").search(
         SearchRequest("channel deep for ferries", 1, SearchMode.SEMANTIC)
     )
-    assert found.hits[0].path == "ships/dredger"
+    assert result.hits[0].path == "ships/dredger"
 
 
-def test_an_imported_index_is_the_one_a_sync_makes(ground: ImportFixture, tmp_path: Path) -> None:
-    ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+def test_an_imported_index_is_the_one_a_sync_makes(imports: ImportFixture, tmp_path: Path) -> None:
+    imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
     synced = ImportFixture(tmp_path / "synced")
     synced.service.get_handle("harbour").sync()
     rows = []
-    for each in (ground, synced):
-        wiki = each.service.registry.get("harbour")
-        index = each.service.components.store.open(wiki.id)
+    for fixture in (imports, synced):
+        wiki = fixture.service.registry.get("harbour")
+        index = fixture.service.components.store.open(wiki.id)
         with index.open_vector_snapshot() as snapshot:
             rows.append(np.concatenate([block.vectors for block in snapshot.iter_blocks()]))
-        assert index.get_state().recipe == each.service.get_config(wiki).pipeline.build_recipe(each.embedder)
+        assert index.get_state().recipe == fixture.service.get_config(wiki).pipeline.build_recipe(fixture.embedder)
         index.close()
     synced.close()
-    assert np.array_equal(*[each[np.lexsort(each.T)] for each in rows])
+    assert np.array_equal(*[vectors[np.lexsort(vectors.T)] for vectors in rows])
 
 
-def test_one_vector_of_the_sample_that_is_another_and_none_is_reused(ground: ImportFixture) -> None:
-    rows = ground.make_rows("harbour")
+def test_one_vector_of_the_sample_that_is_another_and_none_is_reused(imports: ImportFixture) -> None:
+    rows = imports.make_rows("harbour")
     rows[1] = replace(rows[1], vector=np.roll(rows[1].vector, 1))
-    report = ground.run_import(rows, OWNERSHIP_RULES)
-    assert [(each.agrees, each.sampled) for each in report.agreements] == [(False, 3)]
+    report = imports.run_import(rows, OWNERSHIP_RULES)
+    assert [(agreement.agrees, agreement.sampled) for agreement in report.agreements] == [(False, 3)]
     assert "another model" in report.agreements[0].reason
-    assert sum(each.reused for each in report.wikis) == 0
-    assert len(ground.embedder.embedded) == 3 + 5  # the sample, then every chunk
-    assert all(each.proof for each in report.wikis)
+    assert sum(wiki.reused for wiki in report.wikis) == 0
+    assert len(imports.embedder.embedded) == 3 + 5  # the sample, then every chunk
+    assert all(wiki.proof for wiki in report.wikis)
 
 
-def test_vectors_that_are_only_near_are_said_to_be_of_another_precision(ground: ImportFixture) -> None:
+def test_vectors_that_are_only_near_are_said_to_be_of_another_precision(imports: ImportFixture) -> None:
     rows = []
-    for row in ground.make_rows("harbour"):
+    for row in imports.make_rows("harbour"):
         blurred = row.vector + np.float32(0.02) * np.sign(row.vector)
         rows.append(replace(row, vector=blurred / np.linalg.norm(blurred)))
-    report = ground.run_import(rows, OWNERSHIP_RULES)
+    report = imports.run_import(rows, OWNERSHIP_RULES)
     assert not report.agreements[0].agrees
     assert "precision" in report.agreements[0].reason
 
 
-def test_each_model_that_rows_name_is_tried_by_itself(ground: ImportFixture) -> None:
-    right = [replace(row, model="right") for row in ground.make_rows("harbour")]
-    wrong = [replace(row, model="wrong", vector=-row.vector) for row in ground.make_rows("garden")]
-    report = ground.run_import([*right, *wrong], OwnershipRules((("Home", "harbour"),)))
-    assert {each.model: each.agrees for each in report.agreements} == {"right": True, "wrong": False}
-    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 0}
+def test_each_model_that_rows_name_is_tried_by_itself(imports: ImportFixture) -> None:
+    right = [replace(row, model="right") for row in imports.make_rows("harbour")]
+    wrong = [replace(row, model="wrong", vector=-row.vector) for row in imports.make_rows("garden")]
+    report = imports.run_import([*right, *wrong], OwnershipRules((("Home", "harbour"),)))
+    assert {agreement.model: agreement.agrees for agreement in report.agreements} == {"right": True, "wrong": False}
+    assert {wiki.slug: wiki.reused for wiki in report.wikis} == {"harbour": 3, "garden": 0}
 
 
-def test_rows_of_no_page_and_vectors_that_are_none_are_dropped_and_counted(ground: ImportFixture) -> None:
-    good = ground.make_rows("harbour")
+def test_rows_of_no_page_and_vectors_that_are_none_are_dropped_and_counted(imports: ImportFixture) -> None:
+    good = imports.make_rows("harbour")
     rows = [
         *(replace(good[0], page=f"Gone/{n}") for n in range(12)),
         replace(good[1], vector=np.ones(7, np.float32)),
@@ -102,90 +102,90 @@ def test_rows_of_no_page_and_vectors_that_are_none_are_dropped_and_counted(groun
         replace(good[1], text="\ud800 no text at all"),
         good[1],
     ]
-    report = ground.run_import(rows, OWNERSHIP_RULES)
+    report = imports.run_import(rows, OWNERSHIP_RULES)
     assert report.rows == 17
     assert report.dropped.counts == {"no-page": 12, "wrong-dimensions": 1, "unusable-vector": 2}
     assert len(report.dropped.examples["no-page"]) == 10
-    assert [each.reused for each in report.wikis] == [0, 1]
+    assert [wiki.reused for wiki in report.wikis] == [0, 1]
 
 
-def test_a_page_of_two_wikis_without_an_owner_is_refused_and_nothing_is_touched(ground: ImportFixture) -> None:
-    before = ground.read_all_files()
-    report = ground.run_import([*ground.make_rows("harbour"), *ground.make_rows("garden")])
+def test_a_page_of_two_wikis_without_an_owner_is_refused_and_nothing_is_touched(imports: ImportFixture) -> None:
+    before = imports.read_all_files()
+    report = imports.run_import([*imports.make_rows("harbour"), *imports.make_rows("garden")])
     assert report.unclear.pages == {"Home": ("garden", "harbour")}
     assert not report.wikis
-    assert ground.read_all_files() == before
-    assert not ground.embedder.embedded
+    assert imports.read_all_files() == before
+    assert not imports.embedder.embedded
 
 
-def test_a_tenant_that_is_no_wiki_is_refused_until_the_operator_says_which(ground: ImportFixture) -> None:
-    rows = ground.make_rows("harbour", tenant="t-1") + ground.make_rows("garden", tenant="garden")
-    assert ground.run_import(rows).unclear.tenants == {"t-1": 3}
-    report = ground.run_import(rows, OwnershipRules(tenants={"t-1": "harbour"}))
-    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
+def test_a_tenant_that_is_no_wiki_is_refused_until_the_operator_says_which(imports: ImportFixture) -> None:
+    rows = imports.make_rows("harbour", tenant="t-1") + imports.make_rows("garden", tenant="garden")
+    assert imports.run_import(rows).unclear.tenants == {"t-1": 3}
+    report = imports.run_import(rows, OwnershipRules(tenants={"t-1": "harbour"}))
+    assert {wiki.slug: wiki.reused for wiki in report.wikis} == {"harbour": 3, "garden": 2}
 
 
-def test_a_rule_that_names_no_wiki_is_an_error(ground: ImportFixture) -> None:
+def test_a_rule_that_names_no_wiki_is_an_error(imports: ImportFixture) -> None:
     with pytest.raises(WikiNotFound):
-        ground.run_import([], OwnershipRules((("*", "nowhere"),)))
+        imports.run_import([], OwnershipRules((("*", "nowhere"),)))
     with pytest.raises(WikiNotFound):
-        ground.run_import([], wikis=("nowhere",))
+        imports.run_import([], wikis=("nowhere",))
 
 
 @pytest.mark.parametrize("tenants", [("harbour", "garden"), ("garden", "harbour"), (None, None)])
 def test_no_canary_crosses_whatever_the_shared_index_claims(
-    ground: ImportFixture, tenants: tuple[str | None, ...]
+    imports: ImportFixture, tenants: tuple[str | None, ...]
 ) -> None:
     """Rows with the right tenant, with each other's, and without; the operator's rule may be wrong too."""
-    rows = ground.make_rows("harbour", tenant=tenants[0]) + ground.make_rows("garden", tenant=tenants[1])
-    ground.run_import(rows, OwnershipRules((("*", "garden"),)))
+    rows = imports.make_rows("harbour", tenant=tenants[0]) + imports.make_rows("garden", tenant=tenants[1])
+    imports.run_import(rows, OwnershipRules((("*", "garden"),)))
     for slug, canary in (("harbour", "rhubarbcanary"), ("garden", "mackerelcanary")):
-        handle = ground.service.get_handle(slug)
+        handle = imports.service.get_handle(slug)
         for mode in SearchMode:
             answer = handle.search(SearchRequest(canary, 100, mode))
             assert canary not in repr(answer.hits)
-        directory = ground.service.components.store.get_directory(handle.wiki.id)
+        directory = imports.service.components.store.get_directory(handle.wiki.id)
         assert not [file for file in directory.rglob("*") if file.is_file() and canary.encode() in file.read_bytes()]
-    assert [*(ground.data / "importing").iterdir()] == [ground.data / "importing" / "lock"]
+    assert [*(imports.data / "importing").iterdir()] == [imports.data / "importing" / "lock"]
 
 
-def test_a_dry_run_writes_nothing_and_says_what_is_then_done(ground: ImportFixture) -> None:
-    before = ground.read_all_files()
-    rows = ground.make_rows("harbour")[1:]
-    planned = ground.run_import(rows, OWNERSHIP_RULES, dry_run=True)
-    assert ground.read_all_files() == before
-    done = ground.run_import(rows, OWNERSHIP_RULES)
-    for plan, real in zip(planned.wikis, done.wikis, strict=True):
+def test_a_dry_run_writes_nothing_and_says_what_is_then_done(imports: ImportFixture) -> None:
+    before = imports.read_all_files()
+    rows = imports.make_rows("harbour")[1:]
+    planned = imports.run_import(rows, OWNERSHIP_RULES, dry_run=True)
+    assert imports.read_all_files() == before
+    report = imports.run_import(rows, OWNERSHIP_RULES)
+    for plan, real in zip(planned.wikis, report.wikis, strict=True):
         assert (plan.slug, plan.pages, plan.chunks, plan.matched) == (real.slug, real.pages, real.chunks, real.matched)
         assert (plan.to_embed, plan.proof) == (real.embedded, None)
         assert plan.seconds >= 0
-    assert [each.indexed for each in ground.run_import(rows, OWNERSHIP_RULES, dry_run=True).wikis] == [2, 3]
+    assert [wiki.indexed for wiki in imports.run_import(rows, OWNERSHIP_RULES, dry_run=True).wikis] == [2, 3]
 
 
-def test_a_dry_run_lists_what_is_unclear_and_counts_all_the_same(ground: ImportFixture) -> None:
-    report = ground.run_import(ground.make_rows("harbour"), dry_run=True)
+def test_a_dry_run_lists_what_is_unclear_and_counts_all_the_same(imports: ImportFixture) -> None:
+    report = imports.run_import(imports.make_rows("harbour"), dry_run=True)
     assert report.unclear.pages == {"Home": ("garden", "harbour")}
-    assert [each.pages for each in report.wikis] == [2, 3]
+    assert [wiki.pages for wiki in report.wikis] == [2, 3]
 
 
-def test_a_second_import_has_nothing_to_do_and_doubles_nothing(ground: ImportFixture) -> None:
-    first = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
-    second = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
-    assert [each.proof for each in first.wikis] == [each.proof for each in second.wikis]
-    assert sum(each.reused + each.embedded for each in second.wikis) == 0
+def test_a_second_import_has_nothing_to_do_and_doubles_nothing(imports: ImportFixture) -> None:
+    first = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
+    second = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
+    assert [wiki.proof for wiki in first.wikis] == [wiki.proof for wiki in second.wikis]
+    assert sum(wiki.reused + wiki.embedded for wiki in second.wikis) == 0
 
 
-def test_only_the_wikis_that_are_named_are_imported(ground: ImportFixture) -> None:
-    report = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES, wikis=("harbour",))
-    assert [each.slug for each in report.wikis] == ["harbour"]
-    assert ground.service.components.store.get_published(ground.service.registry.get("garden").id) is None
+def test_only_the_wikis_that_are_named_are_imported(imports: ImportFixture) -> None:
+    report = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES, wikis=("harbour",))
+    assert [wiki.slug for wiki in report.wikis] == ["harbour"]
+    assert imports.service.components.store.get_published(imports.service.registry.get("garden").id) is None
 
 
-def test_a_wiki_whose_repository_is_gone_keeps_no_other_from_it(ground: ImportFixture) -> None:
-    rows = ground.make_rows("harbour")
-    ground.repositories["garden"].path.rename(ground.place / "elsewhere")
-    report = ground.run_import(rows)
-    assert [each.slug for each in report.wikis] == ["harbour"]
+def test_a_wiki_whose_repository_is_gone_keeps_no_other_from_it(imports: ImportFixture) -> None:
+    rows = imports.make_rows("harbour")
+    imports.repositories["garden"].path.rename(imports.place / "elsewhere")
+    report = imports.run_import(rows)
+    assert [wiki.slug for wiki in report.wikis] == ["harbour"]
     assert report.failed["garden"][0] == "source-missing"
 
 
@@ -196,22 +196,22 @@ def test_without_a_wiki_there_is_nothing_to_import_into(tmp_path: Path) -> None:
     service.close()
 
 
-def test_one_import_at_a_time_works_in_a_data_directory(ground: ImportFixture) -> None:
+def test_one_import_at_a_time_works_in_a_data_directory(imports: ImportFixture) -> None:
     def inner(_: Path) -> FakeSharedIndex:
         with pytest.raises(Busy):
-            ground.run_import([])
+            imports.run_import([])
         return FakeSharedIndex()
 
-    assert Importer(ground.service, ground.data, ImportOptions()).run(inner).rows == 0
+    assert Importer(imports.service, imports.data, ImportOptions()).run(inner).rows == 0
 
 
-def test_an_index_with_a_page_that_is_not_in_the_tree_is_not_proved(ground: ImportFixture) -> None:
-    ground.run_import([])
-    wiki = ground.service.registry.get("harbour")
-    parts, store = ground.service.get_config(wiki), ground.service.components.store
+def test_an_index_with_a_page_that_is_not_in_the_tree_is_not_proved(imports: ImportFixture) -> None:
+    imports.run_import([])
+    wiki = imports.service.registry.get("harbour")
+    parts, store = imports.service.get_config(wiki), imports.service.components.store
 
     def proved() -> object:
-        return verify_index(wiki.id, store, parts.source, lambda at: count_chunks(parts, at, ground.embedder), 10)
+        return verify_index(wiki.id, store, parts.source, lambda at: count_chunks(parts, at, imports.embedder), 10)
 
     assert proved()
     index = store.open(wiki.id)
@@ -219,8 +219,8 @@ def test_an_index_with_a_page_that_is_not_in_the_tree_is_not_proved(ground: Impo
     with pytest.raises(SyncFailed, match="0 of its pages are not in the wiki's tree, 1 are missing"):
         proved()
     index.close()
-    ground.service.get_handle("harbour").sync()
-    moved = ground.repositories["harbour"].commit({"tides.md": None, "neap.md": HARBOUR_PAGES["tides.md"]})
+    imports.service.get_handle("harbour").sync()
+    moved = imports.repositories["harbour"].commit({"tides.md": None, "neap.md": HARBOUR_PAGES["tides.md"]})
     index = store.open(wiki.id)
     index.apply(IndexChange(revision=moved))
     index.close()
@@ -253,11 +253,13 @@ Importer(service, place, ImportOptions()).run(lambda _: FakeSharedIndex())
 
 @pytest.mark.process
 def test_an_import_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -> None:
-    ground = ImportFixture(tmp_path, {"many": {f"page-{n}.md": f"# Page {n}\n\nunique{n} words\n" for n in range(200)}})
-    rows = ground.make_rows("many")
-    ground.close()
+    imports = ImportFixture(
+        tmp_path, {"many": {f"page-{n}.md": f"# Page {n}\n\nunique{n} words\n" for n in range(200)}}
+    )
+    rows = imports.make_rows("many")
+    imports.close()
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLED_SCRIPT, str(ground.data), json.dumps([str(ROOT), *sys.path])],
+        [sys.executable, "-c", KILLED_SCRIPT, str(imports.data), json.dumps([str(ROOT), *sys.path])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -268,33 +270,33 @@ def test_an_import_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -
     child.wait()
     child.stdout.close()
     child.stdin.close()
-    ground.service = ImportFixture.open_service(ground.data, ground.embedder)
-    report = ground.run_import(rows)
-    done = report.wikis[0]
-    assert 0 < done.reused < 200
-    assert done.embedded == 0
-    assert done.proof is not None
-    assert (done.proof.pages, done.proof.chunks) == (200, 200)
-    ground.close()
+    imports.service = ImportFixture.open_service(imports.data, imports.embedder)
+    report = imports.run_import(rows)
+    wiki = report.wikis[0]
+    assert 0 < wiki.reused < 200
+    assert wiki.embedded == 0
+    assert wiki.proof is not None
+    assert (wiki.proof.pages, wiki.proof.chunks) == (200, 200)
+    imports.close()
 
 
-def test_a_wiki_that_has_an_index_already_is_brought_to_head(ground: ImportFixture) -> None:
-    ground.service.get_handle("harbour").sync()
-    ground.repositories["harbour"].commit({"tides.md": "# Tides\n\nNeap tides are small.\n"})
-    report = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+def test_a_wiki_that_has_an_index_already_is_brought_to_head(imports: ImportFixture) -> None:
+    imports.service.get_handle("harbour").sync()
+    imports.repositories["harbour"].commit({"tides.md": "# Tides\n\nNeap tides are small.\n"})
+    report = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
     harbour = report.wikis[1]
     assert (harbour.indexed, harbour.matched, harbour.reused, harbour.embedded) == (2, 1, 1, 0)
 
 
-def test_rows_in_any_number_of_copies_count_once(ground: ImportFixture) -> None:
-    report = ground.run_import(ground.make_rows("harbour") * 3, OWNERSHIP_RULES)
+def test_rows_in_any_number_of_copies_count_once(imports: ImportFixture) -> None:
+    report = imports.run_import(imports.make_rows("harbour") * 3, OWNERSHIP_RULES)
     assert (report.rows, report.wikis[1].matched, report.wikis[1].reused) == (9, 3, 3)
 
 
 def test_pages_differ_only_in_case_or_joints_and_are_found(tmp_path: Path) -> None:
-    ground = ImportFixture(tmp_path, {"notes": {"My Page.md": "plain words alone\n"}})
-    row = ground.make_rows("notes")[0]
-    report = ground.run_import([replace(row, page="my_page"), SharedRow("Other", row.text, row.vector)])
+    imports = ImportFixture(tmp_path, {"notes": {"My Page.md": "plain words alone\n"}})
+    row = imports.make_rows("notes")[0]
+    report = imports.run_import([replace(row, page="my_page"), SharedRow("Other", row.text, row.vector)])
     assert (report.wikis[0].rows, report.wikis[0].reused) == (1, 1)
     assert report.dropped.counts == {"no-page": 1}
-    ground.close()
+    imports.close()

@@ -48,7 +48,7 @@ def test_a_rule_for_pages_says_nothing_of_rows_that_name_their_tenant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row_id", "metadata", "found"),
+    ("row_id", "metadata", "expected"),
     [
         ("Trends/Tide::chunk_3", None, ("Trends/Tide", 3)),
         ("x::chunk_0", {"page_path": "Home", "chunk_index": 2}, ("Home", 2)),
@@ -60,6 +60,6 @@ def test_a_rule_for_pages_says_nothing_of_rows_that_name_their_tenant() -> None:
     ],
 )
 def test_the_page_of_a_row_comes_from_its_metadata_or_its_id(
-    row_id: str, metadata: object, found: tuple[str, int | None]
+    row_id: str, metadata: object, expected: tuple[str, int | None]
 ) -> None:
-    assert parse_row_id(row_id, metadata) == found
+    assert parse_row_id(row_id, metadata) == expected

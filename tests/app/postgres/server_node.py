@@ -70,12 +70,12 @@ class ServerNode:
         return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
 
     def can_find(self, slug: str, query: str, path: str, more: str = "") -> bool:
-        found = self.send_request("GET", f"w/{slug}/api/v1/search?q={query}{more}")
-        return found.status_code == 200 and path in [hit["path"] for hit in found.json()["results"]]
+        response = self.send_request("GET", f"w/{slug}/api/v1/search?q={query}{more}")
+        return response.status_code == 200 and path in [hit["path"] for hit in response.json()["results"]]
 
     def get_status(self, slug: str) -> dict[str, Any]:
-        found = self.send_request("GET", f"w/{slug}/api/v1/status")
-        return dict(found.json()) if found.status_code == 200 else {}
+        response = self.send_request("GET", f"w/{slug}/api/v1/status")
+        return dict(response.json()) if response.status_code == 200 else {}
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -120,8 +120,8 @@ def run_node(
 
 
 if __name__ == "__main__":
-    told = Path(sys.argv[1])
-    if told != REAL_MODEL:
-        embedding.load_embedder = lambda *_, **__: DelayedEmbedder(told)  # type: ignore[assignment]
-        embedding.identify_model = lambda *_: DelayedEmbedder(told)  # type: ignore[assignment]
+    delay_file = Path(sys.argv[1])
+    if delay_file != REAL_MODEL:
+        embedding.load_embedder = lambda *_, **__: DelayedEmbedder(delay_file)  # type: ignore[assignment]
+        embedding.identify_model = lambda *_: DelayedEmbedder(delay_file)  # type: ignore[assignment]
     raise SystemExit(main(sys.argv[2:]))

@@ -70,10 +70,10 @@ def test_a_service_outlives_the_absence_of_its_home(pg: PostgresServer, database
     farm.service.registry.keys.create(None, Scope.ADMIN)
     with closing(farm.service), TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
 
-        def asked() -> int:
+        def query() -> int:
             return client.get("/w/notes/api/v1/search", params={"q": "words"}).status_code
 
-        assert asked() == 200
+        assert query() == 200
         pg.stop()
         try:
             refused = client.get("/w/notes/api/v1/search", params={"q": "words"})
@@ -84,5 +84,5 @@ def test_a_service_outlives_the_absence_of_its_home(pg: PostgresServer, database
             assert client.get("/healthz").status_code == 200
         finally:
             pg.start()
-        wait_until(lambda: asked() == 200)
+        wait_until(lambda: query() == 200)
         assert farm.service.get_handle("notes").health.is_ok

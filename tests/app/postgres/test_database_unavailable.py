@@ -27,14 +27,14 @@ from wikiholt.testing import FakeEmbedder
 
 
 @pytest.fixture
-def farm(database: str, tmp_path: Path) -> Iterator[Application]:
-    farm = open_application(
+def application(database: str, tmp_path: Path) -> Iterator[Application]:
+    application = open_application(
         load_settings(tmp_path / "data", overrides={"store": database, "limit.address_per_minute": 0})
     )
     embedder = FakeEmbedder()
-    farm.service.components = replace(farm.service.components, embedder=lambda: embedder, identity=None)
-    yield farm
-    farm.service.close()
+    application.service.components = replace(application.service.components, embedder=lambda: embedder, identity=None)
+    yield application
+    application.service.close()
 
 
 class DatabaseLink:
@@ -65,36 +65,36 @@ class DatabaseLink:
 
 
 @pytest.fixture
-def east(pg: PostgresServer, farm: Application, tmp_path: Path) -> Iterator[DatabaseLink]:
+def east(pg: PostgresServer, application: Application, tmp_path: Path) -> Iterator[DatabaseLink]:
     """A second database, with the wiki `far` on it; the wiki `near` is at home."""
     line = DatabaseLink(pg, tmp_path / "line")
-    databases = farm.service.components.databases
+    databases = application.service.components.databases
     assert databases is not None
     databases.add("east", line.address, 1.0)
     for slug, closed in (("near", "east"), ("far", "home")):
         databases.set_open(closed, accept_new=False)
         repository = Repository(tmp_path / slug)
         repository.commit({"Page.md": f"# Page\n\nof the wiki {slug}\n"})
-        farm.service.add(slug, str(repository.path), {})
-        farm.service.get_handle(slug).sync()
+        application.service.add(slug, str(repository.path), {})
+        application.service.get_handle(slug).sync()
         databases.set_open(closed, accept_new=True)
     yield line
     line.drop_database()
 
 
-def can_answer(farm: Application, slug: str) -> bool:
+def can_answer(application: Application, slug: str) -> bool:
     try:
-        return [hit.path for hit in farm.service.get_handle(slug).search(SearchRequest(slug)).hits] == ["Page"]
+        return [hit.path for hit in application.service.get_handle(slug).search(SearchRequest(slug)).hits] == ["Page"]
     except DatabaseUnavailable:
         return False
 
 
 def test_its_wikis_answer_503_and_others_go_on_and_it_comes_back_by_itself(
-    farm: Application, east: DatabaseLink
+    application: Application, east: DatabaseLink
 ) -> None:
-    _, key = farm.service.registry.keys.create(None, Scope.ADMIN)
+    _, key = application.service.registry.keys.create(None, Scope.ADMIN)
     headers = {"Authorization": f"Bearer {key}"}
-    with TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(application), base_url="http://127.0.0.1") as client:
 
         def asked(slug: str) -> tuple[int, str | None]:
             answer = client.get(f"/w/{slug}/api/v1/search", params={"q": slug}, headers=headers)
@@ -117,8 +117,8 @@ def test_its_wikis_answer_503_and_others_go_on_and_it_comes_back_by_itself(
         assert 'wikiholt_database_up{database="east"} 1.0' in client.get("/metrics", headers=headers).text
 
 
-def test_it_is_never_taken_for_damage(farm: Application, east: DatabaseLink) -> None:
-    handle = farm.service.get_handle("far")
+def test_it_is_never_taken_for_damage(application: Application, east: DatabaseLink) -> None:
+    handle = application.service.get_handle("far")
     with east.disconnected():
         for attempt in (handle.sync, handle.reindex, handle.check_integrity, handle.check, handle.backups.create):
             with pytest.raises(DatabaseUnavailable):
@@ -126,7 +126,7 @@ def test_it_is_never_taken_for_damage(farm: Application, east: DatabaseLink) -> 
         status = handle.get_status()
         assert isinstance(status.error, DatabaseUnavailable)
         assert status.head is not None
-    wait_until(lambda: can_answer(farm, "far"))
+    wait_until(lambda: can_answer(application, "far"))
     assert (handle.health.condition, handle.get_status().quarantined, handle.check()) == (
         IndexHealth().condition,
         (),
@@ -137,29 +137,34 @@ def test_it_is_never_taken_for_damage(farm: Application, east: DatabaseLink) -> 
 
 
 def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
-    farm: Application, east: DatabaseLink, tmp_path: Path
+    application: Application, east: DatabaseLink, tmp_path: Path
 ) -> None:
-    keeper = Scheduler(farm.service, SchedulerConfig(1, 0.1, 0.1, lambda _: 0.1))
-    keeper.start()
+    scheduler = Scheduler(application.service, SchedulerConfig(1, 0.1, 0.1, lambda _: 0.1))
+    scheduler.start()
     try:
         with east.disconnected():
             for slug in ("far", "near"):
                 Repository(tmp_path / slug).commit({"New.md": "# New\n"})
             wait_until(
                 lambda: (
-                    farm.service.get_handle("near").get_indexed_revision() == Repository(tmp_path / "near").get_head()
+                    application.service.get_handle("near").get_indexed_revision()
+                    == Repository(tmp_path / "near").get_head()
                 )
             )
-            assert keeper.get_sync_state(farm.service.registry.get("far").id).failures == 0, (
+            assert scheduler.get_sync_state(application.service.registry.get("far").id).failures == 0, (
                 "it is no fault of the wiki"
             )
         wait_until(
-            lambda: farm.service.get_handle("far").get_indexed_revision() == Repository(tmp_path / "far").get_head()
+            lambda: (
+                application.service.get_handle("far").get_indexed_revision() == Repository(tmp_path / "far").get_head()
+            )
         )
     finally:
-        assert keeper.stop(60)
+        assert scheduler.stop(60)
 
 
 def test_an_agent_is_told_how_long_to_wait() -> None:
-    told = format_error(DatabaseUnavailable("the database at 10.0.0.1 is away", retry_after=2.0))
-    assert told == "database-away: The database of this wiki is unavailable.\nNext: Wait 2 seconds and call it again."
+    message = format_error(DatabaseUnavailable("the database at 10.0.0.1 is away", retry_after=2.0))
+    assert (
+        message == "database-away: The database of this wiki is unavailable.\nNext: Wait 2 seconds and call it again."
+    )

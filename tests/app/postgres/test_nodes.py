@@ -63,7 +63,7 @@ class TwoNodes:
 
 
 @pytest.fixture(scope="module")
-def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoNodes]:
+def pair(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoNodes]:
     place, store = tmp_path_factory.mktemp("nodes"), pg.create_database()
     wikis = place / "wikis"
     repositories = {slug: Repository(wikis / slug) for slug in (*SLUGS, POLLED_SLUG)}
@@ -72,187 +72,187 @@ def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         repository.commit({"Home.md": f"# Home\n\nAll about {slug}.\n"})
     home = Catalog(store, TABLE_SETS)
     with closing(home), ExitStack() as stack:
-        made = Registry(place / "none", database=registry_store.PostgresRegistry(home))
-        made.add(POLLED_SLUG, str(wikis / POLLED_SLUG), {"interval": "1"})
-        made.add(REMOTE_SLUG, f"file://{repositories[REMOTE_SLUG].path}")
-        _, token = made.keys.create(None, Scope.ADMIN)
-        slow = place / "slow"
-        begun = [run_node(place / name, store, token, wikis, delay_file=slow) for name in ("one", "two")]
-        nodes = [stack.enter_context(each) for each in begun]
-        yield TwoNodes(store, made, token, repositories, slow, nodes)
+        registry = Registry(place / "none", database=registry_store.PostgresRegistry(home))
+        registry.add(POLLED_SLUG, str(wikis / POLLED_SLUG), {"interval": "1"})
+        registry.add(REMOTE_SLUG, f"file://{repositories[REMOTE_SLUG].path}")
+        _, token = registry.keys.create(None, Scope.ADMIN)
+        delay_file = place / "slow"
+        started = [run_node(place / name, store, token, wikis, delay_file=delay_file) for name in ("one", "two")]
+        nodes = [stack.enter_context(node) for node in started]
+        yield TwoNodes(store, registry, token, repositories, delay_file, nodes)
     pg.drop_database(store)
 
 
-def test_both_nodes_answer_for_all_wikis_and_each_looks_after_its_share(farm: TwoNodes) -> None:
-    for node in farm.nodes:
-        for slug in farm.repositories:
+def test_both_nodes_answer_for_all_wikis_and_each_looks_after_its_share(pair: TwoNodes) -> None:
+    for node in pair.nodes:
+        for slug in pair.repositories:
             wait_until(lambda node=node, slug=slug: node.can_find(slug, slug, "Home"))  # type: ignore[misc]
-    wait_until(lambda: farm.count_assignments() == [3, 3])
-    assert len({farm.get_assigned_node(slug).url for slug in farm.repositories}) == 2
+    wait_until(lambda: pair.count_assignments() == [3, 3])
+    assert len({pair.get_assigned_node(slug).url for slug in pair.repositories}) == 2
 
 
-def test_a_wake_at_the_wrong_node_is_heard_by_the_right_one(farm: TwoNodes) -> None:
-    head = farm.repositories["beds"].commit({"Leeks.md": "# Leeks\n\nLeeks stand the winter.\n"})
-    assert farm.get_other_node("beds").send_request("POST", "w/beds/api/v1/wake").status_code == 202
-    for node in farm.nodes:
+def test_a_wake_at_the_wrong_node_is_heard_by_the_right_one(pair: TwoNodes) -> None:
+    head = pair.repositories["beds"].commit({"Leeks.md": "# Leeks\n\nLeeks stand the winter.\n"})
+    assert pair.get_other_node("beds").send_request("POST", "w/beds/api/v1/wake").status_code == 202
+    for node in pair.nodes:
         wait_until(lambda node=node: node.can_find("beds", "winter", "Leeks"))  # type: ignore[misc]
         wait_until(lambda node=node: node.get_status("beds").get("indexed_revision") == head)  # type: ignore[misc]
 
 
-def test_who_needs_a_write_at_once_gets_it_from_either_node(farm: TwoNodes) -> None:
-    farm.repositories["herbs"].commit({"Sage.md": "# Sage\n\nSage wants sun.\n"})
-    assert farm.get_other_node("herbs").can_find("herbs", "sage", "Sage", "&fresh=true")
-    farm.repositories["herbs"].commit({"Mint.md": "# Mint\n\nMint takes every bed.\n"})
-    assert farm.get_assigned_node("herbs").can_find("herbs", "mint", "Mint", "&fresh=true")
-    written = farm.get_other_node("herbs").send_request(
+def test_who_needs_a_write_at_once_gets_it_from_either_node(pair: TwoNodes) -> None:
+    pair.repositories["herbs"].commit({"Sage.md": "# Sage\n\nSage wants sun.\n"})
+    assert pair.get_other_node("herbs").can_find("herbs", "sage", "Sage", "&fresh=true")
+    pair.repositories["herbs"].commit({"Mint.md": "# Mint\n\nMint takes every bed.\n"})
+    assert pair.get_assigned_node("herbs").can_find("herbs", "mint", "Mint", "&fresh=true")
+    written = pair.get_other_node("herbs").send_request(
         "PUT", "w/herbs/api/v1/pages/Dill", json={"content": "# Dill\n\nDill seeds.\n"}
     )
     assert written.status_code == 201
-    wait_until(lambda: all(node.can_find("herbs", "dill", "Dill") for node in farm.nodes))
+    wait_until(lambda: all(node.can_find("herbs", "dill", "Dill") for node in pair.nodes))
 
 
-def test_a_wiki_fetched_from_elsewhere_is_fresh_and_can_be_read_at_either_node(farm: TwoNodes) -> None:
-    for number, node in enumerate((farm.get_other_node(REMOTE_SLUG), farm.get_assigned_node(REMOTE_SLUG))):
-        farm.repositories[REMOTE_SLUG].commit({f"Fern {number}.md": f"# Fern {number}\n\nferns{number} in the shade\n"})
+def test_a_wiki_fetched_from_elsewhere_is_fresh_and_can_be_read_at_either_node(pair: TwoNodes) -> None:
+    for number, node in enumerate((pair.get_other_node(REMOTE_SLUG), pair.get_assigned_node(REMOTE_SLUG))):
+        pair.repositories[REMOTE_SLUG].commit({f"Fern {number}.md": f"# Fern {number}\n\nferns{number} in the shade\n"})
         assert node.can_find(REMOTE_SLUG, f"ferns{number}", f"Fern {number}", "&fresh=true")
-    for node in farm.nodes:
+    for node in pair.nodes:
         page = node.send_request("GET", f"w/{REMOTE_SLUG}/api/v1/pages/Fern 1")
         assert "ferns1 in the shade" in page.json()["content"]
 
 
-def test_a_key_revoked_at_one_node_is_refused_at_the_other_at_once(farm: TwoNodes) -> None:
-    one, other = farm.nodes
-    made = one.send_request("POST", "api/v1/keys", json={"wiki": "tools", "scope": "read"}).json()
-    token = made["token"]
+def test_a_key_revoked_at_one_node_is_refused_at_the_other_at_once(pair: TwoNodes) -> None:
+    one, other = pair.nodes
+    document = one.send_request("POST", "api/v1/keys", json={"wiki": "tools", "scope": "read"}).json()
+    token = document["token"]
     assert other.send_request("GET", "w/tools/api/v1/search?q=tools", token).status_code == 200
-    assert other.send_request("DELETE", f"api/v1/keys/{made['id']}").status_code == 200
+    assert other.send_request("DELETE", f"api/v1/keys/{document['id']}").status_code == 200
     for node in (one, other):
         assert node.send_request("GET", "w/tools/api/v1/search?q=tools", token).status_code == 401
 
 
-def test_a_reindexing_begun_at_the_wrong_node_is_seen_and_ends_at_both(farm: TwoNodes) -> None:
-    wait_until(lambda: farm.get_assigned_node("tools").can_find("tools", "tools", "Home"))
-    farm.delay_file.write_text("tools")
-    assert farm.get_other_node("tools").send_request("POST", "w/tools/api/v1/reindex").status_code == 202
-    before = [node.get_status("tools")["generation"] for node in farm.nodes]
-    for node in farm.nodes:
+def test_a_reindexing_begun_at_the_wrong_node_is_seen_and_ends_at_both(pair: TwoNodes) -> None:
+    wait_until(lambda: pair.get_assigned_node("tools").can_find("tools", "tools", "Home"))
+    pair.delay_file.write_text("tools")
+    assert pair.get_other_node("tools").send_request("POST", "w/tools/api/v1/reindex").status_code == 202
+    before = [node.get_status("tools")["generation"] for node in pair.nodes]
+    for node in pair.nodes:
         assert node.send_request("GET", "w/tools/api/v1/reindex/status").json()["status"] != "idle"
-    farm.delay_file.unlink()
+    pair.delay_file.unlink()
 
     def ended(node: ServerNode) -> bool:
         return bool(node.send_request("GET", "w/tools/api/v1/reindex/status").json()["status"] == "complete")
 
-    wait_until(lambda: all(map(ended, farm.nodes)))
-    assert [node.get_status("tools")["generation"] for node in farm.nodes] == [before[0] + 1] * 2
+    wait_until(lambda: all(map(ended, pair.nodes)))
+    assert [node.get_status("tools")["generation"] for node in pair.nodes] == [before[0] + 1] * 2
 
 
-def test_what_is_wrong_with_a_wiki_is_said_by_both(farm: TwoNodes, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_wiki_is_said_by_both(pair: TwoNodes, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "empty")
-    wiki = farm.registry.add("empty", str(repository.path))
+    wiki = pair.registry.add("empty", str(repository.path))
     wait_until(
-        lambda: all((node.get_status("empty").get("error") or {}).get("code") == "no-commits" for node in farm.nodes)
+        lambda: all((node.get_status("empty").get("error") or {}).get("code") == "no-commits" for node in pair.nodes)
     )
-    farm.registry.remove("empty")
-    wait_until(lambda: all(node.send_request("GET", "w/empty/api/v1/status").status_code == 404 for node in farm.nodes))
-    with psycopg.connect(farm.store) as connection:
+    pair.registry.remove("empty")
+    wait_until(lambda: all(node.send_request("GET", "w/empty/api/v1/status").status_code == 404 for node in pair.nodes))
+    with psycopg.connect(pair.store) as connection:
         rest = "SELECT 1 FROM wikiholt.work WHERE wiki_id = %s"
         wait_until(lambda: connection.execute(rest, (wiki.id,)).fetchone() is None)
-    assert [node.send_request("GET", "w/empty/api/v1/search?q=x").status_code for node in farm.nodes] == [404, 404]
+    assert [node.send_request("GET", "w/empty/api/v1/search?q=x").status_code for node in pair.nodes] == [404, 404]
 
 
-def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(farm: TwoNodes, tmp_path: Path) -> None:
-    farm.delay_file.write_text("nettle")
+def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(pair: TwoNodes, tmp_path: Path) -> None:
+    pair.delay_file.write_text("nettle")
     repository = Repository(tmp_path / "weeds")
     repository.commit({f"Weed {n}.md": f"# Weed {n}\n\nnettle {n}\n" for n in range(1000)})
-    wiki = farm.registry.add("weeds", str(repository.path))
-    wait_until(lambda: (farm.nodes[0].get_status("weeds").get("activity") or {}).get("pages_done"))
-    removed = farm.get_other_node("weeds").send_request("DELETE", "api/v1/wikis/weeds")
+    wiki = pair.registry.add("weeds", str(repository.path))
+    wait_until(lambda: (pair.nodes[0].get_status("weeds").get("activity") or {}).get("pages_done"))
+    removed = pair.get_other_node("weeds").send_request("DELETE", "api/v1/wikis/weeds")
     assert removed.status_code == 200, removed.text  # the sync would have taken longer than anybody waits for it
-    farm.delay_file.unlink()
-    assert all(node.send_request("GET", "w/weeds/api/v1/search?q=nettle").status_code == 404 for node in farm.nodes)
+    pair.delay_file.unlink()
+    assert all(node.send_request("GET", "w/weeds/api/v1/search?q=nettle").status_code == 404 for node in pair.nodes)
     rest = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
-    with psycopg.connect(farm.store, autocommit=True) as connection:
+    with psycopg.connect(pair.store, autocommit=True) as connection:
         wait_until(lambda: connection.execute(rest, (f"%{wiki.id}%",)).fetchone() == (0,))
 
 
 def test_a_wiki_that_holds_every_lock_keeps_no_other_from_being_synced_added_or_removed(
-    farm: TwoNodes, tmp_path: Path
+    pair: TwoNodes, tmp_path: Path
 ) -> None:
-    wait_until(lambda: all(node.can_find(slug, slug, "Home") for node in farm.nodes for slug in SLUGS))
-    wiki_id = farm.registry.get("tools").id
-    with closing(Catalog(farm.store, TABLE_SETS)) as home, closing(ConnectionPool(2)) as doors:
+    wait_until(lambda: all(node.can_find(slug, slug, "Home") for node in pair.nodes for slug in SLUGS))
+    wiki_id = pair.registry.get("tools").id
+    with closing(Catalog(pair.store, TABLE_SETS)) as home, closing(ConnectionPool(2)) as doors:
         placements = PlacementCatalog(home, doors)
         tools = placements.get(wiki_id)
         login = placements.make_login(tools).address.conninfo
     leaving = Repository(tmp_path / "leaving")
     leaving.commit({"Home.md": "# Home\n\nAll about leaving.\n"})
-    farm.registry.add("leaving", str(leaving.path))
-    wait_until(lambda: farm.nodes[0].can_find("leaving", "leaving", "Home"))
+    pair.registry.add("leaving", str(leaving.path))
+    wait_until(lambda: pair.nodes[0].can_find("leaving", "leaving", "Home"))
     with holding_everything(login, tools):
-        farm.repositories["tools"].commit({"Hoe.md": "# Hoe\n\nHoes are sharp.\n"})
-        assert farm.nodes[0].send_request("POST", "w/tools/api/v1/wake").status_code == 202
+        pair.repositories["tools"].commit({"Hoe.md": "# Hoe\n\nHoes are sharp.\n"})
+        assert pair.nodes[0].send_request("POST", "w/tools/api/v1/wake").status_code == 202
         for slug in SLUGS[:2]:
-            farm.repositories[slug].commit({"Lock.md": f"# Lock\n\nlocks of {slug}\n"})
-            assert farm.nodes[0].send_request("POST", f"w/{slug}/api/v1/wake").status_code == 202
-        wait_until(lambda: all(node.can_find(slug, "locks", "Lock") for node in farm.nodes for slug in SLUGS[:2]), 30)
-        assert farm.nodes[1].send_request("DELETE", "api/v1/wikis/leaving").status_code == 200
+            pair.repositories[slug].commit({"Lock.md": f"# Lock\n\nlocks of {slug}\n"})
+            assert pair.nodes[0].send_request("POST", f"w/{slug}/api/v1/wake").status_code == 202
+        wait_until(lambda: all(node.can_find(slug, "locks", "Lock") for node in pair.nodes for slug in SLUGS[:2]), 30)
+        assert pair.nodes[1].send_request("DELETE", "api/v1/wikis/leaving").status_code == 200
         coming = Repository(tmp_path / "coming")
         coming.commit({"Home.md": "# Home\n\nAll about coming.\n"})
-        farm.registry.add("coming", str(coming.path))
-        wait_until(lambda: farm.nodes[0].can_find("coming", "coming", "Home"), 30)
-        refused = farm.nodes[0].send_request("GET", "w/tools/api/v1/search?q=hoes")
+        pair.registry.add("coming", str(coming.path))
+        wait_until(lambda: pair.nodes[0].can_find("coming", "coming", "Home"), 30)
+        refused = pair.nodes[0].send_request("GET", "w/tools/api/v1/search?q=hoes")
         assert (refused.status_code, refused.json()["code"]) == (503, "lock-timeout")
         assert refused.headers["retry-after"]
-        figures = "".join(node.send_request("GET", "metrics").text for node in farm.nodes)
+        figures = "".join(node.send_request("GET", "metrics").text for node in pair.nodes)
         counted = re.findall(r'wikiholt_database_timeouts_total\{kind="lock"\} ([0-9.]+)', figures)
         assert sum(map(float, counted)) > 0
-    wait_until(lambda: all(node.can_find("tools", "hoes", "Hoe") for node in farm.nodes), 90)
-    farm.registry.remove("coming")
+    wait_until(lambda: all(node.can_find("tools", "hoes", "Hoe") for node in pair.nodes), 90)
+    pair.registry.remove("coming")
 
 
-def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(farm: TwoNodes) -> None:
-    with psycopg.connect(farm.store, autocommit=True) as operator:
+def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(pair: TwoNodes) -> None:
+    with psycopg.connect(pair.store, autocommit=True) as operator:
         deaf = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"  # noqa: E501
         assert len(operator.execute(deaf).fetchall()) >= 2
-    farm.repositories[POLLED_SLUG].commit({"Hail.md": "# Hail\n\nHail in June.\n"})
-    wait_until(lambda: all(node.can_find(POLLED_SLUG, "hail", "Hail") for node in farm.nodes))
+    pair.repositories[POLLED_SLUG].commit({"Hail.md": "# Hail\n\nHail in June.\n"})
+    wait_until(lambda: all(node.can_find(POLLED_SLUG, "hail", "Hail") for node in pair.nodes))
 
 
 def test_while_the_database_is_away_nodes_say_so_and_afterwards_go_on_by_themselves(
-    farm: TwoNodes, pg: PostgresServer
+    pair: TwoNodes, pg: PostgresServer
 ) -> None:
     pg.stop()
     try:
-        for node in farm.nodes:
+        for node in pair.nodes:
             refused = node.send_request("GET", "w/herbs/api/v1/search?q=sage")
             assert (refused.status_code, refused.json()["code"]) == (503, "database-away")
             assert int(refused.headers["Retry-After"]) > 0
             assert node.send_request("GET", "healthz").status_code == 200
-        farm.repositories["herbs"].commit({"Thyme.md": "# Thyme\n\nThyme between stones.\n"})
+        pair.repositories["herbs"].commit({"Thyme.md": "# Thyme\n\nThyme between stones.\n"})
     finally:
         pg.start()
-    wait_until(lambda: all(node.can_find("herbs", "about", "Home") for node in farm.nodes))
-    wait_until(lambda: farm.count_assignments() == [3, 3])
-    assert farm.get_other_node("herbs").send_request("POST", "w/herbs/api/v1/wake").status_code == 202
-    wait_until(lambda: all(node.can_find("herbs", "thyme", "Thyme") for node in farm.nodes))
+    wait_until(lambda: all(node.can_find("herbs", "about", "Home") for node in pair.nodes))
+    wait_until(lambda: pair.count_assignments() == [3, 3])
+    assert pair.get_other_node("herbs").send_request("POST", "w/herbs/api/v1/wake").status_code == 202
+    wait_until(lambda: all(node.can_find("herbs", "thyme", "Thyme") for node in pair.nodes))
 
 
-def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost(farm: TwoNodes) -> None:
-    killed, other = farm.get_assigned_node("trees"), farm.get_other_node("trees")
-    farm.delay_file.write_text("orchard")
+def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost(pair: TwoNodes) -> None:
+    killed, other = pair.get_assigned_node("trees"), pair.get_other_node("trees")
+    pair.delay_file.write_text("orchard")
     pages: dict[str, str | bytes | None] = {f"Tree {n}.md": f"# Tree {n}\n\norchard {n}\n" for n in range(150)}
-    head = farm.repositories["trees"].commit(pages)
+    head = pair.repositories["trees"].commit(pages)
     assert other.send_request("POST", "w/trees/api/v1/wake").status_code == 202
     # What the one is at work on is seen at the other.
     wait_until(lambda: (other.get_status("trees").get("activity") or {}).get("pages_done"))
     killed.kill()
     assert other.can_find("trees", "about", "Home")
-    farm.delay_file.unlink()
+    pair.delay_file.unlink()
     wait_until(lambda: other.get_status("trees").get("indexed_revision") == head)
     assert other.get_status("trees")["pages"] == 151
-    wait_until(lambda: farm.count_assignments() == [6])
+    wait_until(lambda: pair.count_assignments() == [6])
     # Its own disk is gone with it for all the other knows; what it had to look after goes on.
-    farm.repositories["beds"].commit({"Chard.md": "# Chard\n\nChard by the wall.\n"})
+    pair.repositories["beds"].commit({"Chard.md": "# Chard\n\nChard by the wall.\n"})
     assert other.can_find("beds", "chard", "Chard", "&fresh=true")
 
 
@@ -263,8 +263,8 @@ def test_two_nodes_with_the_real_model_answer_alike(database: str, tmp_path: Pat
         {"Frost.md": "# Frost\n\nCover tender plants on cold nights.\n", "Compost.md": "# Compost\n\nTurn the heap.\n"}
     )
     with closing(Catalog(database, TABLE_SETS)) as home:
-        made = Registry(tmp_path / "none", database=registry_store.PostgresRegistry(home))
-        _, token = made.keys.create(None, Scope.ADMIN)
+        registry = Registry(tmp_path / "none", database=registry_store.PostgresRegistry(home))
+        _, token = registry.keys.create(None, Scope.ADMIN)
     with run_node(tmp_path / "one", database, token, wikis) as one, run_node(tmp_path / "two", database, token) as two:
         query = "w/garden/api/v1/search?q=protecting+seedlings+from+freezing&n=2"
         wait_until(lambda: two.send_request("GET", query).status_code == 200, 120)

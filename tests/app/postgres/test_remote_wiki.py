@@ -21,13 +21,13 @@ from wikiholt.wikis.service import WikiService
 def nodes(database: str, tmp_path: Path) -> Iterator[tuple[WikiService, WikiService]]:
     remote = {"remote.schemes": "http", "remote.allow_private": True, "remote.timeout": 60}
     with ExitStack() as stack:
-        made = []
+        services = []
         for name in ("one", "other"):
             service = build_service(load_settings(tmp_path / name, overrides={"store": database, **remote}))
             embedder = FakeEmbedder()
             service.components = replace(service.components, embedder=lambda embedder=embedder: embedder, identity=None)
-            made.append(stack.enter_context(closing(service)))
-        yield made[0], made[1]
+            services.append(stack.enter_context(closing(service)))
+        yield services[0], services[1]
 
 
 def test_pages_are_read_and_answers_are_fresh_on_a_node_that_never_fetched(
@@ -74,6 +74,6 @@ def test_what_a_node_keeps_of_a_wiki_that_another_removed_goes(
     one.remove("near")
     assert [place.exists() for place in places] == [False, True]
     assert other.components.databases is not None
-    other.components.databases.remove_leftovers([each.id for each in other.list_wikis()])
+    other.components.databases.remove_leftovers([wiki.id for wiki in other.list_wikis()])
     assert not places[1].exists()
     assert other.components.store.get_directory(kept.id).exists()

@@ -28,15 +28,15 @@ MORE_QUERIES = (
 def services(database: str, tmp_path: Path) -> Iterator[tuple[WikiService, WikiService]]:
     wikis = write_demo_wikis(tmp_path / "demo")
     with ExitStack() as stack:
-        found = []
+        services = []
         for name, store in (("embedded", ""), ("postgres", database)):
             service = open_service(tmp_path / name, overrides={"store": store})
             stack.callback(service.close)
             for slug, repository in wikis.items():
                 service.add(slug, str(repository), {})
                 service.get_handle(slug).sync()
-            found.append(service)
-        yield found[0], found[1]
+            services.append(service)
+        yield services[0], services[1]
 
 
 def get_visible(answer: SearchResult) -> list[tuple[object, ...]]:
@@ -47,7 +47,7 @@ def get_visible(answer: SearchResult) -> list[tuple[object, ...]]:
 
 
 def test_both_stores_give_the_same_hits_in_the_same_order(services: tuple[WikiService, WikiService]) -> None:
-    asked = 0
+    query_count = 0
     for slug in ("allotment", "runbook"):
         one, other = (service.get_handle(slug) for service in services)
         for text in (*(query.text for query in DEMO_QUERIES), *MORE_QUERIES):
@@ -57,7 +57,7 @@ def test_both_stores_give_the_same_hits_in_the_same_order(services: tuple[WikiSe
                     ours, theirs = other.search(request), one.search(request)
                     assert get_visible(ours) == get_visible(theirs), (slug, text, mode)
                     assert (ours.total, ours.degraded, ours.notes) == (theirs.total, False, theirs.notes)
-                    asked += len(ours.hits)
+                    query_count += len(ours.hits)
         for path in {hit.path for hit in one.search(SearchRequest("a", 50, SearchMode.SEMANTIC)).hits}:
             assert get_visible(other.find_similar(path)) == get_visible(one.find_similar(path))
-    assert asked > 300
+    assert query_count > 300

@@ -60,17 +60,17 @@ def source(opened: OpenService, tmp_path: Path) -> WikiService:
 
 def read_contents(service: WikiService) -> dict[str, tuple[IndexState, dict[str, str], list[object]]]:
     """Everything that a move must keep, but the number of the generation."""
-    found = {}
+    contents = {}
     for wiki in service.list_wikis():
         if service.components.store.get_published(wiki.id) is not None:
             with closing(service.components.store.open(wiki.id)) as index:
                 rows = index.get_page_vectors([page.page_id for page in index.list_pages(PageFilter(), None)[1]])
-                found[wiki.slug] = (
+                contents[wiki.slug] = (
                     replace(index.get_state(), generation=0),
                     dict(index.get_page_blobs()),
                     [*index.get_problems(), *index.get_links(), rows.chunk_ids.tolist(), rows.vectors.tobytes()],
                 )
-    return found
+    return contents
 
 
 def find_paths(service: WikiService, slug: str, query: str) -> list[tuple[str, float]]:
@@ -83,11 +83,11 @@ def test_all_wikis_go_to_postgresql_and_back_and_nothing_is_lost(
 ) -> None:
     before, files = read_contents(source), sorted(tmp_path.glob("files/wikis/*/g*"))
     target = opened(tmp_path / "node", database)
-    foreseen = StoreMigration(source, target, tmp_path / "scratch").plan()
+    planned = StoreMigration(source, target, tmp_path / "scratch").plan()
     assert target.registry.list_wikis() == []
     moved = StoreMigration(source, target, tmp_path / "scratch").run()
-    assert foreseen == moved
-    assert {each.slug: each.outcome for each in moved.wikis} == {
+    assert planned == moved
+    assert {wiki.slug: wiki.outcome for wiki in moved.wikis} == {
         "attic": MigrationOutcome.NO_INDEX,
         "cellar": MigrationOutcome.MOVED,
         "pantry": MigrationOutcome.MOVED,
@@ -100,7 +100,7 @@ def test_all_wikis_go_to_postgresql_and_back_and_nothing_is_lost(
 
     back = opened(tmp_path / "back")
     again = StoreMigration(target, back, tmp_path / "scratch").run()
-    assert [each.outcome for each in again.wikis] == [each.outcome for each in moved.wikis]
+    assert [wiki.outcome for wiki in again.wikis] == [wiki.outcome for wiki in moved.wikis]
     assert read_contents(back) == before
     assert back.registry.read_rows() == source.registry.read_rows()
     assert [service.get_handle("pantry").check() for service in (target, back)] == [[], []]
@@ -128,7 +128,7 @@ def test_a_move_that_was_cut_off_goes_on_and_what_is_there_is_left(
     assert target.registry.list_wikis() == [], "nothing is registered before it is whole"
     monkeypatch.undo()
     source.get_handle("pantry").sync()
-    outcomes = [each.outcome for each in StoreMigration(source, target, tmp_path / "scratch").run().wikis]
+    outcomes = [wiki.outcome for wiki in StoreMigration(source, target, tmp_path / "scratch").run().wikis]
     assert outcomes == [MigrationOutcome.NO_INDEX, MigrationOutcome.ALREADY_THERE, MigrationOutcome.MOVED]
     assert read_contents(target) == read_contents(source)
 
@@ -141,7 +141,7 @@ def test_what_lives_there_by_now_is_not_replaced_by_what_was_here(
     Repository(tmp_path / "pantry").commit({"New.md": "# New\n\nwritten since\n"})
     target.get_handle("pantry").sync()
     again = StoreMigration(source, target, tmp_path / "scratch").run()
-    assert {each.outcome for each in again.wikis} == {MigrationOutcome.ALREADY_THERE, MigrationOutcome.NO_INDEX}
+    assert {wiki.outcome for wiki in again.wikis} == {MigrationOutcome.ALREADY_THERE, MigrationOutcome.NO_INDEX}
     assert [path for path, _ in find_paths(target, "pantry", "written")] == ["New"]
 
 
@@ -174,8 +174,8 @@ def test_a_wiki_whose_copy_is_not_the_same_is_told_of_and_not_registered(
         require(copied, there)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store_migration, "_require_equal", doubt)
-    done = StoreMigration(source, target, tmp_path / "scratch").run()
-    assert [each.outcome for each in done.wikis] == [
+    report = StoreMigration(source, target, tmp_path / "scratch").run()
+    assert [wiki.outcome for wiki in report.wikis] == [
         MigrationOutcome.NO_INDEX,
         MigrationOutcome.FAILED,
         MigrationOutcome.MOVED,
@@ -183,7 +183,7 @@ def test_a_wiki_whose_copy_is_not_the_same_is_told_of_and_not_registered(
     assert [wiki.slug for wiki in target.registry.list_wikis()] == ["attic", "pantry"]
     refused.clear()
     again = StoreMigration(source, target, tmp_path / "scratch").run()
-    assert [each.outcome for each in again.wikis] == [
+    assert [wiki.outcome for wiki in again.wikis] == [
         MigrationOutcome.NO_INDEX,
         MigrationOutcome.MOVED,
         MigrationOutcome.ALREADY_THERE,

@@ -1,4 +1,4 @@
-"""What must not be left in the databases when all is done: everything in them belongs to a wiki that is registered."""
+"""Finds leftovers in databases: everything in them must belong to a registered wiki."""
 
 from collections.abc import Iterator
 
@@ -14,9 +14,9 @@ _LARGE_OBJECTS = "SELECT count(*) FROM pg_largeobject_metadata"
 
 
 def find_leftovers(addresses: dict[str, str], registered: dict[str, str], *, has_quarantined: bool) -> list[str]:
-    """What belongs to nobody, in words. `addresses` are those of the databases by their names; home comes first.
+    """Descriptions of leftovers. `addresses` are those of the databases by name; `home` is first.
 
-    `registered` are the ids of wikis by slug; `aside` says whether a registry may have been set aside.
+    `registered` has the ids of wikis by slug; `has_quarantined` allows the schema of a quarantined registry.
     """
     found: list[str] = []
     with psycopg.connect(next(iter(addresses.values()))) as home:
@@ -35,12 +35,12 @@ def find_leftovers(addresses: dict[str, str], registered: dict[str, str], *, has
     ]
     found += [f"a placement of {row[0]} that is {row[4]}" for row in placed if row[4] != "here"]
     found += [f"role {role}" for role in roles - {str(row[3]) for row in placed}]
-    kept = {"wikiholt", "public", "information_schema"}
-    found += [f"schema {name}" for name in schemas - kept if not (has_quarantined and name.startswith("broken_"))]
+    expected = {"wikiholt", "public", "information_schema"}
+    found += [f"schema {name}" for name in schemas - expected if not (has_quarantined and name.startswith("broken_"))]
     for name, address in addresses.items():
-        there = {str(row[2]) for row in placed if row[1] == name}
+        placed_schemas = {str(row[2]) for row in placed if row[1] == name}
         with psycopg.connect(address) as db:
-            found += [f"{name}: {each}" for each in _check_database(db, there)]
+            found += [f"{name}: {leftover}" for leftover in _check_database(db, placed_schemas)]
     return found
 
 
@@ -56,14 +56,14 @@ def _check_database(db: Connection, placed: set[str]) -> Iterator[str]:
 
 
 def _check_schema(db: Connection, schema: str) -> Iterator[str]:
-    order = psycopg.sql.SQL
+    query = psycopg.sql.SQL
     named = psycopg.sql.Identifier(schema)
-    numbers = {number for (number,) in db.execute(order("SELECT number FROM {}.state").format(named)).fetchall()}
-    tables = {name for place, name in db.execute(_TABLES).fetchall() if place == schema}
-    owned = {f"g{number}_{each}" for number in numbers for each in ("pages", "chunks", "problems", "dropped")}
+    numbers = {number for (number,) in db.execute(query("SELECT number FROM {}.state").format(named)).fetchall()}
+    tables = {name for table_schema, name in db.execute(_TABLES).fetchall() if table_schema == schema}
+    owned = {f"g{number}_{table}" for number in numbers for table in ("pages", "chunks", "problems", "dropped")}
     yield from (f"table {schema}.{name} of no generation" for name in tables - owned)
-    holders = order("SELECT name FROM {}.notes WHERE holder IS NOT NULL AND until > clock_timestamp()").format(named)
-    yield from (f"lease {name} of {schema} is held by nobody" for (name,) in db.execute(holders).fetchall())
-    # One that a reindexing began is gone on with by the next; a copy of a backup never is.
-    half = order("SELECT number FROM {}.state WHERE condition = 'building' AND origin = 'backup'").format(named)
-    yield from (f"generation {number} of {schema} is half a copy" for (number,) in db.execute(half).fetchall())
+    holders = query("SELECT name FROM {}.notes WHERE holder IS NOT NULL AND until > clock_timestamp()").format(named)
+    yield from (f"lease {name} of {schema} has no holder" for (name,) in db.execute(holders).fetchall())
+    # An unfinished reindex is continued by the next one; an unfinished copy of a backup is not.
+    unfinished = query("SELECT number FROM {}.state WHERE condition = 'building' AND origin = 'backup'").format(named)
+    yield from (f"generation {number} of {schema} is an unfinished copy" for (number,) in db.execute(unfinished))

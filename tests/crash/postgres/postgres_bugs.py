@@ -1,4 +1,4 @@
-"""Bugs that are put into the PostgreSQL store on purpose, to see that the gate finds them."""
+"""Bugs that are injected into the PostgreSQL store on purpose, to check that the crash test finds them."""
 
 from psycopg import sql
 
@@ -10,13 +10,13 @@ from wikiholt.storage.postgres.schema import GenerationTables
 
 
 def _no_fence() -> None:
-    """A writer that does not look whether its lease is still its own."""
+    """A writer that does not check whether it still has its lease."""
     for module in (index_writer, store, move):
         replace_attribute(module, "check_fence", lambda *_: None)
 
 
 def _role_stays() -> None:
-    """A removal that forgets the role."""
+    """A removal that does not drop the role."""
 
     def remove_schema(connection: Connection, schema: str, role: str | None = None) -> list[str]:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
@@ -27,7 +27,7 @@ def _role_stays() -> None:
 
 
 def _counts_later() -> None:
-    """A writer that commits pages before it writes where the index stands."""
+    """A writer that commits pages before the state of the index."""
     original = index_writer.write_state
 
     def write_state(db: Connection, tables: GenerationTables, state: GenerationState) -> None:

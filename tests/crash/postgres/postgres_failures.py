@@ -1,4 +1,4 @@
-"""How a blow falls on processes at work over PostgreSQL, or on PostgreSQL under them."""
+"""Failures of running processes that use PostgreSQL, and of PostgreSQL itself."""
 
 import shutil
 import signal
@@ -44,14 +44,14 @@ POSTGRES_FAILURES = (
     *[ROW_DAMAGE] * 3,
 )
 SERVER_FAILURES = (SERVER_CRASH, SESSIONS_ENDED, SERVER_AWAY)
-"""Blows after which whoever asked just then may be told that the database is away."""
+"""Failures during which a request may get the error that the database is unavailable."""
 _DURATIONS_S = {"publish": 0.03, "back up": 0.4, "restore": 0.6, "restore registry": 0.15, "remove": 0.2, SERVE: 4.0}
 _SERVED_STEPS = 1200
 _CONCURRENT_PROBABILITY = 0.5
 
 
 def can_fail(kind: str, operation: str) -> bool:
-    """Whether this blow can fall on this deed."""
+    """Whether this failure is possible during this operation."""
     if kind == WRITER_ASLEEP:
         return operation in LEASED_OPERATIONS
     return kind in POSTGRES_FAILURES
@@ -59,26 +59,26 @@ def can_fail(kind: str, operation: str) -> bool:
 
 @dataclass(slots=True)
 class PostgresOutcome:
-    """What came of the processes that were at work."""
+    """The results of the processes."""
 
     concurrent_operation: str = ""
     outcome: str = ""
     hit_window: bool = False
     lost_lease: str = ""
-    """The revision that another brought the index to while the struck one slept."""
+    """The revision to which another node synced the index while the writer was suspended."""
     searches: dict[str, int] = field(default_factory=dict)
     messages: list[Messages] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
 class PostgresFailure:
-    """One blow of one round. There are two nodes, each with a directory of its own; both have the same `store`."""
+    """The failure of one round. There are two nodes with separate directories and the same `store`."""
 
     def __init__(
-        self, kind: str, operation: str, place: Path, scratch: Path, server: RestorableServer, rng: Random
+        self, kind: str, operation: str, directory: Path, scratch: Path, server: RestorableServer, rng: Random
     ) -> None:
         self.kind, self.operation = kind, operation
-        self._place, self._scratch, self._server, self._rng = place, scratch, server, rng
+        self._directory, self._scratch, self._server, self._rng = directory, scratch, server, rng
         self._stop = scratch / "stop"
         self._stop.unlink(missing_ok=True)
 
@@ -87,40 +87,41 @@ class PostgresFailure:
         return "victim" if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].subject
 
     def run_processes(self, tokens: dict[str, str], operator: str, number: int) -> PostgresOutcome:
-        """Let a searcher, the one to be struck and perhaps another work at once; let the blow fall; hear them."""
-        struck, own, seed = PostgresOutcome(), f"n{number}", self._rng.random()
+        """Run a searcher, the writer and sometimes another process, cause the failure, and collect the results."""
+        outcome, page_prefix, seed = PostgresOutcome(), f"n{number}", self._rng.random()
         shared = sorted(tokens)
-        mine, theirs = ({token: tokens[token] for token in some} for some in (shared[:2], shared[2:]))
+        writer_tokens, other_tokens = ({token: tokens[token] for token in half} for half in (shared[:2], shared[2:]))
         searcher = ChildProcess(
             self._scratch / "searcher",
             lambda _: search_until(self._get_node_directory("other"), self.subject, self._stop),
         )
         writer = ChildProcess(
-            self._scratch / "writer", lambda line: self._run_writer(line, mine, f"{own}a", Random(seed))
+            self._scratch / "writer",
+            lambda channel: self._run_writer(channel, writer_tokens, f"{page_prefix}a", Random(seed)),
         )
-        beside = self._start_concurrent(theirs, operator, own, struck, writer, Random(seed + 1))
-        self._cause_failure(struck, writer, [searcher, *([beside] if beside else [])])
+        concurrent = self._start_concurrent(other_tokens, operator, page_prefix, outcome, writer, Random(seed + 1))
+        self._cause_failure(outcome, writer, [searcher, *([concurrent] if concurrent else [])])
         ended = self._wait_for_writer(writer)
         self._server.restart_if_down()
         self._stop.touch()
         children = {"writer": (writer, ended), "searcher": (searcher, searcher.wait())}
-        if beside:
-            children["beside"] = (beside, beside.wait())
-        self._collect_messages(struck, children)
-        return struck
+        if concurrent:
+            children["concurrent"] = (concurrent, concurrent.wait())
+        self._collect_messages(outcome, children)
+        return outcome
 
     def _get_node_directory(self, name: str) -> Path:
-        return self._place / name
+        return self._directory / name
 
     def _run_writer(self, channel: ChildChannel, tokens: dict[str, str], page_prefix: str, rng: Random) -> object:
-        """The whole life of the process that is to be struck."""
+        """Run the process that is to fail."""
         window = None if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].window
         StatementFaultInjector(channel, self._choose_fault(rng), window, self._server.pid, self._server.get_dsn())
         if self.operation == SERVE:
             return run_server(
-                self._get_node_directory("data"), "fake", 0.02, self._scratch / "listens", self._scratch / "log"
+                self._get_node_directory("data"), "fake", 0.02, self._scratch / "address", self._scratch / "log"
             )
-        bench = make_postgres_context(
+        context = make_postgres_context(
             self.operation,
             self._get_node_directory("data"),
             self._get_node_directory("bystander"),
@@ -129,7 +130,7 @@ class PostgresFailure:
             channel,
             tokens,
         )
-        return run_postgres_operation(self.operation, bench)
+        return run_postgres_operation(self.operation, context)
 
     def _choose_fault(self, rng: Random) -> InjectedFault:
         steps = _SERVED_STEPS if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].steps
@@ -145,31 +146,31 @@ class PostgresFailure:
         writer: ChildProcess,
         rng: Random,
     ) -> ChildProcess | None:
-        """Another node at work on the same wikis: visitors of a service, or somebody at a terminal."""
+        """Start another node on the same wikis: clients of a service, or a command."""
         if self.operation == SERVE:
-            outcome.concurrent_operation = "visitors"
-            (self._scratch / "listens").unlink(missing_ok=True)
-            visitor = RandomClient(self._scratch / "listens", operator, self._stop.exists)
+            outcome.concurrent_operation = "clients"
+            (self._scratch / "address").unlink(missing_ok=True)
+            client = RandomClient(self._scratch / "address", operator, self._stop.exists)
             return ChildProcess(
-                self._scratch / "beside", lambda line: run_random_client(visitor, rng, line, f"{page_prefix}b")
+                self._scratch / "concurrent", lambda channel: run_random_client(client, rng, channel, f"{page_prefix}b")
             )
         if rng.random() > _CONCURRENT_PROBABILITY or self.kind == WRITER_ASLEEP:
             return None
         outcome.concurrent_operation = name = rng.choice(POSTGRES_OPERATIONS[self.operation].concurrent)
 
-        def work(line: ChildChannel) -> object:
+        def run_operation(channel: ChildChannel) -> object:
             node = self._get_node_directory("other")
             return run_postgres_operation(
                 name,
                 make_postgres_context(
-                    name, node, self._get_node_directory("bystander"), f"{page_prefix}b", rng, line, tokens
+                    name, node, self._get_node_directory("bystander"), f"{page_prefix}b", rng, channel, tokens
                 ),
             )
 
-        return ChildProcess(self._scratch / "beside", work)
+        return ChildProcess(self._scratch / "concurrent", run_operation)
 
     def _cause_failure(self, outcome: PostgresOutcome, writer: ChildProcess, others: list[ChildProcess]) -> None:
-        """Wait for the moment of a blow that comes from outside, and let it fall."""
+        """Wait for the moment of a failure that comes from outside, and cause it."""
         if self.kind in (SERVER_CRASH, SESSIONS_ENDED):
             _wait_until(
                 lambda: self._server.has_crashed or writer.has_ended() or self._have_clients_left(others), TIMEOUT_S
@@ -194,25 +195,25 @@ class PostgresFailure:
                 child.send_signal(group=True)
 
     def _have_clients_left(self, others: list[ChildProcess]) -> bool:
-        """Whether the visitors of a service have gone; without any, nothing else ends the waiting."""
+        """Whether the clients of a service have ended; False without a service."""
         return self.operation == SERVE and others[-1].has_ended()
 
     def _suspend_writer(self, outcome: PostgresOutcome, writer: ChildProcess) -> None:
-        """Stop the node for longer than its lease, have another do newer work meanwhile, and let it go on."""
+        """Suspend the node for longer than its lease, sync a newer revision on another node, and resume the first."""
         if writer.has_ended():
             return
         writer.send_signal(signal.SIGSTOP)
         try:
             time.sleep(LEASE_S)
-            repository = Repository(self._place / "victim")
+            repository = Repository(self._directory / "victim")
             make_random_edits(repository, self._rng)
             taken = ChildProcess(
-                self._scratch / "usurper", lambda _: _sync_on_node(self._get_node_directory("other"), self.operation)
+                self._scratch / "takeover", lambda _: _sync_on_node(self._get_node_directory("other"), self.operation)
             ).wait()
             if taken["outcome"] == "done" and isinstance(taken.get("value"), str):
                 outcome.lost_lease = str(taken["value"])
             else:
-                outcome.faults.append(f"while one slept, another could not take over: {taken.get('trace', taken)}")
+                outcome.faults.append(f"another node could not take over: {taken.get('trace', taken)}")
         finally:
             writer.send_signal(signal.SIGCONT)
 
@@ -227,19 +228,19 @@ class PostgresFailure:
     ) -> None:
         for name, (child, ended) in children.items():
             result.messages.append([line for line in child.channel.receive_all() if line[0] in ("begin", "done")])
-            outcome = str(ended["outcome"])
+            ending = str(ended["outcome"])
             if self.operation == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
-                outcome = "ended early"  # it was told to end before it had begun to listen
+                ending = "ended early"  # it was stopped before it listened
             if name == "writer":
-                result.outcome, result.hit_window = outcome, outcome == "killed" and child.channel.is_inside
+                result.outcome, result.hit_window = ending, ending == "killed" and child.channel.is_inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
                 result.searches = value
-            if outcome == UNEXPECTED_ERROR:
+            if ending == UNEXPECTED_ERROR:
                 log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
                 result.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.channel.close()
         if self.kind not in SERVER_FAILURES and result.searches.get("database-away"):
-            result.faults.append("nothing befell the database, and a search said that it was away")
+            result.faults.append("the database did not fail, but a search reported it as unavailable")
 
 
 def _sync_on_node(node: Path, operation: str) -> str:
@@ -249,10 +250,10 @@ def _sync_on_node(node: Path, operation: str) -> str:
     return revision
 
 
-def copy_template(template: Path, place: Path) -> None:
-    """The directories of a round: repositories, and those of two nodes."""
-    shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(template, place)
+def copy_template(template: Path, directory: Path) -> None:
+    """Copy the directories of a round: repositories and the data of two nodes."""
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(template, directory)
 
 
 def _wait_until(condition: Callable[[], object], seconds: float) -> None:

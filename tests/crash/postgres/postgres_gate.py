@@ -1,7 +1,7 @@
-"""The crash gate on PostgreSQL: rounds of random work, random blows, and what must hold at the next start.
+"""The crash test with PostgreSQL: rounds of random operations and random failures, then checks at the next start.
 
-Every round begins from the same bytes of the server and of two nodes' directories; a seed and a number repeat it, but
-for the instants of blows that are given by time.
+Every round starts from the same files of the server and of two nodes. A seed and a number repeat it, except for
+failures at a time.
 """
 
 import shutil
@@ -39,7 +39,7 @@ _SERVE_PROBABILITY = 0.12
 
 
 class PostgresCrashGate:
-    """All rounds of one seed, over one server that this gate started."""
+    """All rounds of one seed, with one server."""
 
     def __init__(self, directory: Path, server: RestorableServer, seed: int, *, pages: int = 24, bug: str = "") -> None:
         self._seed, self._bug, self._server = seed, bug, server
@@ -60,7 +60,7 @@ class PostgresCrashGate:
         shutil.copytree(self._round, self._template)
 
     def _make_template(self, rng: Random, pages: int) -> dict[str, object]:
-        """Three wikis on two databases, of which everything was used once."""
+        """Three wikis on two databases, with every kind of data."""
         for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8)):
             create_pages(Repository(self._round / slug), rng, count)
         service = build_test_service(self._round / "data")
@@ -69,41 +69,41 @@ class PostgresCrashGate:
         return create_seed_data(service, self._round)
 
     def run_round(self, number: int, only_operation: str = "", only_failure: str = "") -> CrashRound:
-        """One round from beginning to end."""
+        """Run one complete round."""
         began, rng = time.monotonic(), Random(f"{self._seed}/{number}")
-        deed, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(POSTGRES_FAILURES)
-        while not can_fail(kind, deed):
-            deed, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(POSTGRES_FAILURES)
-        subject = "victim" if deed == SERVE else POSTGRES_OPERATIONS[deed].subject
+        operation, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(POSTGRES_FAILURES)
+        while not can_fail(kind, operation):
+            operation, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(POSTGRES_FAILURES)
+        subject = "victim" if operation == SERVE else POSTGRES_OPERATIONS[operation].subject
         by_service = (
-            rng.random() < _SERVE_PROBABILITY and subject == "victim" and deed not in ("other model", "upgrade")
+            rng.random() < _SERVE_PROBABILITY and subject == "victim" and operation not in ("other model", "upgrade")
         )
-        played = CrashRound(number, deed, kind, served=deed == SERVE or by_service)
+        round_ = CrashRound(number, operation, kind, served=operation == SERVE or by_service)
         expected = Acks({**self._ids}, dict.fromkeys((*self._tokens, self._operator), True) | {self._revoked: False})
         try:
             self._server.restore_state()
             copy_template(self._template, self._round)
-            played.changes = make_random_edits(
+            round_.changes = make_random_edits(
                 Repository(self._round / ("victim" if subject == "victim" else "upstream")), rng
             )
-            before = self._read_other_wikis(subject, played)
-            struck = self._run_failure(
-                PostgresFailure(kind, deed, self._round, self._scratch, self._server, rng), played, expected
+            before = self._read_other_wikis(subject, round_)
+            outcome = self._run_failure(
+                PostgresFailure(kind, operation, self._round, self._scratch, self._server, rng), round_, expected
             )
             if kind == ROW_DAMAGE:
-                played.damage = self._damage_rows(subject, rng, number)
-            self._check_recovery(played, expected, subject, struck)
-            if not played.fault and self._read_other_wikis(subject, played) != before:
-                played.add_fault("rows of another wiki have changed")
-            if not played.fault and subject == "victim":
+                round_.damage = self._damage_rows(subject, rng, number)
+            self._check_recovery(round_, expected, subject, outcome)
+            if not round_.fault and self._read_other_wikis(subject, round_) != before:
+                round_.add_fault("rows of another wiki have changed")
+            if not round_.fault and subject == "victim":
                 expected.check_pages(Repository(self._round / "victim"))
         except AssertionError as error:
-            played.add_fault(str(error))
-        played.seconds = time.monotonic() - began
-        return played
+            round_.add_fault(str(error))
+        round_.seconds = time.monotonic() - began
+        return round_
 
     def _read_other_wikis(self, subject: str, round_: CrashRound) -> dict[str, str]:
-        """Every row of the wikis a round is not about. A service leaves notes at all, an upgrade changes all."""
+        """All rows of the wikis that the round does not use. A service writes notes, an upgrade changes all."""
         if round_.operation == "upgrade":
             return {}
         rows, found = DatabaseRows(list(self._addresses.values())), {}
@@ -115,24 +115,24 @@ class PostgresCrashGate:
 
     def _run_failure(self, failure: PostgresFailure, round_: CrashRound, expected: Acks) -> PostgresOutcome:
         inject_bug(self._bug)
-        struck = failure.run_processes(self._tokens, self._operator, round_.number)
+        outcome = failure.run_processes(self._tokens, self._operator, round_.number)
         inject_bug("")
         round_.concurrent_operation, round_.writer_outcome, round_.hit_window = (
-            struck.concurrent_operation,
-            struck.outcome,
-            struck.hit_window,
+            outcome.concurrent_operation,
+            outcome.outcome,
+            outcome.hit_window,
         )
-        round_.searches = struck.searches
-        for fault in struck.faults:
+        round_.searches = outcome.searches
+        for fault in outcome.faults:
             round_.add_fault(fault)
-        for told in struck.messages:
-            expected.record(told)
+        for messages in outcome.messages:
+            expected.record(messages)
         if expected.wikis[failure.subject] is None and failure.operation != "remove":
             expected.wikis[failure.subject] = UNSURE
-        return struck
+        return outcome
 
     def _damage_rows(self, subject: str, rng: Random, round_number: int) -> list[str]:
-        """Damage in whichever database the wiki is."""
+        """Damage rows in the database of the wiki."""
         schema = f"w_{self._ids[subject]}"
         for address in self._addresses.values():
             if any(name.endswith(".state") for name in DatabaseRows([address]).read_schema(schema)):
@@ -140,14 +140,14 @@ class PostgresCrashGate:
         return []
 
     def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, outcome: PostgresOutcome) -> None:
-        """The next start, in a process of its own: it may be struck down by what it finds."""
+        """Check the next start in a separate process, because it may crash."""
         model = POSTGRES_OPERATIONS[round_.operation].model if round_.operation in POSTGRES_OPERATIONS else "fake"
-        start = RecoveryCase(self._round / "data", self._scratch, Path(), subject, model, expected, self._operator)
-        start.served = round_.served
-        told = PostgresRecoveryCase(
-            start, self._addresses, round_.damage, outcome.lost_lease, is_newer=round_.operation == "upgrade"
+        case = RecoveryCase(self._round / "data", self._scratch, Path(), subject, model, expected, self._operator)
+        case.served = round_.served
+        postgres_case = PostgresRecoveryCase(
+            case, self._addresses, round_.damage, outcome.lost_lease, is_newer=round_.operation == "upgrade"
         )
-        result = ChildProcess(self._scratch / "recovery", lambda _: check_postgres_recovery(told)).wait()
+        result = ChildProcess(self._scratch / "recovery", lambda _: check_postgres_recovery(postgres_case)).wait()
         value = result.get("value")
         if isinstance(value, dict):
             round_.registry, round_.search_outcome = value["registry"], value["search_outcome"]

@@ -1,4 +1,4 @@
-"""What processes do in a round on PostgreSQL: the deeds of the embedded store, and those that only databases know."""
+"""The operations of a round with PostgreSQL: those of the SQLite store, and those that only exist for databases."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,38 +21,38 @@ from wikiholt.wikis.handle import WikiHandle
 
 HOME, SECOND = "home", "second"
 LEASE_S = 1.0
-"""Seconds of a lease in a round; a node that sleeps for longer has lost what it held."""
+"""Duration of a lease in a round; a node that is suspended for longer loses its leases."""
 
 
-def _move_wiki(bench: OperationContext) -> None:
-    """To the other database and back, so that both ends of the way are reached."""
-    wiki_id = bench.service.registry.get("victim").id
-    for to in (SECOND, HOME) if bench.rng.random() < 0.5 else (HOME, SECOND):
-        get_databases(bench).move(wiki_id, to)
+def _move_wiki(context: OperationContext) -> None:
+    """Move the wiki to one database and then to the other, so that at least one move is done."""
+    wiki_id = context.service.registry.get("victim").id
+    for to in (SECOND, HOME) if context.rng.random() < 0.5 else (HOME, SECOND):
+        get_databases(context).move(wiki_id, to)
 
 
-def _add_wiki(bench: OperationContext) -> None:
-    """A new wiki: registered, placed, indexed."""
-    slug = f"extra-{bench.page_prefix}"
-    bench.channel.send("begin", "wiki", slug, None)
-    wiki = bench.service.add(slug, str(bench.spare_repository), {})
-    bench.channel.send("done", "wiki", slug, wiki.id)
-    bench.service.get_handle(slug).sync()
+def _add_wiki(context: OperationContext) -> None:
+    """Add a new wiki: register, provision and index it."""
+    slug = f"extra-{context.page_prefix}"
+    context.channel.send("begin", "wiki", slug, None)
+    wiki = context.service.add(slug, str(context.spare_repository), {})
+    context.channel.send("done", "wiki", slug, wiki.id)
+    context.service.get_handle(slug).sync()
 
 
-def _upgrade_databases(bench: OperationContext) -> None:
+def _upgrade_databases(context: OperationContext) -> None:
     install_newer_version()
-    assert get_databases(bench).upgrade(lambda _, __: None) == ()
+    assert get_databases(context).upgrade(lambda _, __: None) == ()
 
 
-def get_databases(bench: OperationContext) -> DatabaseAdmin:
-    databases = bench.service.components.databases
+def get_databases(context: OperationContext) -> DatabaseAdmin:
+    databases = context.service.components.databases
     assert databases is not None
     return databases
 
 
 def install_newer_version() -> None:
-    """Let this process be a program of the next version, with another layout."""
+    """Make this process a program of the next version, with another schema layout."""
     migration = postgres_schema.SchemaMigration(
         postgres_schema.SchemaLayout(postgres_schema.SCHEMA_LAYOUT + 1, 1), _add_column
     )
@@ -85,16 +85,16 @@ POSTGRES_OPERATIONS = {
     ),
 }
 LEASED_OPERATIONS = ("sync", "reindex", "other model", "publish", "restore", "move")
-"""Deeds that write under a lease, which another can take over while they sleep."""
+"""Operations that write with a lease, which another node can take over while they are suspended."""
 
 
-def run_postgres_operation(name: str, bench: OperationContext) -> None:
-    """Do it; that others are at work, or have removed what it is about, is no fault."""
+def run_postgres_operation(name: str, context: OperationContext) -> None:
+    """Run an operation. It is no fault if another process has the lock or has removed the page."""
     try:
-        POSTGRES_OPERATIONS[name].task(bench)
+        POSTGRES_OPERATIONS[name].task(context)
     except (Busy, PageNotFound):
-        bench.channel.send("gave way", name, None, None)
-    bench.service.close()
+        context.channel.send("gave way", name, None, None)
+    context.service.close()
 
 
 def make_postgres_context(

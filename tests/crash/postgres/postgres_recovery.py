@@ -1,4 +1,4 @@
-"""What must hold at the next start over PostgreSQL, whatever happened before it."""
+"""Checks at the next start with PostgreSQL after a failure."""
 
 import logging
 import time
@@ -28,18 +28,18 @@ from wikiholt.wikis.service import WikiService
 
 @dataclass(slots=True)
 class PostgresRecoveryCase:
-    """All that the next start is judged by."""
+    """What the next start is checked against."""
 
     case: RecoveryCase
     addresses: dict[str, str]
-    """Of the databases, by name; home comes first."""
+    """Addresses of the databases by name; `home` is first."""
     damage: list[str]
     lost_lease: str = ""
     is_newer: bool = False
 
 
 def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
-    """Start, search, converge, compare with an embedded index built from nothing, and look for what was left."""
+    """Start, search, sync, compare with a SQLite index built from scratch, and look for leftovers."""
     log, start = LogCollector(), case.case
     logging.getLogger("wikiholt").addHandler(log)
     logging.getLogger("wikiholt").propagate = False
@@ -52,7 +52,7 @@ def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
         try:
             wiki = service.get_handle(start.subject)
         except WikiNotFound:
-            assert removal in (None, UNSURE), "the wiki is gone though nobody removed it"
+            assert removal in (None, UNSURE), "the wiki is missing but was not removed"
             done.recovery_path = "was removed"
             _finish_cleanup(service, case)
             return asdict(done)
@@ -74,7 +74,7 @@ def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
         done.seconds = time.monotonic() - began
         done.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=start.model == "other")
         assert case.damage or done.recovery_path not in ("restored", "rebuilt"), (
-            f"nobody harmed it, and it was {done.recovery_path}"
+            f"the index was not damaged, but it was {done.recovery_path}"
         )
         assert_converged(start, wiki, report.revision)
         _check_backups(service, wiki)
@@ -83,27 +83,27 @@ def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
 
 
 def _assert_fenced(wiki: WikiHandle, revision: str) -> None:
-    """What another wrote while a node slept is what the index stands for: the one that woke wrote nothing more."""
+    """The index is at the revision that another node synced. The resumed node wrote nothing more."""
     with closing(wiki._components.store.open(wiki.wiki.id)) as index:
         assert index.check() == []
-        assert index.get_state().revision == revision, "a node that had slept wrote over what another had written since"
+        assert index.get_state().revision == revision, "a resumed node overwrote the work of another node"
         head = wiki._config.source.read_tree(revision)
-        held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
-        assert held == {file: entry.blob for file, entry in head.items()}, "a node that had slept wrote pages"
+        found = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
+        assert found == {file: entry.blob for file, entry in head.items()}, "a resumed node wrote pages"
 
 
 def _check_registry(service: WikiService, case: PostgresRecoveryCase) -> str:
-    """The registry holds what was acknowledged, or says that it is damaged; then the newest backup is restored."""
-    harmed = any(kind in REGISTRY_DAMAGES for kind in case.damage)
+    """The registry has what was acknowledged, or reports damage; then the newest backup is restored."""
+    damaged = any(kind in REGISTRY_DAMAGES for kind in case.damage)
     try:
         service.list_wikis()
         case.case.expected.check_registry(service.registry)
     except IndexCorrupt as error:
-        if not harmed:
-            raise AssertionError(f"the registry, which nobody harmed, says: {error.message}") from error
+        if not damaged:
+            raise AssertionError(f"the undamaged registry reports: {error.message}") from error
     else:
-        assert not harmed, "the registry was harmed, and nobody noticed"
-        return "whole"
+        assert not damaged, "the damage to the registry was not found"
+        return "intact"
     service.registry.backups.restore()
     found = {wiki.slug for wiki in service.list_wikis()}
     assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
@@ -120,7 +120,7 @@ def _check_backups(service: WikiService, wiki: WikiHandle) -> None:
 
 
 def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
-    """What one who was killed left is finished by the next who looks, and then nothing is there of anybody."""
+    """Finish the removals of killed processes; then nothing may be left of removed wikis."""
     service.registry.backups.create_if_changed()
     registered = {wiki.slug: wiki.id for wiki in service.list_wikis()}
     assert service.components.databases is not None
@@ -128,26 +128,26 @@ def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
     for slug in registered:
         if slug.startswith("extra"):
             service.get_handle(slug).sync()
-    aside = any(kind in REGISTRY_DAMAGES for kind in case.damage)
+    has_quarantined = any(kind in REGISTRY_DAMAGES for kind in case.damage)
     until, left = time.monotonic() + 3 * LEASE_S, [""]
-    while left and time.monotonic() < until:  # leases of the dead run out
-        left = find_leftovers(case.addresses, registered, has_quarantined=aside)
+    while left and time.monotonic() < until:  # leases of killed processes expire
+        left = find_leftovers(case.addresses, registered, has_quarantined=has_quarantined)
         time.sleep(0.05 if left else 0)
     assert not left, f"left behind: {left}"
     if case.case.subject not in registered:
         _assert_nothing_on_disk(case.case.data.parent, set(registered.values()))
 
 
-def _assert_nothing_on_disk(place: Path, others: set[str]) -> None:
-    """No node has anything of a removed wiki on its own disk, once it has looked at what there is."""
+def _assert_nothing_on_disk(directory: Path, others: set[str]) -> None:
+    """After its cleanup, no node has files of a removed wiki on its disk."""
     for node in ("data", "other"):
-        with closing(build_test_service(place / node)) as service:
+        with closing(build_test_service(directory / node)) as service:
             assert service.components.databases is not None
             service.components.databases.remove_leftovers(others)
-        for file in list_files(place / node):
-            held = file.read_bytes() if not others & set(file.parts) else b""
+        for file in list_files(directory / node):
+            content = file.read_bytes() if not others & set(file.parts) else b""
             for trace in (b"unique1", b"victim"):
-                assert trace not in held, f"{file} holds {trace!r} of a removed wiki"
+                assert trace not in content, f"{file} contains {trace!r} of a removed wiki"
 
 
 __all__ = ["PostgresRecoveryCase", "check_postgres_recovery"]

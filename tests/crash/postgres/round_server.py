@@ -1,4 +1,4 @@
-"""A PostgreSQL of the crash gate's own: it can be crashed, sent away, and put back to what it was."""
+"""A PostgreSQL server for the crash test: it can be crashed, stopped, and restored to a saved state."""
 
 import shutil
 import signal
@@ -20,7 +20,7 @@ _TERMINATE_SESSIONS = (
 
 
 class RestorableServer(PostgresServer):
-    """One server for all rounds; every round begins from the same bytes."""
+    """One server for all rounds; every round starts from the same data files."""
 
     @property
     def pid(self) -> int:
@@ -29,29 +29,29 @@ class RestorableServer(PostgresServer):
 
     @property
     def has_crashed(self) -> bool:
-        """Whether it has ended without having been told to by this object."""
+        """Whether the server ended without a call of `stop`."""
         return self._child is not None and self._child.poll() is not None
 
     def save_state(self) -> None:
-        """Remember all there is; the server is left stopped."""
+        """Save the data files. The server is stopped afterwards."""
         self.stop()
-        self._copy_directory("data", "kept")
+        self._copy_directory("data", "saved")
 
     def restore_state(self) -> None:
-        """Have again what was remembered, whatever has happened since, and run."""
+        """Restore the saved data files and start the server."""
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.place / "data")
-        self._copy_directory("kept", "data")
+        self._copy_directory("saved", "data")
         self.start()
 
     def restart_if_down(self) -> None:
-        """Run again after a crash, or after one that is under way; nothing happens where it runs."""
+        """Start the server again if it has crashed or is crashing."""
         until = time.monotonic() + 60
         while not self.has_crashed and self._child is not None:
             try:
                 psycopg.connect(self.get_dsn(), connect_timeout=5).close()
             except psycopg.OperationalError:
-                assert time.monotonic() < until, "the server neither answers nor ends"
+                assert time.monotonic() < until, "the server does not answer and does not end"
                 time.sleep(0.01)
             else:
                 return
@@ -77,21 +77,21 @@ class RestorableServer(PostgresServer):
 
 
 def terminate_sessions(address: str) -> None:
-    """End everybody's session on the server but one's own."""
+    """Terminate all sessions on the server except this one."""
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(_TERMINATE_SESSIONS)
 
 
 @contextmanager
 def run_restorable_server() -> Iterator[RestorableServer]:
-    place = Path(tempfile.mkdtemp(prefix="pg-gate-"))
+    directory = Path(tempfile.mkdtemp(prefix="pg-gate-"))
     try:
-        # Small steps of the log, and no work of its own in the background that would make rounds differ.
-        server = RestorableServer(place, {"max_wal_size": "64MB", "autovacuum": "off", "shared_buffers": "32MB"})
+        # A small WAL, and no background work that would make rounds differ.
+        server = RestorableServer(directory, {"max_wal_size": "64MB", "autovacuum": "off", "shared_buffers": "32MB"})
         server.start()
         try:
             yield server
         finally:
             server.stop()
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What an operator's slip, or a disk, can do to rows; and what nobody must leave behind."""
+"""Damage to rows, as caused by a mistake of an operator or by a disk."""
 
 from collections.abc import Callable
 from random import Random
@@ -8,11 +8,11 @@ from psycopg import sql
 
 Connection = psycopg.Connection[tuple[object, ...]]
 REGISTRY_DAMAGES = ("registry key", "registry wiki", "registry seal")
-"""Damage of the registry, which a backup of it mends."""
+"""Damage to the registry, which is repaired from its backup."""
 
 
 def damage_rows(address: str, schema: str, rng: Random, round_number: int) -> list[str]:
-    """Damage something of one wiki, or of the registry, in the database it lives in, and say what."""
+    """Damage rows of one wiki, or of the registry, in its database. Returns the kinds of damage."""
     kinds = list(_DAMAGE_STATEMENTS)
     chosen = [
         kinds[round_number % len(kinds)],
@@ -24,27 +24,29 @@ def damage_rows(address: str, schema: str, rng: Random, round_number: int) -> li
 
 
 def _apply_damage(db: Connection, kind: str, rng: Random) -> bool:
-    """Whether there was something to be damaged."""
-    tables = [
+    """Returns whether rows were changed."""
+    existing = [
         str(name) for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
     ]
-    numbers = sorted({int(name[1:].split("_")[0]) for name in tables if name.endswith("_pages")})
+    numbers = sorted({int(name[1:].split("_")[0]) for name in existing if name.endswith("_pages")})
     if not numbers and kind not in REGISTRY_DAMAGES:
         return False
     names = (
-        {each: sql.Identifier(f"g{numbers[-1]}_{each}") for each in ("pages", "chunks", "dropped")} if numbers else {}
+        {table: sql.Identifier(f"g{numbers[-1]}_{table}") for table in ("pages", "chunks", "dropped")}
+        if numbers
+        else {}
     )
     return db.execute(sql.SQL(_DAMAGE_STATEMENTS[kind](rng)).format(**names)).rowcount != 0
 
 
 def _change_one_row(table: str, change: str) -> Callable[[Random], str]:
-    """Change one row, any."""
+    """A statement that changes one random row."""
 
-    def order(rng: Random) -> str:
+    def make_statement(rng: Random) -> str:
         row = f"(SELECT ctid FROM {{{table}}} ORDER BY ctid OFFSET {rng.randrange(5)} LIMIT 1)"
         return f"UPDATE {{{table}}} SET {change} WHERE ctid = {row}"
 
-    return order
+    return make_statement
 
 
 def _make_statement(statement: str) -> Callable[[Random], str]:

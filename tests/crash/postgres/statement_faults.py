@@ -1,4 +1,4 @@
-"""What can happen to a process, or to the database under it, at one of its statements."""
+"""Injects a fault into a process, or into its database, at one of its statements."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ _EXECUTE, _COPY, _CONNECT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg
 
 
 class StatementFaultInjector(FaultInjector):
-    """Counts statements, copies and log-ins as steps too; at the chosen one the server may be struck instead."""
+    """Also counts statements, COPY and connects as steps. The fault may also be one of the server."""
 
     def __init__(
         self, channel: ChildChannel, fault: InjectedFault, window: tuple[type, str] | None, server: int, address: str

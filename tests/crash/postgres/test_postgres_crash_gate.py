@@ -1,6 +1,6 @@
-"""The crash gate on PostgreSQL as a test: some rounds of it, and whether it can fail at all.
+"""Rounds of the crash test with PostgreSQL, and checks that it finds injected bugs.
 
-The long form is `make gate`; `python -m tests.crash --store postgres --seed S --round N` plays one round again.
+The long form is `make gate`; `python -m tests.crash --store postgres --seed S --round N` repeats one round.
 """
 
 from pathlib import Path
@@ -19,11 +19,11 @@ ROUNDS, SEED = choose(10, 4), 8
 _CAUGHT_BY = {
     "role stays": ("remove", "rows", "1", "left behind: ['role w_"),
 }
-"""Operation, failure, rounds and message, of the bugs that every round finds whatever the timing."""
+"""Operation, failure, rounds and message of the bugs that every round finds, independent of timing."""
 
 
 @pytest.mark.timeout(1800)
-def test_whatever_happens_to_nodes_or_database_the_next_start_serves_and_one_sync_makes_it_whole() -> None:
+def test_after_any_failure_of_nodes_or_database_the_next_start_serves_and_one_sync_repairs_the_index() -> None:
     done = run_gate("--store", "postgres", "--rounds", str(ROUNDS), "--seed", str(SEED), "--quiet")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
     assert f"{ROUNDS} rounds, 0 faults" in done.stdout
@@ -31,7 +31,7 @@ def test_whatever_happens_to_nodes_or_database_the_next_start_serves_and_one_syn
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bug", _CAUGHT_BY)
-def test_the_gate_catches_a_bug_that_was_planted_in_the_store(bug: str) -> None:
+def test_the_crash_test_finds_a_bug_injected_into_the_store(bug: str) -> None:
     operation, failure, rounds, fault = _CAUGHT_BY[bug]
     options = ("--rounds", rounds, "--seed", "3", "--bug", bug, "--operation", operation, "--failure", failure)
     done = run_gate("--store", "postgres", *options)
@@ -39,13 +39,13 @@ def test_the_gate_catches_a_bug_that_was_planted_in_the_store(bug: str) -> None:
     assert fault in done.stdout
 
 
-def test_every_planted_bug_can_be_planted() -> None:
+def test_every_expected_bug_can_be_injected() -> None:
     assert set(_CAUGHT_BY) <= set(POSTGRES_BUGS)
 
 
-def test_the_gate_sees_what_is_left_behind(pg: PostgresServer, tmp_path: Path, database: str) -> None:
-    ground = PostgresBackend(tmp_path / "data", database)
-    service = ground.open_service()
+def test_the_crash_test_finds_leftovers(pg: PostgresServer, tmp_path: Path, database: str) -> None:
+    backend = PostgresBackend(tmp_path / "data", database)
+    service = backend.open_service()
     assert service.list_wikis() == []
     service.close()
     before = set(find_leftovers({"home": database}, {}, has_quarantined=False))

@@ -29,21 +29,21 @@ def figures(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dic
     address = pg.create_database()
     place = tmp_path_factory.mktemp("figures")
     leaning: dict[str, object] = {"vectors": "chroma", "chroma.url": "http://127.0.0.1:9"}
-    told = read_metrics(place / "files", leaning) + read_metrics(place / "nodes", {"store": address})
+    metrics = read_metrics(place / "files", leaning) + read_metrics(place / "nodes", {"store": address})
     pg.drop_database(address)
     known: dict[str, set[str]] = {"up": set()}
-    for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? \S+$", told, re.MULTILINE):
+    for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? \S+$", metrics, re.MULTILINE):
         known.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
     assert known["wikiholt_requests_total"] == {"route", "method", "status"}
     return known
 
 
 def read_metrics(place: Path, settings: dict[str, object]) -> str:
-    with serve_application(place, settings) as found:
-        assert found.make_client("read").get("/api/v1/search", params={"q": "printer"}).status_code == 200
+    with serve_application(place, settings) as served:
+        assert served.make_client("read").get("/api/v1/search", params={"q": "printer"}).status_code == 200
         for path in ("/healthz", "/readyz"):
-            assert found.make_client().get(path).status_code == 200, "health checks have no key"
-        return found.make_client("operator").get("/metrics").text
+            assert served.make_client().get(path).status_code == 200, "health checks have no key"
+        return served.make_client("operator").get("/metrics").text
 
 
 def load_rules() -> Iterator[dict[str, Any]]:
@@ -52,9 +52,9 @@ def load_rules() -> Iterator[dict[str, Any]]:
 
 
 def load_dashboard() -> dict[str, Any]:
-    found = json.loads(read_text("grafana/wikiholt.json"))
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(read_text("grafana/wikiholt.json"))
+    assert isinstance(document, dict)
+    return document
 
 
 def check_expression(expression: str, figures: dict[str, set[str]]) -> None:
@@ -121,5 +121,5 @@ def test_prometheus_asks_every_node_with_a_key_from_a_file() -> None:
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool")
 def test_prometheus_itself_takes_the_rules() -> None:
     checked = ["promtool", "check", "rules", DEPLOY / "prometheus" / "wikiholt-rules.yml"]
-    told = subprocess.run(checked, check=False, capture_output=True, text=True, timeout=60)
-    assert told.returncode == 0, told.stderr
+    completed = subprocess.run(checked, check=False, capture_output=True, text=True, timeout=60)
+    assert completed.returncode == 0, completed.stderr

@@ -63,17 +63,22 @@ def test_everything_is_backed_up_listed_and_restored(run: Run, garden: Repositor
 
 
 def test_the_documents_of_backup_and_restore(run: Run, garden: Repository) -> None:
-    taken = parse_document(run("backup", "garden", "--json"))
-    assert (taken["wiki"], taken["revision"], taken["pages"], taken["fault"]) == ("garden", garden.get_head(), 1, None)
+    document = parse_document(run("backup", "garden", "--json"))
+    assert (document["wiki"], document["revision"], document["pages"], document["fault"]) == (
+        "garden",
+        garden.get_head(),
+        1,
+        None,
+    )
     everything = parse_document(run("backup", "--json"))
-    assert [each["wiki"] for each in everything["wikis"]] == ["garden"]
+    assert [wiki["wiki"] for wiki in everything["wikis"]] == ["garden"]
     assert everything["registry"]["wikis"] == 1
     listed = parse_document(run("restore", "--list", "garden", "--json"))
-    assert [each["name"] for each in listed["backups"]][-1] == taken["name"]
+    assert [backup["name"] for backup in listed["backups"]][-1] == document["name"]
     assert parse_document(run("restore", "--list", "--json"))["registry"][0]["name"] == everything["registry"]["name"]
     assert set(parse_document(run("restore", "--list", "--registry", "--json"))) == {"registry"}
-    restored = parse_document(run("restore", "garden", "--at", taken["taken_at"], "--json"))
-    assert restored == taken
+    restored = parse_document(run("restore", "garden", "--at", document["taken_at"], "--json"))
+    assert restored == document
 
 
 def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden: Repository) -> None:
@@ -87,7 +92,7 @@ def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (("restore",), 2, "Name the wiki"),
         (("restore", "garden", "--registry"), 2, "cannot be combined"),
@@ -102,13 +107,13 @@ def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden:
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(
-    run: Run, garden: Repository, tmp_path: Path, arguments: tuple[str, ...], code: int, told: str
+    run: Run, garden: Repository, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     (index,) = (tmp_path / "data" / "wikis").glob("*/g000001.sqlite")
     before = index.read_bytes()
     answer = run(*arguments)
     assert answer[0] == code
-    assert told in answer[2]
+    assert message in answer[2]
     assert "hint: " in answer[2]
     assert index.read_bytes() == before
     assert run("search", "garden", "heron", "--mode", "keyword")[0] == 0
@@ -124,11 +129,11 @@ def test_one_wiki_that_cannot_be_backed_up_keeps_no_other_from_it(run: Run, gard
 
 def test_commands_that_change_the_registry_leave_a_backup_of_it(run: Run, garden: Repository) -> None:
     first = parse_document(run("restore", "--list", "--registry", "--json"))["registry"]
-    assert [each["wikis"] for each in first] == [1]
+    assert [backup["wikis"] for backup in first] == [1]
     assert run("key", "create", "garden")[0] == 0
     assert run("list")[0] == 0
     then = parse_document(run("restore", "--list", "--registry", "--json"))["registry"]
-    assert [each["keys"] for each in then] == [1, 0]
+    assert [backup["keys"] for backup in then] == [1, 0]
 
 
 def test_a_damaged_registry_is_put_back_by_the_command_its_error_names(

@@ -38,10 +38,10 @@ def parse_metadata(text: str) -> dict[str, Any]:
 
 
 def test_each_wiki_has_ten_to_fourteen_pages_and_a_home_of_its_own(wikis: dict[str, Path]) -> None:
-    found = {slug: read_pages(path) for slug, path in wikis.items()}
-    assert all(10 <= len(wiki) <= 14 for wiki in found.values())
-    assert found["allotment"]["Home.md"] != found["runbook"]["Home.md"]
-    assert any("/" in file for wiki in found.values() for file in wiki)
+    pages = {slug: read_pages(path) for slug, path in wikis.items()}
+    assert all(10 <= len(wiki) <= 14 for wiki in pages.values())
+    assert pages["allotment"]["Home.md"] != pages["runbook"]["Home.md"]
+    assert any("/" in file for wiki in pages.values() for file in wiki)
 
 
 @pytest.mark.parametrize("slug", SLUGS)
@@ -61,15 +61,15 @@ def test_no_page_of_the_package_is_forgotten(wikis: dict[str, Path]) -> None:
 
 def test_links_between_pages_lead_somewhere(wikis: dict[str, Path]) -> None:
     for path in wikis.values():
-        found = read_pages(path)
+        pages = read_pages(path)
         targets = {
             link.split("]]")[0].split("|")[0]
-            for text in found.values()
+            for text in pages.values()
             for link in text.split("[[")[1:]
             if "]]" in link
         }
         assert targets
-        assert {f"{target}.md" for target in targets} <= set(found)
+        assert {f"{target}.md" for target in targets} <= set(pages)
 
 
 def test_there_is_a_history_with_edits_and_a_rename(wikis: dict[str, Path]) -> None:

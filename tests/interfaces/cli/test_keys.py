@@ -83,9 +83,14 @@ def test_a_key_reads_unless_told_otherwise_and_the_operators_does_all(
         registry.keys.find_by_token(parse_document(run("key", "create", "garden", "--json"))["token"]).scope
         is Scope.READ
     )  # type: ignore[union-attr]
-    made = parse_document(run("key", "create", "--operator", "--json"))
-    assert (made["wiki"], made["scope"], made["expires_at"], made["expired"]) == (None, "admin", None, False)
-    operator = registry.keys.find_by_token(made["token"])
+    document = parse_document(run("key", "create", "--operator", "--json"))
+    assert (document["wiki"], document["scope"], document["expires_at"], document["expired"]) == (
+        None,
+        "admin",
+        None,
+        False,
+    )
+    operator = registry.keys.find_by_token(document["token"])
     assert operator is not None
     assert operator.wiki_id is None
 
@@ -101,8 +106,8 @@ def test_an_expiry_may_be_a_date(run: Run, garden: Repository, when: str) -> Non
     expires = datetime.fromisoformat(
         parse_document(run("key", "create", "garden", "--expires", when, "--json"))["expires_at"]
     )
-    given = datetime.fromisoformat(when)
-    assert expires == (given if given.tzinfo else given.replace(tzinfo=UTC))
+    expected = datetime.fromisoformat(when)
+    assert expires == (expected if expected.tzinfo else expected.replace(tzinfo=UTC))
 
 
 def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> None:
@@ -120,10 +125,12 @@ def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> 
     assert not any("token" in key for key in shown)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_key_is_revoked_by_its_id_or_by_itself(run: Run, garden: Repository, registry: Registry, whole: bool) -> None:
+@pytest.mark.parametrize("by_token", [True, False])
+def test_a_key_is_revoked_by_its_id_or_by_itself(
+    run: Run, garden: Repository, registry: Registry, by_token: bool
+) -> None:
     token = run("key", "create", "garden")[1].strip()
-    code, out, err = run("key", "revoke", token if whole else token.split("_")[1])
+    code, out, err = run("key", "revoke", token if by_token else token.split("_")[1])
     assert (code, err) == (0, "")
     assert token.split("_")[1] in out
     assert token.split("_")[2] not in out
@@ -206,12 +213,12 @@ def test_a_secret_is_taken_from_standard_input_and_never_shown(
     run: Run, garden: Repository, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("capercaillie\nmore\n"))
-    told = [run("set", "garden", "webhook_secret=-")]
+    outputs = [run("set", "garden", "webhook_secret=-")]
     assert registry.get("garden").settings["webhook_secret"] == "capercaillie"
-    told += [run("set", "garden"), run("set", "garden", "--json"), run("list", "--json"), run("status", "--json")]
-    told += [run("status"), run("list"), run("doctor", "--json"), run("set", "garden", "public=true", "--json")]
-    assert "(hidden)" in told[0][1]
-    assert not any("capercaillie" in text for _, *texts in told for text in texts)
+    outputs += [run("set", "garden"), run("set", "garden", "--json"), run("list", "--json"), run("status", "--json")]
+    outputs += [run("status"), run("list"), run("doctor", "--json"), run("set", "garden", "public=true", "--json")]
+    assert "(hidden)" in outputs[0][1]
+    assert not any("capercaillie" in text for _, *texts in outputs for text in texts)
     run("set", "garden", "webhook_secret=")
     assert "webhook_secret" not in registry.get("garden").settings
 

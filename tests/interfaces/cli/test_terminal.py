@@ -29,13 +29,13 @@ COMMAND = [sys.executable, "-m", "wikiholt.interfaces.cli.main"]
     ],
 )
 def test_bytes_that_are_no_text_are_bad_input(tmp_path: Path, arguments: list[bytes]) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [*map(os.fsencode, COMMAND), b"--data", os.fsencode(tmp_path), *arguments], capture_output=True, check=False
     )
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"is not text" in done.stderr
-    assert b"\nhint: send UTF-8" in done.stderr
-    assert b"Traceback" not in done.stderr
+    assert (completed.returncode, completed.stdout) == (2, b"")
+    assert b"is not text" in completed.stderr
+    assert b"\nhint: send UTF-8" in completed.stderr
+    assert b"Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("level", ["warning", "debug"])
 def test_a_fault_of_ours_has_a_code_of_its_own(tmp_path: Path, level: str) -> None:
     body = r"raise ZeroDivisionError('divided by \x1b[31mnothing\nat all')"
-    done = run_patched(body, "--data", str(tmp_path), "--set", f"log.level={level}")
-    assert (done.returncode, done.stdout) == (UNEXPECTED_EXIT_CODE, "")
+    completed = run_patched(body, "--data", str(tmp_path), "--set", f"log.level={level}")
+    assert (completed.returncode, completed.stdout) == (UNEXPECTED_EXIT_CODE, "")
     fault = "error: internal error: ZeroDivisionError: divided by \N{REPLACEMENT CHARACTER}[31mnothing at all\n"
-    assert fault in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("hint: please report it")
-    assert ("Traceback" in done.stderr) == (level == "debug")
-    assert "\x1b" not in done.stderr
+    assert fault in completed.stderr
+    assert completed.stderr.splitlines()[-1].startswith("hint: please report it")
+    assert ("Traceback" in completed.stderr) == (level == "debug")
+    assert "\x1b" not in completed.stderr
 
 
 def test_log_lines_cannot_drive_the_terminal(tmp_path: Path) -> None:
     body = r"logging.getLogger('git').warning('said %s', '\x1b]0;owned\x07'); return 0"
-    done = run_patched(body, "--data", str(tmp_path))
-    assert done.returncode == 0
-    assert done.stderr == "WARNING git: said \N{REPLACEMENT CHARACTER}]0;owned\N{REPLACEMENT CHARACTER}\n"
+    completed = run_patched(body, "--data", str(tmp_path))
+    assert completed.returncode == 0
+    assert completed.stderr == "WARNING git: said \N{REPLACEMENT CHARACTER}]0;owned\N{REPLACEMENT CHARACTER}\n"

@@ -83,17 +83,17 @@ _BY_SIGNATURE = {("POST", "/api/v1/webhook")}
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    with serve_application(tmp_path_factory.mktemp("access")) as found:
-        yield found
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("access")) as served:
+        yield served
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
 def test_every_route_takes_the_keys_it_should_and_no_other(
-    farm: ServedApplication, call: RouteCall, key: str | None
+    served: ServedApplication, call: RouteCall, key: str | None
 ) -> None:
-    answer = farm.make_client(key).request(call.method, f"/w/alpha{call.path}", json=call.body)
+    answer = served.make_client(key).request(call.method, f"/w/alpha{call.path}", json=call.body)
     if key in _ALLOWED_KEYS[call.access]:
         assert answer.status_code not in (401, 403), answer.text
         assert answer.status_code < 500
@@ -103,15 +103,15 @@ def test_every_route_takes_the_keys_it_should_and_no_other(
         assert "canary" not in answer.text
 
 
-def test_the_table_names_every_route(farm: ServedApplication) -> None:
-    document = farm.make_client().get("/openapi.json").json()
+def test_the_table_names_every_route(served: ServedApplication) -> None:
+    document = served.make_client().get("/openapi.json").json()
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert routes == {call.route for call in CALLS} | _BY_SIGNATURE
 
 
-def test_a_wiki_that_is_not_there_looks_like_one_that_is_private(farm: ServedApplication) -> None:
+def test_a_wiki_that_is_not_there_looks_like_one_that_is_private(served: ServedApplication) -> None:
     for key in (None, "other", "read"):
-        client = farm.make_client(key)
+        client = served.make_client(key)
         there, absent = (client.get(f"/w/{slug}/api/v1/status") for slug in ("alpha", "nosuch"))
         if key == "read":
             there = client.get("/w/beta/api/v1/status")
@@ -120,28 +120,28 @@ def test_a_wiki_that_is_not_there_looks_like_one_that_is_private(farm: ServedApp
 
 
 @pytest.mark.parametrize("slug", ["..", "Alpha", "alphа", "a" * 64, "%00", "a%20b", "alpha%2F..", "xn--alpha"])
-def test_what_is_no_slug_is_refused_with_a_reason(farm: ServedApplication, slug: str) -> None:
-    answer = farm.make_client("operator").get(f"/w/{slug}/api/v1/status")
+def test_what_is_no_slug_is_refused_with_a_reason(served: ServedApplication, slug: str) -> None:
+    answer = served.make_client("operator").get(f"/w/{slug}/api/v1/status")
     assert 400 <= answer.status_code < 500
     assert "canary" not in answer.text
 
 
-def test_a_key_alone_names_its_wiki(farm: ServedApplication) -> None:
-    assert farm.make_client("read").get("/api/v1/status").json()["slug"] == "alpha"
-    assert farm.make_client("other").get("/api/v1/status").json()["slug"] == "beta"
+def test_a_key_alone_names_its_wiki(served: ServedApplication) -> None:
+    assert served.make_client("read").get("/api/v1/status").json()["slug"] == "alpha"
+    assert served.make_client("other").get("/api/v1/status").json()["slug"] == "beta"
 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer x", "Basic YTpi", "bearer\twh_x"])
-def test_what_is_no_key_opens_nothing(farm: ServedApplication, header: str) -> None:
-    answer = farm.make_client().get("/w/alpha/api/v1/status", headers={"Authorization": header})
+def test_what_is_no_key_opens_nothing(served: ServedApplication, header: str) -> None:
+    answer = served.make_client().get("/w/alpha/api/v1/status", headers={"Authorization": header})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 def test_a_public_wiki_is_read_without_a_key_and_not_written(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with serve_application(tmp_path_factory.mktemp("public")) as found:
-        found.application.service.configure("alpha", {"public": "true"})
-        client = found.make_client()
+    with serve_application(tmp_path_factory.mktemp("public")) as served:
+        served.application.service.configure("alpha", {"public": "true"})
+        client = served.make_client()
         assert client.get("/w/alpha/api/v1/search?q=printer").json()["total"] > 0
         assert client.put("/w/alpha/api/v1/pages/X", json={"content": "x"}).status_code == 401
         assert client.get("/w/beta/api/v1/search?q=printer").status_code == 401
@@ -151,32 +151,33 @@ def test_a_public_wiki_is_read_without_a_key_and_not_written(tmp_path_factory: p
 def test_without_any_key_this_machine_may_read_under_its_own_name_alone(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as found:
-        assert found.make_client().get("/w/alpha/api/v1/status").status_code == 200
-        assert found.make_client().get("/metrics").status_code == 200
-        assert found.make_client().put("/w/alpha/api/v1/pages/X", json={"content": "x"}).status_code == 401
-        rebound = found.make_client(host="evil.example.org")
+    with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as served:
+        assert served.make_client().get("/w/alpha/api/v1/status").status_code == 200
+        assert served.make_client().get("/metrics").status_code == 200
+        assert served.make_client().put("/w/alpha/api/v1/pages/X", json={"content": "x"}).status_code == 401
+        rebound = served.make_client(host="evil.example.org")
         assert rebound.get("/w/alpha/api/v1/status").status_code == 401
         assert rebound.get("/metrics").status_code == 401
-        found.make_keys()
-        assert found.make_client().get("/w/alpha/api/v1/status").status_code == 401
-        assert found.make_client().get("/metrics").status_code == 401
+        served.make_keys()
+        assert served.make_client().get("/w/alpha/api/v1/status").status_code == 401
+        assert served.make_client().get("/metrics").status_code == 401
 
 
 def test_a_host_name_is_its_wiki(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with serve_application(tmp_path_factory.mktemp("hosts"), {"serve.domain": "wiki.example.org"}) as found:
-        found.application.service.configure("beta", {"hosts": "beta.example.org"})
+    with serve_application(tmp_path_factory.mktemp("hosts"), {"serve.domain": "wiki.example.org"}) as served:
+        served.application.service.configure("beta", {"hosts": "beta.example.org"})
         assert (
-            found.make_client("operator", host="alpha.wiki.example.org").get("/api/v1/status").json()["slug"] == "alpha"
+            served.make_client("operator", host="alpha.wiki.example.org").get("/api/v1/status").json()["slug"]
+            == "alpha"
         )
-        assert found.make_client("operator", host="beta.example.org").get("/api/v1/status").json()["slug"] == "beta"
-        assert found.make_client("read", host="beta.example.org").get("/api/v1/status").status_code == 403
-        crossed = found.make_client("operator", host="beta.example.org").get("/w/alpha/api/v1/status")
+        assert served.make_client("operator", host="beta.example.org").get("/api/v1/status").json()["slug"] == "beta"
+        assert served.make_client("read", host="beta.example.org").get("/api/v1/status").status_code == 403
+        crossed = served.make_client("operator", host="beta.example.org").get("/w/alpha/api/v1/status")
         assert crossed.status_code == 403
 
 
-def test_an_admin_manages_the_keys_of_their_wiki_only(own: ServedApplication) -> None:
-    admin, operator = own.make_client("admin"), own.make_client("operator")
+def test_an_admin_manages_the_keys_of_their_wiki_only(writable: ServedApplication) -> None:
+    admin, operator = writable.make_client("admin"), writable.make_client("operator")
     mine = admin.get("/api/v1/keys").json()
     assert {key["wiki"] for key in mine["keys"]} == {"alpha"}
     everybody = operator.get("/api/v1/keys").json()["keys"]
@@ -184,20 +185,22 @@ def test_an_admin_manages_the_keys_of_their_wiki_only(own: ServedApplication) ->
     betas = next(key["id"] for key in everybody if key["wiki"] == "beta")
     assert admin.delete(f"/api/v1/keys/{betas}").status_code == 404
     assert admin.post("/api/v1/keys", json={"wiki": "beta"}).status_code == 403
-    assert own.make_client("other").get("/api/v1/status").status_code == 200
-    made = admin.post("/api/v1/keys", json={"scope": "read", "label": "reader", "expires_at": "2100-01-01T00:00:00Z"})
-    assert made.status_code == 201
-    assert made.headers["cache-control"] == "no-store"
-    own.tokens["made"] = made.json()["token"]
-    assert own.make_client("made").get("/api/v1/status").json()["slug"] == "alpha"
-    assert own.make_client("made").post("/api/v1/wake").status_code == 403
-    assert made.json()["token"] not in admin.get("/api/v1/keys").text
-    assert admin.delete(f"/api/v1/keys/{made.json()['id']}").json()["label"] == "reader"
-    assert own.make_client("made").get("/api/v1/status").status_code == 401
+    assert writable.make_client("other").get("/api/v1/status").status_code == 200
+    response = admin.post(
+        "/api/v1/keys", json={"scope": "read", "label": "reader", "expires_at": "2100-01-01T00:00:00Z"}
+    )
+    assert response.status_code == 201
+    assert response.headers["cache-control"] == "no-store"
+    writable.tokens["made"] = response.json()["token"]
+    assert writable.make_client("made").get("/api/v1/status").json()["slug"] == "alpha"
+    assert writable.make_client("made").post("/api/v1/wake").status_code == 403
+    assert response.json()["token"] not in admin.get("/api/v1/keys").text
+    assert admin.delete(f"/api/v1/keys/{response.json()['id']}").json()["label"] == "reader"
+    assert writable.make_client("made").get("/api/v1/status").status_code == 401
 
 
-def test_an_operator_makes_keys_of_any_wiki_and_of_operators(own: ServedApplication) -> None:
-    operator = own.make_client("operator")
+def test_an_operator_makes_keys_of_any_wiki_and_of_operators(writable: ServedApplication) -> None:
+    operator = writable.make_client("operator")
     key = operator.post("/api/v1/keys", json={"wiki": "beta", "scope": "write"}).json()
     assert (key["wiki"], key["scope"]) == ("beta", "write")
     assert operator.post("/w/alpha/api/v1/keys", json={}).json()["wiki"] == "alpha"
@@ -209,12 +212,12 @@ def test_an_operator_makes_keys_of_any_wiki_and_of_operators(own: ServedApplicat
 
 
 @pytest.mark.parametrize("guess", ["wh_wrong", "wh_wrong{}", "{right}x", "eyJh.{}.eyJh"])
-def test_wrong_keys_are_limited_and_lock_no_right_one_out(own: ServedApplication, guess: str) -> None:
-    right = own.tokens["read"]
+def test_wrong_keys_are_limited_and_lock_no_right_one_out(writable: ServedApplication, guess: str) -> None:
+    right = writable.tokens["read"]
 
     def guessed(number: int) -> httpx.Response:
         token = guess.format(number, right=right)
-        return own.make_client().get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
+        return writable.make_client().get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
 
     answers = [guessed(number) for number in range(40)]
     assert [answer.status_code for answer in answers][:20] == [401] * 20
@@ -222,9 +225,9 @@ def test_wrong_keys_are_limited_and_lock_no_right_one_out(own: ServedApplication
     last = answers[-1]
     assert (last.status_code, int(last.headers["retry-after"]) >= 1) == (429, True)
     assert "unknown" in last.json()["detail"]
-    assert own.make_client("read").get("/api/v1/status").status_code == 200
-    assert own.make_client("operator").get("/api/v1/wikis").status_code == 200
-    assert own.make_client().get("/api/v1/status").status_code == 401, "who sends no key is not counted with them"
+    assert writable.make_client("read").get("/api/v1/status").status_code == 200
+    assert writable.make_client("operator").get("/api/v1/wikis").status_code == 200
+    assert writable.make_client().get("/api/v1/status").status_code == 401, "who sends no key is not counted with them"
     assert guessed(99).status_code == 429
 
 
@@ -233,9 +236,9 @@ def test_scopes_are_those_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"content": 5}'], ids=["none", "cut", "deep", "wrong"])
-def test_a_body_is_not_looked_at_before_the_key(farm: ServedApplication, body: bytes) -> None:
+def test_a_body_is_not_looked_at_before_the_key(served: ServedApplication, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     for key, status in ((None, 401), ("other", 403), ("read", 403)):
-        answer = farm.make_client(key).put("/w/alpha/api/v1/pages/X", content=body, headers=headers)
+        answer = served.make_client(key).put("/w/alpha/api/v1/pages/X", content=body, headers=headers)
         assert answer.status_code == status
-    assert farm.make_client().get("/w/alpha/api/v1/search?q=%FF").status_code == 401
+    assert served.make_client().get("/w/alpha/api/v1/search?q=%FF").status_code == 401

@@ -15,17 +15,17 @@ def upload(
     return served.make_client(key).post(path, json=document).status_code
 
 
-def test_a_file_is_attached_listed_read_and_deleted(own: ServedApplication) -> None:
-    client = own.make_client("write")
+def test_a_file_is_attached_listed_read_and_deleted(writable: ServedApplication) -> None:
+    client = writable.make_client("write")
     document = {"filename": "cup 1.png", "content": b64encode(PNG).decode(), "commit_message": "[mcp] A cup"}
-    made = client.post(ATTACHMENTS_URL, json=document)
-    assert made.status_code == 201
-    assert made.json() == {
+    response = client.post(ATTACHMENTS_URL, json=document)
+    assert response.status_code == 201
+    assert response.json() == {
         "filename": "cup 1.png",
         "path": "Coffee",
         "size": len(PNG),
         "mime_type": "image/png",
-        "revision": own.alpha.get_head(),
+        "revision": writable.alpha.get_head(),
         "created": True,
     }
     listed = client.get(ATTACHMENTS_URL).json()
@@ -35,7 +35,7 @@ def test_a_file_is_attached_listed_read_and_deleted(own: ServedApplication) -> N
     read = client.get(f"{ATTACHMENTS_URL}/cup%201.png").json()
     assert b64decode(read["content"]) == PNG
     assert (read["filename"], read["mime_type"], read["size"]) == ("cup 1.png", "image/png", len(PNG))
-    assert own.alpha.run_git("log", "-1", "--format=%an|%s").decode().strip() == "alpha write|[mcp] A cup"
+    assert writable.alpha.run_git("log", "-1", "--format=%an|%s").decode().strip() == "alpha write|[mcp] A cup"
     gone = client.request("DELETE", f"{ATTACHMENTS_URL}/cup%201.png", json={"commit_message": "[mcp] No cup"})
     assert gone.json().items() >= {"deleted": True, "filename": "cup 1.png"}.items()
     assert client.get(ATTACHMENTS_URL).json()["total"] == 0
@@ -43,20 +43,20 @@ def test_a_file_is_attached_listed_read_and_deleted(own: ServedApplication) -> N
     assert client.delete(f"{ATTACHMENTS_URL}/cup%201.png").json()["code"] == "attachment-not-found"
 
 
-def test_a_file_takes_the_place_of_one_of_its_name_unless_only_new_ones_are_wanted(own: ServedApplication) -> None:
-    assert upload(own, "cup.txt", b"one") == 201
-    assert upload(own, "cup.txt", b"two") == 200
+def test_a_file_takes_the_place_of_one_of_its_name_unless_only_new_ones_are_wanted(writable: ServedApplication) -> None:
+    assert upload(writable, "cup.txt", b"one") == 201
+    assert upload(writable, "cup.txt", b"two") == 200
     document = {"filename": "cup.txt", "content": ""}
-    refused = own.make_client("write").post(ATTACHMENTS_URL, json=document, headers={"If-None-Match": "*"})
+    refused = writable.make_client("write").post(ATTACHMENTS_URL, json=document, headers={"If-None-Match": "*"})
     assert refused.status_code == 412
-    assert own.make_client("read").get(f"{ATTACHMENTS_URL}/cup.txt", params={"raw": "true"}).content == b"two"
+    assert writable.make_client("read").get(f"{ATTACHMENTS_URL}/cup.txt", params={"raw": "true"}).content == b"two"
 
 
-def test_raw_bytes_are_to_be_saved_and_never_run(own: ServedApplication) -> None:
+def test_raw_bytes_are_to_be_saved_and_never_run(writable: ServedApplication) -> None:
     unsaid = "application/octet-stream"
     for name, kind in (("a.png", "image/png"), ("a.html", unsaid), ("a.svg", unsaid), ("a.js", unsaid)):
-        upload(own, name, b"<script>alert(1)</script>")
-        raw = own.make_client("read").get(f"{ATTACHMENTS_URL}/{name}", params={"raw": "true"})
+        upload(writable, name, b"<script>alert(1)</script>")
+        raw = writable.make_client("read").get(f"{ATTACHMENTS_URL}/{name}", params={"raw": "true"})
         assert raw.content == b"<script>alert(1)</script>"
         assert raw.headers["content-type"] == kind
         assert raw.headers["content-disposition"].startswith("attachment;")
@@ -64,38 +64,38 @@ def test_raw_bytes_are_to_be_saved_and_never_run(own: ServedApplication) -> None
         assert "default-src 'none'" in raw.headers["content-security-policy"]
 
 
-def test_names_that_lead_elsewhere_and_what_is_no_base64_are_refused(own: ServedApplication) -> None:
-    head = own.alpha.get_head()
+def test_names_that_lead_elsewhere_and_what_is_no_base64_are_refused(writable: ServedApplication) -> None:
+    head = writable.alpha.get_head()
     for name in ("../Home.md", "..", ".git", "../../.git/config", "x.md", "a/b", "a\\b", "a\n", " a", "x" * 256, ""):
-        assert upload(own, name, b"x") == 422, name
-    wrong = own.make_client("write").post(ATTACHMENTS_URL, json={"filename": "a.txt", "content": "no base64!"})
+        assert upload(writable, name, b"x") == 422, name
+    wrong = writable.make_client("write").post(ATTACHMENTS_URL, json={"filename": "a.txt", "content": "no base64!"})
     assert wrong.status_code == 422
     for path in ("..%2F..%2F.git%2Fconfig", "%2e%2e%2fHome.md", "..%5cHome.md", "%00", ".hidden"):
         for method in ("GET", "DELETE"):
-            answer = own.make_client("write").request(method, f"{ATTACHMENTS_URL}/{path}")
+            answer = writable.make_client("write").request(method, f"{ATTACHMENTS_URL}/{path}")
             assert answer.status_code in (404, 422), (method, path, answer.text)
-    assert own.alpha.get_head() == head
+    assert writable.alpha.get_head() == head
 
 
-def test_a_large_file_is_refused_and_of_ten_megabytes_taken(own: ServedApplication) -> None:
-    assert upload(own, "large.bin", bytes(10 * 1024 * 1024 + 1)) == 413
-    assert upload(own, "large.bin", bytes(10 * 1024 * 1024)) == 201
-    assert own.make_client("read").get(ATTACHMENTS_URL).json()["attachments"][0]["size"] == 10 * 1024 * 1024
+def test_a_large_file_is_refused_and_of_ten_megabytes_taken(writable: ServedApplication) -> None:
+    assert upload(writable, "large.bin", bytes(10 * 1024 * 1024 + 1)) == 413
+    assert upload(writable, "large.bin", bytes(10 * 1024 * 1024)) == 201
+    assert writable.make_client("read").get(ATTACHMENTS_URL).json()["attachments"][0]["size"] == 10 * 1024 * 1024
 
 
-def test_only_who_may_write_attaches_and_deletes(own: ServedApplication) -> None:
-    upload(own, "a.txt", b"alphasecret")
+def test_only_who_may_write_attaches_and_deletes(writable: ServedApplication) -> None:
+    upload(writable, "a.txt", b"alphasecret")
     for key, status in ((None, 401), ("read", 403), ("other", 404)):
-        client = own.make_client(key)
+        client = writable.make_client(key)
         assert client.post(ATTACHMENTS_URL, json={"filename": "b.txt", "content": ""}).status_code == status
         assert client.delete(f"{ATTACHMENTS_URL}/a.txt").status_code == status
         assert client.get(f"{ATTACHMENTS_URL}/a.txt").status_code == (200 if key == "read" else status)
-    assert own.make_client("read").get(ATTACHMENTS_URL).json()["total"] == 1
+    assert writable.make_client("read").get(ATTACHMENTS_URL).json()["total"] == 1
 
 
-def test_a_page_may_be_called_attachments_or_lie_below_one(own: ServedApplication) -> None:
-    own.alpha.commit({"talk/attachments.md": "# Seals\n", "talk/attachments/wax.md": "# Wax\n"})
-    client = own.make_client("write")
+def test_a_page_may_be_called_attachments_or_lie_below_one(writable: ServedApplication) -> None:
+    writable.alpha.commit({"talk/attachments.md": "# Seals\n", "talk/attachments/wax.md": "# Wax\n"})
+    client = writable.make_client("write")
     assert client.get("/api/v1/pages/talk/attachments").json()["name"] == "Seals"
     assert client.get("/api/v1/pages/talk/attachments/wax").json()["name"] == "Wax"
     assert client.delete("/api/v1/pages/talk/attachments/wax").json()["deleted"] is True

@@ -5,18 +5,18 @@ import pytest
 from tests.support.served_application import ServedApplication
 
 
-def test_an_admin_backs_up_lists_and_restores(own: ServedApplication) -> None:
-    client = own.make_client("admin")
-    made = client.post("/api/v1/backup")
-    assert made.status_code == 201
-    assert made.json()["revision"] == own.alpha.get_head()
-    own.alpha.commit({"New.md": "# New\n\nA kingfisher."})
-    found = client.get("/api/v1/search", params={"q": "kingfisher", "mode": "keyword", "fresh": "true"}).json()
-    assert [hit["path"] for hit in found["results"]] == ["New"]
+def test_an_admin_backs_up_lists_and_restores(writable: ServedApplication) -> None:
+    client = writable.make_client("admin")
+    response = client.post("/api/v1/backup")
+    assert response.status_code == 201
+    assert response.json()["revision"] == writable.alpha.get_head()
+    writable.alpha.commit({"New.md": "# New\n\nA kingfisher."})
+    document = client.get("/api/v1/search", params={"q": "kingfisher", "mode": "keyword", "fresh": "true"}).json()
+    assert [hit["path"] for hit in document["results"]] == ["New"]
     listed = client.get("/api/v1/backups").json()
-    assert listed == {"backups": [made.json()], "total": 1, "error": None}
-    restored = client.post("/api/v1/restore", params={"at": made.json()["taken_at"]})
-    assert (restored.status_code, restored.json()) == (200, made.json())
+    assert listed == {"backups": [response.json()], "total": 1, "error": None}
+    restored = client.post("/api/v1/restore", params={"at": response.json()["taken_at"]})
+    assert (restored.status_code, restored.json()) == (200, response.json())
     again = client.get("/api/v1/search", params={"q": "kingfisher", "mode": "keyword", "fresh": "true"}).json()
     assert [hit["path"] for hit in again["results"]] == ["New"]
     assert again["stale"] is False
@@ -33,9 +33,9 @@ def test_who_is_no_admin_is_refused(
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(own: ServedApplication) -> None:
-    assert own.make_client("admin").post("/api/v1/backup").status_code == 201
-    other = own.make_client("other")
+def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(writable: ServedApplication) -> None:
+    assert writable.make_client("admin").post("/api/v1/backup").status_code == 201
+    other = writable.make_client("other")
     assert other.get("/w/alpha/api/v1/backups").status_code == 403
     assert other.post("/w/alpha/api/v1/restore").status_code == 403
     assert other.get("/api/v1/backups").json()["total"] == 0

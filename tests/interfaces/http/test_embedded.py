@@ -17,14 +17,14 @@ from wikiholt.wikis.session import ChangeKind
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    with serve_application(tmp_path_factory.mktemp("guests")) as found:
-        yield found
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("guests")) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def app(farm: ServedApplication) -> ASGIApp:
-    return create_host_app(farm.application)
+def app(served: ServedApplication) -> ASGIApp:
+    return create_host_app(served.application)
 
 
 def make_guest_client(app: ASGIApp, admission: object) -> TestClient:
@@ -36,25 +36,25 @@ def make_guest_client(app: ASGIApp, admission: object) -> TestClient:
     return TestClient(admitted)
 
 
-def make_grant(farm: ServedApplication, *scopes: Scope, slug: str = "alpha", **more: bool) -> HostGrant:
-    wiki = farm.application.service.registry.get(slug)
+def make_grant(served: ServedApplication, *scopes: Scope, slug: str = "alpha", **more: bool) -> HostGrant:
+    wiki = served.application.service.registry.get(slug)
     return HostGrant(wiki, frozenset(scopes), Author("Gil", "gil@example.org"), **more)  # type: ignore[arg-type]
 
 
-def test_nobody_gets_in_without_an_admission_whatever_key_they_have(farm: ServedApplication, app: ASGIApp) -> None:
+def test_nobody_gets_in_without_an_admission_whatever_key_they_have(served: ServedApplication, app: ASGIApp) -> None:
     for forged in (None, "admin", {"scopes": ["admin"]}):
         client = make_guest_client(app, forged)
         for key in (None, "read", "admin", "operator"):
-            headers = {"Authorization": f"Bearer {farm.tokens[key]}"} if key else {}
+            headers = {"Authorization": f"Bearer {served.tokens[key]}"} if key else {}
             for path in ("/api/v1/pages", "/w/alpha/api/v1/pages", "/api/v1/keys", "/api/v1/search?q="):
                 answer = client.get(path, headers=headers)
                 assert (answer.status_code, "canary" in answer.text) == (401, False), (key, path)
             assert client.put("/api/v1/pages/X", json={"content": "x"}, headers=headers).status_code == 401
 
 
-def test_the_wiki_is_the_admitted_one_whatever_key_path_or_host_says(farm: ServedApplication, app: ASGIApp) -> None:
-    client = make_guest_client(app, make_grant(farm, Scope.READ, slug="beta"))
-    headers = {"Authorization": f"Bearer {farm.tokens['operator']}", "Host": "alpha.example.org"}
+def test_the_wiki_is_the_admitted_one_whatever_key_path_or_host_says(served: ServedApplication, app: ASGIApp) -> None:
+    client = make_guest_client(app, make_grant(served, Scope.READ, slug="beta"))
+    headers = {"Authorization": f"Bearer {served.tokens['operator']}", "Host": "alpha.example.org"}
     for path in (
         "/api/v1/search?q=alphacanary",
         "/w/alpha/api/v1/search?q=alphacanary",
@@ -67,14 +67,14 @@ def test_the_wiki_is_the_admitted_one_whatever_key_path_or_host_says(farm: Serve
         assert "Coffee" not in answer.text
 
 
-def test_what_is_about_all_wikis_or_the_process_is_not_there(farm: ServedApplication, app: ASGIApp) -> None:
-    client = make_guest_client(app, make_grant(farm, *Scope, can_manage_keys=True))
+def test_what_is_about_all_wikis_or_the_process_is_not_there(served: ServedApplication, app: ASGIApp) -> None:
+    client = make_guest_client(app, make_grant(served, *Scope, can_manage_keys=True))
     for path in ("/api/v1/wikis", "/metrics", "/healthz", "/readyz", "/", "/docs", "/openapi.json", "/w/alpha/"):
         assert client.get(path).status_code == 404, path
     assert client.post("/api/v1/webhook").status_code == 404
 
 
-def test_each_right_stands_for_itself(farm: ServedApplication, app: ASGIApp) -> None:
+def test_each_right_stands_for_itself(served: ServedApplication, app: ASGIApp) -> None:
     file = {"filename": "a.txt", "content": ""}
 
     def statuses(client: TestClient) -> tuple[int, ...]:
@@ -85,12 +85,12 @@ def test_each_right_stands_for_itself(farm: ServedApplication, app: ASGIApp) -> 
             client.get("/api/v1/backups").status_code,
         )
 
-    assert statuses(make_guest_client(app, make_grant(farm))) == (401, 401, 401, 401)
-    assert statuses(make_guest_client(app, make_grant(farm, is_signed_in=True))) == (403, 403, 403, 403)
-    assert statuses(make_guest_client(app, make_grant(farm, Scope.READ, is_signed_in=True))) == (200, 403, 403, 403)
-    assert statuses(make_guest_client(app, make_grant(farm, Scope.WRITE, is_signed_in=True))) == (403, 409, 403, 403)
-    assert statuses(make_guest_client(app, make_grant(farm, Scope.ADMIN, is_signed_in=True))) == (403, 403, 403, 200)
-    assert statuses(make_guest_client(app, make_grant(farm, can_attach=True, is_signed_in=True))) == (
+    assert statuses(make_guest_client(app, make_grant(served))) == (401, 401, 401, 401)
+    assert statuses(make_guest_client(app, make_grant(served, is_signed_in=True))) == (403, 403, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(served, Scope.READ, is_signed_in=True))) == (200, 403, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(served, Scope.WRITE, is_signed_in=True))) == (403, 409, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(served, Scope.ADMIN, is_signed_in=True))) == (403, 403, 403, 200)
+    assert statuses(make_guest_client(app, make_grant(served, can_attach=True, is_signed_in=True))) == (
         403,
         403,
         404,
@@ -98,30 +98,30 @@ def test_each_right_stands_for_itself(farm: ServedApplication, app: ASGIApp) -> 
     )
 
 
-def test_a_commit_is_told_to_the_host(farm: ServedApplication, app: ASGIApp) -> None:
-    given = make_grant(farm, Scope.READ, Scope.WRITE)
-    client = make_guest_client(app, given)
-    made = client.put("/api/v1/pages/Told", json={"content": "told", "commit_message": "Tell"})
-    assert made.status_code == 201
-    same = client.put("/api/v1/pages/Told", json={"content": "told", "revision": made.json()["revision"]})
+def test_a_commit_is_told_to_the_host(served: ServedApplication, app: ASGIApp) -> None:
+    grant = make_grant(served, Scope.READ, Scope.WRITE)
+    client = make_guest_client(app, grant)
+    response = client.put("/api/v1/pages/Told", json={"content": "told", "commit_message": "Tell"})
+    assert response.status_code == 201
+    same = client.put("/api/v1/pages/Told", json={"content": "told", "revision": response.json()["revision"]})
     assert same.json()["changed"] is False
     assert client.put("/api/v1/pages/Told", json={"content": "unread"}).status_code == 409
-    (commit,) = given.commits
+    (commit,) = grant.commits
     assert (commit.kind, commit.path, commit.files) == (ChangeKind.SAVED, "Told", ("Told.md",))
     assert (commit.author, commit.message) == (Author("Gil", "gil@example.org"), "Tell")
 
 
-def test_a_patient_write_is_in_lists_and_links_at_once(farm: ServedApplication, app: ASGIApp) -> None:
-    client = make_guest_client(app, replace(make_grant(farm, Scope.READ, Scope.WRITE), index_wait_s=60.0))
+def test_a_patient_write_is_in_lists_and_links_at_once(served: ServedApplication, app: ASGIApp) -> None:
+    client = make_guest_client(app, replace(make_grant(served, Scope.READ, Scope.WRITE), index_wait_s=60.0))
     for number in range(3):
         client.put(f"/api/v1/pages/Soon {number}", json={"content": "See [[Coffee]]."})
         assert f"Soon {number}" in [page["path"] for page in client.get("/api/v1/pages").json()["pages"]]
         assert f"Soon {number}" in client.get("/api/v1/links/Coffee").json()["linked_from"]
 
 
-def test_keys_are_kept_only_by_whom_the_host_trusts_with_them(farm: ServedApplication, app: ASGIApp) -> None:
-    assert make_guest_client(app, make_grant(farm, Scope.ADMIN)).get("/api/v1/keys").status_code == 403
+def test_keys_are_kept_only_by_whom_the_host_trusts_with_them(served: ServedApplication, app: ASGIApp) -> None:
+    assert make_guest_client(app, make_grant(served, Scope.ADMIN)).get("/api/v1/keys").status_code == 403
     listed = (
-        make_guest_client(app, make_grant(farm, Scope.ADMIN, can_manage_keys=True)).get("/api/v1/keys").json()["keys"]
+        make_guest_client(app, make_grant(served, Scope.ADMIN, can_manage_keys=True)).get("/api/v1/keys").json()["keys"]
     )
     assert {key["wiki"] for key in listed} == {"alpha"}, "never another wiki's or the operator's"

@@ -22,7 +22,7 @@ def iter_error_classes(kind: type[WikiholtError] = WikiholtError) -> Iterator[ty
 
 def make_error(kind: type[WikiholtError]) -> WikiholtError:
     more = {errors.TooManyRequests: {"retry_after": 1.5}, errors.RevisionMismatch: {"current": "abc"}}
-    extra = next((more[each] for each in kind.__mro__ if each in more), {})  # type: ignore[index]
+    extra = next((more[base] for base in kind.__mro__ if base in more), {})  # type: ignore[index]
     return kind("reason /srv/secret/path", hint="look at /srv/secret/path", **extra)  # type: ignore[arg-type]
 
 
@@ -54,13 +54,13 @@ def test_what_nobody_foresaw_is_a_500_that_tells_nothing(
 
 
 def test_a_wiki_without_an_index_says_when_to_come_back(
-    own: ServedApplication, monkeypatch: pytest.MonkeyPatch
+    writable: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: object) -> None:
         raise errors.IndexMissing("no index in /srv/secret/path")
 
     monkeypatch.setattr(WikiHandle, "get_version_token", missing)
-    answer = own.make_client("read").get("/api/v1/search", params={"q": "x"})
+    answer = writable.make_client("read").get("/api/v1/search", params={"q": "x"})
     assert (answer.status_code, answer.json()["code"]) == (503, "index-missing")
     assert int(answer.headers["retry-after"]) >= 1
     assert "secret" not in answer.text
@@ -77,9 +77,9 @@ def test_an_address_that_is_none_and_a_method_it_does_not_take(shared: ServedApp
     assert client.request("BREW", "/healthz").status_code == 405
 
 
-def test_a_body_over_the_limit_is_refused_whether_announced_or_not(own: ServedApplication) -> None:
-    limit = own.application.settings.limit_body_bytes
-    before, client = own.alpha.get_head(), own.make_client("write")
+def test_a_body_over_the_limit_is_refused_whether_announced_or_not(writable: ServedApplication) -> None:
+    limit = writable.application.settings.limit_body_bytes
+    before, client = writable.alpha.get_head(), writable.make_client("write")
     announced = client.put("/api/v1/pages/X", content=b"x" * (limit + 1), headers={"Content-Type": "application/json"})
     assert (announced.status_code, announced.json()["code"]) == (413, "too-large")
 
@@ -91,19 +91,19 @@ def test_a_body_over_the_limit_is_refused_whether_announced_or_not(own: ServedAp
     assert (streamed.status_code, streamed.json()["code"]) == (413, "too-large")
     hook = client.post("/w/alpha/api/v1/webhook", content=parts())
     assert hook.status_code == 413
-    assert own.alpha.get_head() == before
+    assert writable.alpha.get_head() == before
 
 
 def test_too_large_a_page_is_refused_too(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with serve_application(tmp_path_factory.mktemp("small"), {"page.max_bytes": 2048}) as found:
-        answer = found.make_client("write").put("/api/v1/pages/X", json={"content": "x" * 3000})
+    with serve_application(tmp_path_factory.mktemp("small"), {"page.max_bytes": 2048}) as served:
+        answer = served.make_client("write").put("/api/v1/pages/X", json={"content": "x" * 3000})
         assert answer.status_code == 413
 
 
 def test_rate_limits_are_said_and_kept(tmp_path_factory: pytest.TempPathFactory) -> None:
     limits = {"limit.key_per_minute": 60, "limit.address_per_minute": 30}
-    with serve_application(tmp_path_factory.mktemp("limits"), limits) as found:
-        client = found.make_client("read")
+    with serve_application(tmp_path_factory.mktemp("limits"), limits) as served:
+        client = served.make_client("read")
         first = client.get("/api/v1/status")
         assert first.headers["ratelimit-policy"] == '"minute";q=60;w=60'
         assert first.headers["ratelimit"].startswith('"minute";r=19;t=')
@@ -112,8 +112,8 @@ def test_rate_limits_are_said_and_kept(tmp_path_factory: pytest.TempPathFactory)
         assert (last.status_code, last.json()["code"]) == (429, "too-many-requests")
         assert int(last.headers["retry-after"]) >= 1
         assert last.headers["ratelimit"].startswith('"minute";r=0;t=')
-        assert found.make_client("operator").get("/w/alpha/api/v1/status").status_code == 200
-        without = [found.make_client().get("/w/alpha/api/v1/status").status_code for _ in range(30)]
+        assert served.make_client("operator").get("/w/alpha/api/v1/status").status_code == 200
+        without = [served.make_client().get("/w/alpha/api/v1/status").status_code for _ in range(30)]
         assert set(without) == {401, 429}
 
 
@@ -128,15 +128,19 @@ def test_every_answer_forbids_what_a_browser_might_do_with_it(shared: ServedAppl
 
 def test_other_origins_are_let_in_only_where_they_are_named(tmp_path_factory: pytest.TempPathFactory) -> None:
     origin = "https://wiki.example.org"
-    with serve_application(tmp_path_factory.mktemp("cors"), {"serve.cors_origins": [origin]}) as found:
-        client = found.make_client("read")
+    with serve_application(tmp_path_factory.mktemp("cors"), {"serve.cors_origins": [origin]}) as served:
+        client = served.make_client("read")
         ours = client.get("/api/v1/status", headers={"Origin": origin})
         assert ours.headers["access-control-allow-origin"] == origin
         assert "access-control-allow-credentials" not in ours.headers
         theirs = client.get("/api/v1/status", headers={"Origin": "https://evil.example.org"})
         assert "access-control-allow-origin" not in theirs.headers
-        asked = {"Origin": origin, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "If-Match"}
-        assert client.options("/w/alpha/api/v1/pages/X", headers=asked).status_code == 200
+        preflight_headers = {
+            "Origin": origin,
+            "Access-Control-Request-Method": "PUT",
+            "Access-Control-Request-Headers": "If-Match",
+        }
+        assert client.options("/w/alpha/api/v1/pages/X", headers=preflight_headers).status_code == 200
 
 
 def test_the_openapi_document_is_of_the_address_and_names_no_wiki(shared: ServedApplication) -> None:
@@ -157,20 +161,20 @@ def test_the_docs_page_needs_nothing_from_elsewhere(shared: ServedApplication) -
     assert "GET /api/v1/semantic-search" in page.text
 
 
-def test_readiness_names_the_part_that_is_not_ready(own: ServedApplication) -> None:
+def test_readiness_names_the_part_that_is_not_ready(writable: ServedApplication) -> None:
     def missing() -> None:
         raise errors.ModelMissing("nothing in /srv/secret/path")
 
     from dataclasses import replace
 
-    own.application.service.components = replace(own.application.service.components, embedder=missing)  # type: ignore[arg-type]
-    answer = own.make_client().get("/readyz")
+    writable.application.service.components = replace(writable.application.service.components, embedder=missing)  # type: ignore[arg-type]
+    answer = writable.make_client().get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["model"] == {"ready": False, "code": "model-missing"}
     assert answer.json()["registry"]["ready"]
     assert "secret" not in answer.text
-    assert own.make_client().get("/healthz").json()["status"] == "ok"
-    assert own.make_client().get("/api/v1/health").json()["status"] == "ok"
+    assert writable.make_client().get("/healthz").json()["status"] == "ok"
+    assert writable.make_client().get("/api/v1/health").json()["status"] == "ok"
 
 
 def test_figures_hold_neither_queries_nor_names(shared: ServedApplication) -> None:

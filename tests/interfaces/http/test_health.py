@@ -16,36 +16,38 @@ def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def get_index_file(own: ServedApplication) -> Path:
-    service = own.application.service
+def get_index_file(writable: ServedApplication) -> Path:
+    service = writable.application.service
     directory = service.components.store.get_directory(service.registry.get("alpha").id)
     return max(directory.glob("g??????.sqlite"))
 
 
-def break_index(own: ServedApplication) -> None:
+def break_index(writable: ServedApplication) -> None:
     """As if the disk had lost it while nobody had it open."""
-    own.application.service.get_handle("alpha").close()
-    for file in get_index_file(own).parent.glob("g??????.sqlite-*"):
+    writable.application.service.get_handle("alpha").close()
+    for file in get_index_file(writable).parent.glob("g??????.sqlite-*"):
         file.unlink()
-    get_index_file(own).write_bytes(b"no index " * 5000)
+    get_index_file(writable).write_bytes(b"no index " * 5000)
 
 
-def test_a_broken_index_answers_503_with_a_reason_and_is_mended(own: ServedApplication) -> None:
-    assert own.application.scheduler.stop(30)  # so that what lies between can be looked at
-    reader = own.make_client("read")
-    break_index(own)
+def test_a_broken_index_answers_503_with_a_reason_and_is_mended(writable: ServedApplication) -> None:
+    assert writable.application.scheduler.stop(30)  # so that what lies between can be looked at
+    reader = writable.make_client("read")
+    break_index(writable)
     answer = reader.get("/api/v1/search", params={"q": "printer"})
     assert (answer.status_code, answer.json()["code"]) == (503, "index-corrupt")
     assert int(answer.headers["retry-after"]) > 0
-    assert str(own.alpha.path.parent) not in answer.text
+    assert str(writable.alpha.path.parent) not in answer.text
     status = reader.get("/api/v1/status")
     assert status.json()["health"]["condition"] == "broken"
     assert status.json()["health"]["reason"]
-    assert str(own.alpha.path.parent) not in status.text
-    ready = own.make_client().get("/readyz")
+    assert str(writable.alpha.path.parent) not in status.text
+    ready = writable.make_client().get("/readyz")
     assert (ready.status_code, ready.json()["indexes"]) == (200, {"repairing": 1, "broken": 0})
-    assert own.make_client("other").get("/api/v1/search", params={"q": "printer"}).status_code == 200, "others go on"
-    own.application.service.get_handle("alpha").sync()
+    assert writable.make_client("other").get("/api/v1/search", params={"q": "printer"}).status_code == 200, (
+        "others go on"
+    )
+    writable.application.service.get_handle("alpha").sync()
     answer = reader.get("/api/v1/search", params={"q": "printer"})
     assert (answer.status_code, answer.json()["results"][0]["path"]) == (200, "Equipment/Printer")
     health = reader.get("/api/v1/status").json()["health"]
@@ -53,9 +55,9 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_mended(own: ServedAppli
     assert health["checked_at"]
 
 
-def test_the_keeper_mends_what_a_search_met(own: ServedApplication) -> None:
-    reader = own.make_client("read")
-    break_index(own)
+def test_the_keeper_mends_what_a_search_met(writable: ServedApplication) -> None:
+    reader = writable.make_client("read")
+    break_index(writable)
     seen = set()
 
     def answers() -> bool:
@@ -65,25 +67,25 @@ def test_the_keeper_mends_what_a_search_met(own: ServedApplication) -> None:
 
     wait_until(answers)
     assert seen <= {200, 503}
-    wait_until(lambda: own.make_client().get("/readyz").json()["indexes"] == {"repairing": 0, "broken": 0})
-    assert list(get_index_file(own).parent.glob("broken-*"))
+    wait_until(lambda: writable.make_client().get("/readyz").json()["indexes"] == {"repairing": 0, "broken": 0})
+    assert list(get_index_file(writable).parent.glob("broken-*"))
 
 
-def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(own: ServedApplication) -> None:
-    admin = own.make_client("admin")
+def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(writable: ServedApplication) -> None:
+    admin = writable.make_client("admin")
     answer = admin.post("/api/v1/reindex", params={"dry_run": "true"})
     assert answer.status_code == 200
-    told = answer.json()
-    assert (told["pages"], told["exact"]) == (3, True)
-    assert told["reusable_vectors"] == told["chunks_to_embed"] <= told["chunks"]
-    assert told["disk_free"] > told["disk_bytes"] > 0
+    document = answer.json()
+    assert (document["pages"], document["exact"]) == (3, True)
+    assert document["reusable_vectors"] == document["chunks_to_embed"] <= document["chunks"]
+    assert document["disk_free"] > document["disk_bytes"] > 0
     assert admin.get("/api/v1/reindex/status").json()["status"] == "idle"
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), [("read", "true", 403), ("admin", "maybe", 422)])
 def test_a_dry_run_is_for_the_admin_and_takes_true_or_false(
-    own: ServedApplication, key: str, value: str, expected: int
+    writable: ServedApplication, key: str, value: str, expected: int
 ) -> None:
-    client = own.make_client(key)
+    client = writable.make_client(key)
     assert client.post("/api/v1/reindex", params={"dry_run": value}).status_code == expected
-    assert own.make_client("read").get("/api/v1/reindex/status").json()["status"] == "idle"
+    assert writable.make_client("read").get("/api/v1/reindex/status").json()["status"] == "idle"

@@ -23,10 +23,12 @@ def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-def test_a_search_in_a_wiki_without_a_commit_says_that_and_not_to_wait(own: ServedApplication, tmp_path: Path) -> None:
+def test_a_search_in_a_wiki_without_a_commit_says_that_and_not_to_wait(
+    writable: ServedApplication, tmp_path: Path
+) -> None:
     empty = tmp_path / "empty"
     subprocess.run(["git", "init", "--quiet", empty], check=True)
-    operator = own.make_client("operator")
+    operator = writable.make_client("operator")
     assert operator.post("/api/v1/wikis", json={"slug": "empty", "source": str(empty)}).status_code == 201
 
     def code() -> str:
@@ -40,34 +42,34 @@ def test_a_search_in_a_wiki_without_a_commit_says_that_and_not_to_wait(own: Serv
     wait_until(lambda: operator.get("/w/empty/api/v1/search", params={"q": "first page"}).status_code == 200)
 
 
-def test_status_says_what_is_indexed_and_names_no_path(own: ServedApplication) -> None:
-    client = own.make_client("read")
-    own.alpha.commit({"Broken.md": b"\x00\x01\x02" * 100})
+def test_status_says_what_is_indexed_and_names_no_path(writable: ServedApplication) -> None:
+    client = writable.make_client("read")
+    writable.alpha.commit({"Broken.md": b"\x00\x01\x02" * 100})
     client.get("/api/v1/search", params={"q": "x", "fresh": "true"})
     answer = client.get("/api/v1/status")
     document = answer.json()
     assert (document["slug"], document["pages"], document["stale"]) == ("alpha", document["pages"], False)
     assert document["pages"] + len(document["problems"]) == 4
     assert document["error"] is None
-    assert str(own.alpha.path.parent) not in answer.text
-    own.alpha.path.rename(own.alpha.path.with_name("away"))
+    assert str(writable.alpha.path.parent) not in answer.text
+    writable.alpha.path.rename(writable.alpha.path.with_name("away"))
     answer = client.get("/api/v1/status")
     assert answer.json()["error"]["code"] == "source-missing"
-    assert str(own.alpha.path.parent) not in answer.text
+    assert str(writable.alpha.path.parent) not in answer.text
     search = client.get("/api/v1/search", params={"q": "printer"})
     assert search.status_code == 200
     assert search.json()["notes"]
-    assert str(own.alpha.path.parent) not in search.text
+    assert str(writable.alpha.path.parent) not in search.text
 
 
-def test_reindex_is_a_job_with_a_status_that_lasts(own: ServedApplication) -> None:
-    admin, reader = own.make_client("admin"), own.make_client("read")
+def test_reindex_is_a_job_with_a_status_that_lasts(writable: ServedApplication) -> None:
+    admin, reader = writable.make_client("admin"), writable.make_client("read")
     assert reader.get("/api/v1/reindex/status").json()["status"] == "idle"
     before = reader.get("/api/v1/status").json()["generation"]
-    started = admin.post("/w/alpha/api/v1/reindex")
-    assert (started.status_code, started.json()) == (202, {"status": "started"})
-    assert started.headers["location"] == "/w/alpha/api/v1/reindex/status"
-    wait_until(lambda: reader.get(started.headers["location"]).json()["status"] == "complete")
+    response = admin.post("/w/alpha/api/v1/reindex")
+    assert (response.status_code, response.json()) == (202, {"status": "started"})
+    assert response.headers["location"] == "/w/alpha/api/v1/reindex/status"
+    wait_until(lambda: reader.get(response.headers["location"]).json()["status"] == "complete")
     job = reader.get("/api/v1/reindex/status").json()
     assert (job["pages_indexed"], job["error_message"]) == (3, None)
     assert job["chunks_created"] >= 3
@@ -75,18 +77,18 @@ def test_reindex_is_a_job_with_a_status_that_lasts(own: ServedApplication) -> No
     assert reader.get("/api/v1/status").json()["generation"] > before
 
 
-def test_a_second_reindex_meanwhile_is_a_conflict(own: ServedApplication, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert own.application.scheduler.stop(30)  # nobody takes the job up
-    admin = own.make_client("admin")
+def test_a_second_reindex_meanwhile_is_a_conflict(writable: ServedApplication, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert writable.application.scheduler.stop(30)  # nobody takes the job up
+    admin = writable.make_client("admin")
     assert admin.post("/api/v1/reindex").status_code == 202
     again = admin.post("/api/v1/reindex")
     assert (again.status_code, again.json()["code"]) == (409, "busy")
     assert admin.get("/api/v1/reindex/status").json()["status"] == "in_progress"
 
 
-def test_wake_has_a_commit_indexed_without_waiting_for_the_interval(own: ServedApplication) -> None:
-    client = own.make_client("write")
-    head = own.alpha.commit({"Owl.md": "# Owl\n\nnight"})
+def test_wake_has_a_commit_indexed_without_waiting_for_the_interval(writable: ServedApplication) -> None:
+    client = writable.make_client("write")
+    head = writable.alpha.commit({"Owl.md": "# Owl\n\nnight"})
     assert client.post("/api/v1/wake").status_code == 202
     wait_until(lambda: client.get("/api/v1/status").json()["indexed_revision"] == head)
 
@@ -105,23 +107,23 @@ def sign(secret: str = SECRET, body: bytes = BODY) -> str:
     ],
     ids=["github", "gitea", "forgejo", "gitlab"],
 )
-def test_a_signed_webhook_wakes_its_wiki(own: ServedApplication, headers: dict[str, str]) -> None:
-    own.application.service.configure("alpha", {"webhook_secret": SECRET})
-    head = own.alpha.commit({"Owl.md": "# Owl\n\nnight"})
-    answer = own.make_client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)
+def test_a_signed_webhook_wakes_its_wiki(writable: ServedApplication, headers: dict[str, str]) -> None:
+    writable.application.service.configure("alpha", {"webhook_secret": SECRET})
+    head = writable.alpha.commit({"Owl.md": "# Owl\n\nnight"})
+    answer = writable.make_client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)
     assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
-    wait_until(lambda: own.make_client("read").get("/api/v1/status").json()["indexed_revision"] == head)
+    wait_until(lambda: writable.make_client("read").get("/api/v1/status").json()["indexed_revision"] == head)
 
 
-def test_a_secret_may_hold_any_letters(own: ServedApplication) -> None:
-    own.application.service.configure("alpha", {"webhook_secret": "pässwörd"})
+def test_a_secret_may_hold_any_letters(writable: ServedApplication) -> None:
+    writable.application.service.configure("alpha", {"webhook_secret": "pässwörd"})
     for headers in ({"X-Gitlab-Token": "pässwörd".encode()}, {"X-Gitea-Signature": sign("pässwörd").encode()}):
-        sent = own.make_client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)  # type: ignore[arg-type]
+        sent = writable.make_client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)  # type: ignore[arg-type]
         assert sent.status_code == 202
 
 
-def test_a_webhook_is_refused_the_same_way_whatever_is_wrong(own: ServedApplication) -> None:
-    own.application.service.configure("alpha", {"webhook_secret": SECRET})
+def test_a_webhook_is_refused_the_same_way_whatever_is_wrong(writable: ServedApplication) -> None:
+    writable.application.service.configure("alpha", {"webhook_secret": SECRET})
     right: dict[str, str | bytes] = {"X-Hub-Signature-256": f"sha256={sign()}"}
     empty: dict[str, str | bytes] = {"X-Hub-Signature-256": f"sha256={sign('')}", "X-Gitlab-Token": ""}
     tries: list[tuple[str, dict[str, str | bytes]]] = [
@@ -136,7 +138,7 @@ def test_a_webhook_is_refused_the_same_way_whatever_is_wrong(own: ServedApplicat
         ("Not-A-Slug", right),
     ]
     answers = [
-        own.make_client().post(f"/w/{slug}/api/v1/webhook", content=BODY, headers=each)  # type: ignore[arg-type]
+        writable.make_client().post(f"/w/{slug}/api/v1/webhook", content=BODY, headers=each)  # type: ignore[arg-type]
         for slug, each in tries
     ]
     assert {answer.status_code for answer in answers} == {401}
@@ -144,27 +146,27 @@ def test_a_webhook_is_refused_the_same_way_whatever_is_wrong(own: ServedApplicat
 
 
 def test_the_operator_adds_changes_and_removes_a_wiki(
-    own: ServedApplication, tmp_path_factory: pytest.TempPathFactory
+    writable: ServedApplication, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("more") / "gamma"
     Repository(place).commit({"Gamma.md": "# Gamma\n\ngammacanary"})
-    operator = own.make_client("operator")
-    made = operator.post("/api/v1/wikis", json={"slug": "gamma", "source": str(place)})
-    assert made.status_code == 201
-    assert operator.get(made.headers["location"]).json()["source"] == str(place)
-    found = operator.get("/w/gamma/api/v1/search", params={"q": "gammacanary", "fresh": "true"}).json()
-    assert found["results"][0]["path"] == "Gamma"
+    operator = writable.make_client("operator")
+    response = operator.post("/api/v1/wikis", json={"slug": "gamma", "source": str(place)})
+    assert response.status_code == 201
+    assert operator.get(response.headers["location"]).json()["source"] == str(place)
+    document = operator.get("/w/gamma/api/v1/search", params={"q": "gammacanary", "fresh": "true"}).json()
+    assert document["results"][0]["path"] == "Gamma"
     changed = operator.patch("/api/v1/wikis/gamma", json={"settings": {"webhook_secret": "s3cret", "public": "true"}})
     assert changed.json()["settings"]["public"] == "true"
     assert "s3cret" not in changed.text
-    assert own.make_client().get("/w/gamma/api/v1/status").status_code == 200
+    assert writable.make_client().get("/w/gamma/api/v1/status").status_code == 200
     operator.post("/w/gamma/api/v1/keys", json={})
     gone = operator.delete("/api/v1/wikis/gamma").json()
     assert gone["wiki"] == "gamma"
     assert any(name.endswith(".sqlite") for name in gone["removed"])
     assert len(gone["keys"]) == 1
     assert operator.get("/api/v1/wikis/gamma").status_code == 404
-    data = own.application.settings.data
+    data = writable.application.settings.data
     assert subprocess.run(["grep", "-rl", "gammacanary", str(data)], check=False, capture_output=True).stdout == b""
     assert place.exists()
 
@@ -188,5 +190,5 @@ def test_a_wiki_that_cannot_be_is_not_registered(
     before = operator.get("/api/v1/wikis").json()
     assert operator.post("/api/v1/wikis", json=body).status_code == status
     assert operator.get("/api/v1/wikis").json() == before
-    taken = operator.post("/api/v1/wikis", json={"slug": "alpha", "source": str(shared.beta.path)})
-    assert taken.status_code == 409
+    response = operator.post("/api/v1/wikis", json={"slug": "alpha", "source": str(shared.beta.path)})
+    assert response.status_code == 409

@@ -17,23 +17,23 @@ EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "12"))
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    with serve_application(tmp_path_factory.mktemp("schema")) as found:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("schema")) as served:
         # Keys that are not known are sent by the hundred here.
-        found.application.rate_limiter.check_failures = lambda address: None  # type: ignore[method-assign]
-        found.application.rate_limiter.refuse_key = lambda address, token: None  # type: ignore[method-assign]
-        service = found.application.service
+        served.application.rate_limiter.check_failures = lambda address: None  # type: ignore[method-assign]
+        served.application.rate_limiter.refuse_key = lambda address, token: None  # type: ignore[method-assign]
+        service = served.application.service
         service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0))
         service.close()  # what is open was opened without
-        yield found
+        yield served
 
 
 @pytest.fixture
-def api(farm: ServedApplication) -> schemathesis.BaseSchema:
+def api(served: ServedApplication) -> schemathesis.BaseSchema:
     config = schemathesis.Config.from_dict(
-        {"auth": {"openapi": {"key": {"bearer": farm.tokens["operator"]}}}, "warnings": False}
+        {"auth": {"openapi": {"key": {"bearer": served.tokens["operator"]}}}, "warnings": False}
     )
-    return schemathesis.openapi.from_asgi("/w/alpha/openapi.json", farm.app, config=config)
+    return schemathesis.openapi.from_asgi("/w/alpha/openapi.json", served.app, config=config)
 
 
 schema = schemathesis.pytest.from_fixture("api")

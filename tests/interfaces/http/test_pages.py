@@ -50,25 +50,27 @@ def test_links_history_and_changelog_have_otterwikis_fields(shared: ServedApplic
     assert client.get("/api/v1/pages/Nowhere/history").status_code == 404
 
 
-def test_a_new_page_is_a_commit_of_its_author_and_is_found_at_once(own: ServedApplication) -> None:
-    client = own.make_client("write")
-    made = client.put("/api/v1/pages/Notes/Otter", json={"content": "# Otter\n\nwhiskers", "commit_message": "Begin"})
-    assert made.status_code == 201
-    assert made.json()["created"]
-    assert made.json()["revision"] == own.alpha.get_head()
-    assert own.alpha.run_git("log", "-1", "--format=%an|%s").decode() == "alpha write|Begin"
-    found = client.get("/api/v1/search", params={"q": "whiskers", "fresh": "true"}).json()
-    assert found["results"][0]["path"] == "Notes/Otter"
+def test_a_new_page_is_a_commit_of_its_author_and_is_found_at_once(writable: ServedApplication) -> None:
+    client = writable.make_client("write")
+    response = client.put(
+        "/api/v1/pages/Notes/Otter", json={"content": "# Otter\n\nwhiskers", "commit_message": "Begin"}
+    )
+    assert response.status_code == 201
+    assert response.json()["created"]
+    assert response.json()["revision"] == writable.alpha.get_head()
+    assert writable.alpha.run_git("log", "-1", "--format=%an|%s").decode() == "alpha write|Begin"
+    document = client.get("/api/v1/search", params={"q": "whiskers", "fresh": "true"}).json()
+    assert document["results"][0]["path"] == "Notes/Otter"
     by = {"author": {"name": "Bob Ö", "email": "bob@example.org"}, "content": "x"}
     assert client.put("/api/v1/pages/B", json=by).status_code == 201
-    assert own.alpha.run_git("log", "-1", "--format=%an <%ae>").decode() == "Bob Ö <bob@example.org>"
+    assert writable.alpha.run_git("log", "-1", "--format=%an <%ae>").decode() == "Bob Ö <bob@example.org>"
     header = {"X-Author": "Eve <eve@example.org>"}
     assert client.put("/api/v1/pages/E", json={"content": "x"}, headers=header).status_code == 201
-    assert own.alpha.run_git("log", "-1", "--format=%an <%ae>").decode() == "Eve <eve@example.org>"
+    assert writable.alpha.run_git("log", "-1", "--format=%an <%ae>").decode() == "Eve <eve@example.org>"
 
 
-def test_a_page_that_is_there_is_not_written_over_by_chance(own: ServedApplication) -> None:
-    client, before = own.make_client("write"), own.alpha.get_head()
+def test_a_page_that_is_there_is_not_written_over_by_chance(writable: ServedApplication) -> None:
+    client, before = writable.make_client("write"), writable.alpha.get_head()
     page = client.get(PRINTER)
     blind = client.put(PRINTER, json={"content": "gone"})
     assert blind.status_code == 409
@@ -82,13 +84,13 @@ def test_a_page_that_is_there_is_not_written_over_by_chance(own: ServedApplicati
     weak = client.put(PRINTER, json={"content": "x"}, headers={"If-Match": f'W/"{page.json()["revision"]}"'})
     assert weak.status_code == 412
     assert client.put("/api/v1/pages/Absent", json={"content": "x"}, headers={"If-Match": "*"}).status_code == 412
-    assert own.alpha.get_head() == before
+    assert writable.alpha.get_head() == before
     assert client.get(PRINTER).json()["content"] == page.json()["content"]
 
 
 @pytest.mark.parametrize("form", ["revision", "tag", "star", "short"])
-def test_a_page_is_written_by_whoever_has_read_it(own: ServedApplication, form: str) -> None:
-    client = own.make_client("write")
+def test_a_page_is_written_by_whoever_has_read_it(writable: ServedApplication, form: str) -> None:
+    client = writable.make_client("write")
     page = client.get(PRINTER)
     revision = page.json()["revision"]
     headers = {"tag": {"If-Match": page.headers["etag"]}, "star": {"If-Match": "*"}}.get(form, {})
@@ -102,20 +104,20 @@ def test_a_page_is_written_by_whoever_has_read_it(own: ServedApplication, form: 
     assert old["content"] == page.json()["content"]
 
 
-def test_of_two_writers_at_once_one_is_told_so(own: ServedApplication) -> None:
-    revision = own.make_client("read").get(PRINTER).json()["revision"]
+def test_of_two_writers_at_once_one_is_told_so(writable: ServedApplication) -> None:
+    revision = writable.make_client("read").get(PRINTER).json()["revision"]
 
     def write(number: int) -> int:
         body = {"content": f"# Printer\n\nversion {number}", "revision": revision}
-        return own.make_client("write").put(PRINTER, json=body).status_code
+        return writable.make_client("write").put(PRINTER, json=body).status_code
 
     with ThreadPoolExecutor(8) as pool:
         codes = sorted(pool.map(write, range(8)))
     assert codes == [200] + [409] * 7
 
 
-def test_patch_replaces_one_place(own: ServedApplication) -> None:
-    client = own.make_client("write")
+def test_patch_replaces_one_place(writable: ServedApplication) -> None:
+    client = writable.make_client("write")
     revision = client.get(PRINTER).json()["revision"]
     edit = {"revision": revision, "old_string": "rear flap", "new_string": "front flap"}
     patched = client.patch(PRINTER, json=edit)
@@ -136,16 +138,16 @@ def test_patch_replaces_one_place(own: ServedApplication) -> None:
     assert client.patch("/api/v1/pages/Absent", json=absent).status_code == 404
 
 
-def test_delete_and_rename_answer_as_otterwiki_api_does(own: ServedApplication) -> None:
-    client = own.make_client("write")
+def test_delete_and_rename_answer_as_otterwiki_api_does(writable: ServedApplication) -> None:
+    client = writable.make_client("write")
     client.get("/api/v1/search", params={"q": "x", "fresh": "true"})
     renamed = client.post(f"{PRINTER}/rename", json={"new_path": "Machines/Laser"})
     assert renamed.status_code == 200
     assert renamed.json()["old_path"] == "Equipment/Printer"
     assert renamed.json()["new_path"] == "Machines/Laser"
     assert renamed.json()["updated_pages"] == ["Home"]
-    taken = client.post("/api/v1/pages/Home/rename", json={"new_path": "Machines/Laser"}, headers={"If-Match": "*"})
-    assert (taken.status_code, taken.json()["code"]) == (409, "page-exists")
+    response = client.post("/api/v1/pages/Home/rename", json={"new_path": "Machines/Laser"}, headers={"If-Match": "*"})
+    assert (response.status_code, response.json()["code"]) == (409, "page-exists")
     assert client.post("/api/v1/pages/Home/rename", json={"new_path": "Home"}).status_code == 422
     assert client.post("/api/v1/pages/Home/rename", json={"new_path": ""}).status_code == 422
     gone = client.request("DELETE", "/api/v1/pages/Machines/Laser", json={"commit_message": "Away"})
@@ -157,12 +159,12 @@ def test_delete_and_rename_answer_as_otterwiki_api_does(own: ServedApplication) 
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", ".git/config", "%00", "x%0Ay", "a//b", "x" * 300, "x" * 1200])
-def test_a_path_that_is_none_writes_nothing(own: ServedApplication, path: str) -> None:
-    before = own.alpha.get_head()
-    answer = own.make_client("write").put(f"/api/v1/pages/{path.replace('..', '%2E%2E')}", json={"content": "x"})
+def test_a_path_that_is_none_writes_nothing(writable: ServedApplication, path: str) -> None:
+    before = writable.alpha.get_head()
+    answer = writable.make_client("write").put(f"/api/v1/pages/{path.replace('..', '%2E%2E')}", json={"content": "x"})
     assert 400 <= answer.status_code < 500
-    assert own.alpha.get_head() == before
-    assert str(own.alpha.path) not in answer.text
+    assert writable.alpha.get_head() == before
+    assert str(writable.alpha.path) not in answer.text
 
 
 @pytest.mark.parametrize(
@@ -186,46 +188,46 @@ def test_a_path_that_is_none_writes_nothing(own: ServedApplication, path: str) -
     ],
     ids=range(15),
 )
-def test_a_body_that_makes_no_sense_writes_nothing(own: ServedApplication, body: bytes) -> None:
-    before = own.alpha.get_head()
+def test_a_body_that_makes_no_sense_writes_nothing(writable: ServedApplication, body: bytes) -> None:
+    before = writable.alpha.get_head()
     headers = {"Content-Type": "application/json"}
-    answer = own.make_client("write").put("/api/v1/pages/X", content=body, headers=headers)
+    answer = writable.make_client("write").put("/api/v1/pages/X", content=body, headers=headers)
     assert answer.status_code in (400, 422)
     assert answer.headers["content-type"] == "application/problem+json"
-    assert own.alpha.get_head() == before
+    assert writable.alpha.get_head() == before
 
 
 @pytest.mark.parametrize("name", ["...", '"', "<>", " ", "a\x7f", "\u202e", "Ann O'Nym; rm -rf", "名前"])
-def test_odd_authors_are_written_or_refused_and_never_a_fault(own: ServedApplication, name: str) -> None:
-    before, body = own.alpha.get_head(), {"content": "x", "author": {"name": name, "email": "a@example.org"}}
-    answer = own.make_client("write").put("/api/v1/pages/Odd", json=body)
+def test_odd_authors_are_written_or_refused_and_never_a_fault(writable: ServedApplication, name: str) -> None:
+    before, body = writable.alpha.get_head(), {"content": "x", "author": {"name": name, "email": "a@example.org"}}
+    answer = writable.make_client("write").put("/api/v1/pages/Odd", json=body)
     assert answer.status_code in (201, 422)
-    assert (own.alpha.get_head() == before) == (answer.status_code == 422)
+    assert (writable.alpha.get_head() == before) == (answer.status_code == 422)
 
 
-def test_a_key_whose_label_is_odd_writes_all_the_same(own: ServedApplication) -> None:
+def test_a_key_whose_label_is_odd_writes_all_the_same(writable: ServedApplication) -> None:
     for label in ("<script>", "...", "Bot <bot@example.org>", ""):
-        made = own.make_client("admin").post("/api/v1/keys", json={"scope": "write", "label": label})
-        own.tokens["odd"] = made.json()["token"]
-        written = own.make_client("odd").put(f"/api/v1/pages/By {len(label)}", json={"content": "x"})
+        response = writable.make_client("admin").post("/api/v1/keys", json={"scope": "write", "label": label})
+        writable.tokens["odd"] = response.json()["token"]
+        written = writable.make_client("odd").put(f"/api/v1/pages/By {len(label)}", json={"content": "x"})
         assert written.status_code == 201, (label, written.text)
 
 
-def test_the_calls_of_otterwiki_mcp_get_what_its_texts_are_made_of(own: ServedApplication) -> None:
-    client = own.make_client("write")
+def test_the_calls_of_otterwiki_mcp_get_what_its_texts_are_made_of(writable: ServedApplication) -> None:
+    client = writable.make_client("write")
     base = "/w/alpha/api/v1"
     listed = client.get(
         f"{base}/pages", params={"prefix": "Equipment", "category": "Equipment", "tag": "repair"}
     ).json()
     assert {"path", "category", "content_length", "last_updated"} <= listed["pages"][0].keys()
-    found = client.get(f"{base}/search", params={"q": "printer"}).json()
-    assert all(isinstance(hit["score"], float) and hit["snippet"] for hit in found["results"])
+    document = client.get(f"{base}/search", params={"q": "printer"}).json()
+    assert all(isinstance(hit["score"], float) and hit["snippet"] for hit in document["results"])
     near = client.get(f"{base}/semantic-search", params={"q": "printer", "n": 5}).json()
     assert all(isinstance(hit["distance"], float) for hit in near["results"])
-    made = client.put(
+    result = client.put(
         f"{base}/pages/Memo", json={"content": "# Memo\n\nfirst", "commit_message": "[mcp] Create"}
     ).json()
-    assert made["created"]
+    assert result["created"]
     page = client.get(f"{base}/pages/Memo").json()
     edit = {"revision": page["revision"], "old_string": "first", "new_string": "second", "commit_message": "[mcp] Edit"}
     assert client.patch(f"{base}/pages/Memo", json=edit).json()["revision"] != page["revision"]

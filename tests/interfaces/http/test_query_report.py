@@ -23,16 +23,16 @@ from wikiholt.wikis.session import WikiSession
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
     """A farm whose searches are written down; of beta's, by its own setting, not."""
-    with serve_application(tmp_path_factory.mktemp("logged"), {"queries.log": True}) as found:
-        found.application.service.configure("beta", {"log_queries": "false"})
-        yield found
+    with serve_application(tmp_path_factory.mktemp("logged"), {"queries.log": True}) as served:
+        served.application.service.configure("beta", {"log_queries": "false"})
+        yield served
 
 
-def wait_for_records(farm: ServedApplication, count: int) -> None:
+def wait_for_records(served: ServedApplication, count: int) -> None:
     end = time.monotonic() + 60
-    scribe = farm.application.service.components.query_log_writer
-    assert scribe is not None
-    while scribe.written < count:
+    writer = served.application.service.components.query_log_writer
+    assert writer is not None
+    while writer.written < count:
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -48,14 +48,14 @@ def test_an_admin_sees_what_was_searched_for_and_which_pages_nobody_finds(logged
     answer = logged.make_client("admin").get("/api/v1/report", params={"days": 7, "limit": 5})
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-store"
-    found = answer.json()
-    assert found["wiki"] == "alpha"
-    assert found["logging"] is True
-    assert found["searches"] + found["unfinished"] >= 4
-    assert "nosuchword" in [each["query"] for each in found["without_result"]]
-    assert found["pages"]["indexed"] == 3
-    assert found["pages"]["found_most"][0]["path"] == "Equipment/Printer"
-    assert {"Coffee", "Home"} >= set(found["pages"]["never_found"])
+    document = answer.json()
+    assert document["wiki"] == "alpha"
+    assert document["logging"] is True
+    assert document["searches"] + document["unfinished"] >= 4
+    assert "nosuchword" in [record["query"] for record in document["without_result"]]
+    assert document["pages"]["indexed"] == 3
+    assert document["pages"]["found_most"][0]["path"] == "Equipment/Printer"
+    assert {"Coffee", "Home"} >= set(document["pages"]["never_found"])
     assert "betacanary" not in answer.text
     for token in logged.tokens.values():
         assert token not in answer.text
@@ -95,11 +95,11 @@ def test_each_way_of_searching_is_written_down_by_its_name(logged: ServedApplica
     search_tools.run_search(opened, AgentSearch(query="asked by an agent"), 1000)
     logged.make_client("read").get("/api/v1/semantic-search", params={"q": "asked over http"})
     wait_for_records(logged, before + 3)
-    found = service.components.query_log_writer.open_log(handle.wiki.id).read(0)
-    assert found is not None
-    ways = {each.query: each.surface for each in found.records if each.query.startswith("asked ")}
+    log = service.components.query_log_writer.open_log(handle.wiki.id).read(0)
+    assert log is not None
+    ways = {record.query: record.surface for record in log.records if record.query.startswith("asked ")}
     assert ways == {"asked in otterwiki": "otterwiki", "asked by an agent": "mcp", "asked over http": "http"}
-    assert "Gil" not in repr(found)
+    assert "Gil" not in repr(log)
 
 
 def test_metrics_count_what_was_written_and_name_nothing(logged: ServedApplication) -> None:
@@ -111,6 +111,6 @@ def test_metrics_count_what_was_written_and_name_nothing(logged: ServedApplicati
     assert "unheardofword" not in figures
     assert "alpha" not in figures
     assert any(
-        isinstance(each, QueryLogCollector)
-        for each in create_host_app(logged.application).state.metrics.registry._collector_to_names
+        isinstance(collector, QueryLogCollector)
+        for collector in create_host_app(logged.application).state.metrics.registry._collector_to_names
     )

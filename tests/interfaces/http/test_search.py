@@ -44,7 +44,7 @@ def test_semantic_search_is_by_meaning_with_five_pages(shared: ServedApplication
 
 
 @pytest.mark.parametrize(
-    ("params", "found"),
+    ("params", "expected"),
     [
         ({"tag": "kitchen"}, {"Coffee"}),
         ({"tag": ["paper", "repair"]}, {"Equipment/Printer"}),
@@ -56,9 +56,9 @@ def test_semantic_search_is_by_meaning_with_five_pages(shared: ServedApplication
     ],
     ids=lambda each: str(sorted(each)),
 )
-def test_filters_narrow_what_is_found(shared: ServedApplication, params: dict[str, object], found: set[str]) -> None:
+def test_filters_narrow_what_is_found(shared: ServedApplication, params: dict[str, object], expected: set[str]) -> None:
     answer = shared.make_client("read").get("/api/v1/search", params={"q": "printer", **params})  # type: ignore[dict-item]
-    assert {hit["path"] for hit in answer.json()["results"]} == found
+    assert {hit["path"] for hit in answer.json()["results"]} == expected
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_unknown_parameters_are_refused_everywhere(shared: ServedApplication, pa
     assert answer.json()["errors"] == [{"field": "nonsense", "where": "query", "message": "unknown field"}]
 
 
-def test_the_same_answer_is_not_sent_twice(own: ServedApplication) -> None:
-    client = own.make_client("read")
+def test_the_same_answer_is_not_sent_twice(writable: ServedApplication) -> None:
+    client = writable.make_client("read")
     first = client.get("/api/v1/search", params={"q": "printer"})
     tag = first.headers["etag"]
     again = client.get("/api/v1/search", params={"q": "printer"}, headers={"If-None-Match": f'"x", {tag}'})
@@ -121,19 +121,19 @@ def test_the_same_answer_is_not_sent_twice(own: ServedApplication) -> None:
     assert again.headers["etag"] == tag
     other = client.get("/api/v1/search", params={"q": "coffee"}, headers={"If-None-Match": tag})
     assert other.status_code == 200
-    own.alpha.commit({"New.md": "# New\n\nprinter once more"})
+    writable.alpha.commit({"New.md": "# New\n\nprinter once more"})
     moved = client.get("/api/v1/search", params={"q": "printer"}, headers={"If-None-Match": tag})
     assert moved.status_code == 200
     assert moved.json()["stale"]
 
 
-def test_fresh_waits_for_what_was_committed_a_moment_ago(own: ServedApplication) -> None:
-    client = own.make_client("read")
-    own.alpha.commit({"Zebra.md": "# Zebra\n\nstripes and savannah"})
+def test_fresh_waits_for_what_was_committed_a_moment_ago(writable: ServedApplication) -> None:
+    client = writable.make_client("read")
+    writable.alpha.commit({"Zebra.md": "# Zebra\n\nstripes and savannah"})
     answer = client.get("/api/v1/search", params={"q": "stripes savannah", "fresh": "true"}).json()
     assert answer["results"][0]["path"] == "Zebra"
     assert not answer["stale"]
-    assert answer["head_revision"] == own.alpha.get_head()
+    assert answer["head_revision"] == writable.alpha.get_head()
 
 
 def test_pages_like_a_page_leave_out_the_page(shared: ServedApplication) -> None:
@@ -161,11 +161,11 @@ def test_head_answers_as_get_does_without_the_body(shared: ServedApplication) ->
 
 def test_no_answer_holds_another_wikis_words(shared: ServedApplication) -> None:
     for mode in ("hybrid", "semantic", "keyword"):
-        found = shared.make_client("other").get(
+        response = shared.make_client("other").get(
             "/api/v1/search", params={"q": "alphacanary printer", "mode": mode, "n": 100}
         )
-        assert "alphacanary" not in json.dumps(found.json()["results"])
-        assert {hit["path"] for hit in found.json()["results"]} <= {"Home"}
+        assert "alphacanary" not in json.dumps(response.json()["results"])
+        assert {hit["path"] for hit in response.json()["results"]} <= {"Home"}
 
 
 def test_64_threads_at_once_each_get_their_own_wikis_answer(shared: ServedApplication) -> None:
@@ -184,10 +184,12 @@ def test_64_threads_at_once_each_get_their_own_wikis_answer(shared: ServedApplic
 
 @pytest.mark.model
 def test_the_real_model_finds_by_meaning_over_http(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with serve_application(tmp_path_factory.mktemp("real"), embedder=None) as found:
-        answer = found.make_client("read").get("/api/v1/semantic-search", params={"q": "paper is stuck in the machine"})
+    with serve_application(tmp_path_factory.mktemp("real"), embedder=None) as served:
+        answer = served.make_client("read").get(
+            "/api/v1/semantic-search", params={"q": "paper is stuck in the machine"}
+        )
         assert answer.json()["results"][0]["path"] == "Equipment/Printer"
         assert answer.json()["results"][0]["distance"] < 0.7
-        like = found.make_client("read").get("/api/v1/similar", params={"path": "Coffee"}).json()
+        like = served.make_client("read").get("/api/v1/similar", params={"path": "Coffee"}).json()
         assert {hit["path"] for hit in like["results"]} == {"Home", "Equipment/Printer"}
-        assert found.make_client().get("/readyz").status_code == 200
+        assert served.make_client().get("/readyz").status_code == 200

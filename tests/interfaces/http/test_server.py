@@ -18,11 +18,11 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 class RunningServer:
     """uvicorn on a free port of this machine."""
 
-    def __init__(self, found: ServedApplication) -> None:
-        self.application = found
+    def __init__(self, served: ServedApplication) -> None:
+        self.application = served
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._server = uvicorn.Server(uvicorn.Config(found.app, log_config=None, server_header=False))
+        self._server = uvicorn.Server(uvicorn.Config(served.app, log_config=None, server_header=False))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
         self._thread.start()
         until = time.monotonic() + 20
@@ -51,8 +51,8 @@ class RunningServer:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    with serve_application(tmp_path_factory.mktemp("server")) as found:
-        running = RunningServer(found)
+    with serve_application(tmp_path_factory.mktemp("server")) as served:
+        running = RunningServer(served)
         yield running
         assert running.stop()
 
@@ -145,8 +145,8 @@ def test_odd_request_lines_get_a_4xx_and_nothing_of_any_wiki(server: RunningServ
 
 
 def test_the_server_stops_cleanly_while_it_is_asked(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with serve_application(tmp_path_factory.mktemp("stopping")) as found:
-        running = RunningServer(found)
+    with serve_application(tmp_path_factory.mktemp("stopping")) as served:
+        running = RunningServer(served)
         stop = threading.Event()
 
         def ask() -> set[int]:
@@ -165,5 +165,5 @@ def test_the_server_stops_cleanly_while_it_is_asked(tmp_path_factory: pytest.Tem
                 assert time.monotonic() < until
             stopped = running.stop()
             stop.set()
-            assert {status for each in asking for status in each.result()} <= {200}
+            assert {status for future in asking for status in future.result()} <= {200}
         assert stopped

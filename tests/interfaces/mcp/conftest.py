@@ -7,15 +7,15 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
     """A farm of the module's own; tests write to pages of their own."""
-    with serve_application(tmp_path_factory.mktemp("farm")) as found:
-        yield found
+    with serve_application(tmp_path_factory.mktemp("farm")) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def base(farm: ServedApplication) -> Iterator[str]:
-    with run_server(farm.app) as address:
+def base(served: ServedApplication) -> Iterator[str]:
+    with run_server(served.app) as address:
         yield address
 
 

@@ -73,10 +73,10 @@ def run_over_http(
             except MCPError as error:  # raised through the client's tasks it would be one of a group
                 return error
 
-    found = anyio.run(run)
-    if isinstance(found, MCPError):
-        raise found
-    return found
+    result = anyio.run(run)
+    if isinstance(result, MCPError):
+        raise result
+    return result
 
 
 def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto") -> T:
@@ -85,17 +85,17 @@ def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mod
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
 
     async def run() -> T:
-        started = StdioServerParameters(command=sys.executable, args=command, env=environment)
-        async with Client(stdio_client(started), mode=mode) as client:
+        parameters = StdioServerParameters(command=sys.executable, args=command, env=environment)
+        async with Client(stdio_client(parameters), mode=mode) as client:
             return await work(client)
 
     return anyio.run(run)
 
 
 async def _call_tool(name: str, arguments: Mapping[str, Any], client: Client) -> CallToolResult:
-    found = await client.call_tool(name, dict(arguments))
-    assert isinstance(found, CallToolResult)
-    return found
+    result = await client.call_tool(name, dict(arguments))
+    assert isinstance(result, CallToolResult)
+    return result
 
 
 def call_tool(url: str, token: str | None, name: str, **arguments: Any) -> CallToolResult:

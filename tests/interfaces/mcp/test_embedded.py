@@ -19,16 +19,16 @@ ADA = Author("Ada", "ada@example.org")
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, AsgiBridge]]:
-    with serve_application(tmp_path_factory.mktemp("guest"), keys=False) as found:
-        yield found, AsgiBridge(create_host_app(found.application), 1_000_000)
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, AsgiBridge]]:
+    with serve_application(tmp_path_factory.mktemp("guest"), keys=False) as served:
+        yield served, AsgiBridge(create_host_app(served.application), 1_000_000)
 
 
 def call_embedded(
-    ground: tuple[ServedApplication, AsgiBridge], *scopes: Scope, **call: Any
+    embedded: tuple[ServedApplication, AsgiBridge], *scopes: Scope, **call: Any
 ) -> tuple[BridgeResponse, HostGrant]:
     """What somebody with these rights gets for one call of a tool."""
-    served_farm, bridge = ground
+    served_farm, bridge = embedded
     body, headers = make_message("tools/call" if call else "tools/list", call)
     admission = HostGrant(served_farm.application.service.registry.get("alpha"), frozenset(scopes), ADA)
     environ = {
@@ -47,24 +47,26 @@ def call_embedded(
     return bridge.call(environ, admission), admission
 
 
-def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(ground: tuple[ServedApplication, AsgiBridge]) -> None:
-    listed, _ = call_embedded(ground, Scope.READ)
+def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(
+    embedded: tuple[ServedApplication, AsgiBridge],
+) -> None:
+    listed, _ = call_embedded(embedded, Scope.READ)
     assert listed.status == 200
     assert len(json.loads(listed.body)["result"]["tools"]) == 9
-    read, _ = call_embedded(ground, Scope.READ, name="read_page", arguments={"path": "Coffee"})
+    read, _ = call_embedded(embedded, Scope.READ, name="read_page", arguments={"path": "Coffee"})
     assert "Descale" in json.loads(read.body)["result"]["structuredContent"]["content"]
-    refused, _ = call_embedded(ground, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})
+    refused, _ = call_embedded(embedded, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})
     assert json.loads(refused.body)["result"]["isError"] is True
     wrote, admission = call_embedded(
-        ground, Scope.READ, Scope.WRITE, name="write_page", arguments={"path": "New", "content": "x\n"}
+        embedded, Scope.READ, Scope.WRITE, name="write_page", arguments={"path": "New", "content": "x\n"}
     )
     assert json.loads(wrote.body)["result"]["structuredContent"]["created"] is True
     assert [commit.path for commit in admission.commits] == ["New"]
-    assert ground[0].alpha.run_git("log", "-1", "--format=%an").decode().strip() == "Ada"
+    assert embedded[0].alpha.run_git("log", "-1", "--format=%an").decode().strip() == "Ada"
 
 
-def test_who_may_nothing_gets_nothing(ground: tuple[ServedApplication, AsgiBridge]) -> None:
+def test_who_may_nothing_gets_nothing(embedded: tuple[ServedApplication, AsgiBridge]) -> None:
     for scopes in ((), (Scope.WRITE,)):
-        assert call_embedded(ground, *scopes)[0].status == 401
+        assert call_embedded(embedded, *scopes)[0].status == 401
     long = {"path": "Home", "section": "x" * 70_000}
-    assert call_embedded(ground, Scope.READ, name="read_page", arguments=long)[0].status == 400
+    assert call_embedded(embedded, Scope.READ, name="read_page", arguments=long)[0].status == 400

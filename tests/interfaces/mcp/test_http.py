@@ -36,8 +36,8 @@ from wikiholt.testing import FakeEmbedder
 @pytest.fixture(scope="module")
 def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
     """A farm on this machine alone, before its first key."""
-    with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as found, run_server(found.app) as base:
-        yield found, base
+    with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as served, run_server(served.app) as base:
+        yield served, base
 
 
 HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
@@ -49,22 +49,24 @@ def post_message(url: str, method: str = "tools/list", **headers: str) -> httpx.
 
 
 @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_both_versions_of_the_protocol_are_spoken(farm: ServedApplication, base: str, mode: str, version: str) -> None:
+def test_both_versions_of_the_protocol_are_spoken(
+    served: ServedApplication, base: str, mode: str, version: str
+) -> None:
     async def work(client: Client) -> str:
         assert client.protocol_version == version
         assert client.server_info is not None
         assert client.server_info.name == "wikiholt"
         assert "Start with search" in (client.instructions or "")
         assert (await client.list_tools()).tools
-        found = await client.call_tool("search", {"query": "coffee"})
-        assert isinstance(found, CallToolResult)
-        return str(get_document(found)["results"][0]["path"])
+        result = await client.call_tool("search", {"query": "coffee"})
+        assert isinstance(result, CallToolResult)
+        return str(get_document(result)["results"][0]["path"])
 
     for url in (f"{base}/mcp", f"{base}/w/alpha/mcp"):
-        assert run_over_http(url, farm.tokens["read"], work, mode=mode) == "Coffee"
+        assert run_over_http(url, served.tokens["read"], work, mode=mode) == "Coffee"
 
 
-def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: ServedApplication, base: str) -> None:
+def test_a_request_says_who_it_is_before_anything_of_it_is_read(served: ServedApplication, base: str) -> None:
     for headers, status in [
         ({}, 401),
         ({"Authorization": "Bearer wh_no_such"}, 401),
@@ -78,8 +80,8 @@ def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: ServedAppl
                 assert answer.json()["code"] == "unauthorized"
 
 
-def test_other_methods_and_bodies_that_are_no_message_are_refused(farm: ServedApplication, base: str) -> None:
-    key = {"Authorization": f"Bearer {farm.tokens['read']}"}
+def test_other_methods_and_bodies_that_are_no_message_are_refused(served: ServedApplication, base: str) -> None:
+    key = {"Authorization": f"Bearer {served.tokens['read']}"}
     for method in ("GET", "DELETE", "PUT", "HEAD"):
         assert HTTP.request(method, f"{base}/mcp", headers=key).status_code == 405
     _, usual = make_message("tools/list")
@@ -124,12 +126,12 @@ def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFac
         answer = post_message(f"{base}/mcp", Origin="https://app.example", **key)
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "https://app.example"
-        asked = {
+        preflight_headers = {
             "Origin": "https://app.example",
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name",
         }
-        assert HTTP.options(f"{base}/mcp", headers=asked).status_code == 200
+        assert HTTP.options(f"{base}/mcp", headers=preflight_headers).status_code == 200
         assert post_message(f"{base}/mcp", Origin="https://other.example", **key).status_code == 403
 
 
@@ -149,7 +151,7 @@ def test_agents_are_limited_as_every_other_visitor_is(tmp_path_factory: pytest.T
 
 
 @pytest.mark.slow
-def test_a_hundred_calls_at_once_are_all_answered(farm: ServedApplication, url: str) -> None:
+def test_a_hundred_calls_at_once_are_all_answered(served: ServedApplication, url: str) -> None:
     answers: list[CallToolResult] = []
 
     async def work(client: Client) -> None:
@@ -157,39 +159,39 @@ def test_a_hundred_calls_at_once_are_all_answered(farm: ServedApplication, url: 
             tool, arguments = [("search", {"query": f"printer {number}"}), ("read_page", {"path": "Coffee"})][
                 number % 2
             ]
-            found = await client.call_tool(tool, arguments)
-            assert isinstance(found, CallToolResult)
-            answers.append(found)
+            result = await client.call_tool(tool, arguments)
+            assert isinstance(result, CallToolResult)
+            answers.append(result)
 
         async with anyio.create_task_group() as tasks:
             for number in range(100):
                 tasks.start_soon(one, number)
 
-    run_over_http(url, farm.tokens["read"], work)
+    run_over_http(url, served.tokens["read"], work)
     assert len(answers) == 100
-    assert not [get_text(each) for each in answers if each.is_error]
+    assert not [get_text(answer) for answer in answers if answer.is_error]
 
 
 def test_a_client_that_leaves_harms_nobody_and_its_write_is_whole_or_not_there(
-    farm: ServedApplication, base: str
+    served: ServedApplication, base: str
 ) -> None:
     host = urlsplit(base)
     body, headers = make_message(
         "tools/call", {"name": "append_to_page", "arguments": {"path": "Left", "text": "a line"}}
     )
-    farm.alpha.commit({"Left.md": "# Left\n"})
+    served.alpha.commit({"Left.md": "# Left\n"})
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    head += f"Authorization: Bearer {farm.tokens['write']}\r\nHost: {host.netloc}\r\nContent-Length: {len(body)}\r\n"
+    head += f"Authorization: Bearer {served.tokens['write']}\r\nHost: {host.netloc}\r\nContent-Length: {len(body)}\r\n"
 
     def leave(share: float) -> None:
         with socket.create_connection((host.hostname or "", host.port or 0), timeout=30) as connection:
-            whole = f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode()
-            connection.sendall(whole[: int(len(whole) * share)])
+            request = f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode()
+            connection.sendall(request[: int(len(request) * share)])
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(leave, [0.3, 0.6, 0.95, 1.0] * 4))
-    get_document(call_tool(f"{base}/mcp", farm.tokens["write"], "append_to_page", path="Left", text="the last"))
-    content = get_document(call_tool(f"{base}/mcp", farm.tokens["write"], "read_page", path="Left"))["content"]
+    get_document(call_tool(f"{base}/mcp", served.tokens["write"], "append_to_page", path="Left", text="the last"))
+    content = get_document(call_tool(f"{base}/mcp", served.tokens["write"], "read_page", path="Left"))["content"]
     lines = content.splitlines()
     assert lines[0] == "# Left"
     assert lines.count("the last") == 1
@@ -218,11 +220,11 @@ def test_an_agent_is_greeted_at_once_while_a_wiki_is_indexed_for_the_first_time(
     settings = load_settings(place / "data", overrides={**UNLIMITED, "search.fresh_timeout": 0.5})
     service, model = build_service(settings), BlockedEmbedder()
     service.components = replace(service.components, embedder=lambda: model)
-    farm = open_application(settings, service=service)
+    application = open_application(settings, service=service)
     service.add("alpha", str(repository.path), {})
-    farm.scheduler.start()
+    application.scheduler.start()
     try:
-        with run_server(create_app(farm)) as base:
+        with run_server(create_app(application)) as base:
             wait_until(model.started.is_set)
             url = f"{base}/mcp"
             early = call_tool(url, None, "search", query="valve")
@@ -236,12 +238,12 @@ def test_an_agent_is_greeted_at_once_while_a_wiki_is_indexed_for_the_first_time(
             wait_until(lambda: get_document(call_tool(url, None, "list_pages", limit=1))["total"] == 300)
     finally:
         model.released.set()
-        assert farm.scheduler.stop(60)
+        assert application.scheduler.stop(60)
         service.close()
 
 
-def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(farm: ServedApplication, base: str) -> None:
-    registry = farm.application.service.registry
+def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(served: ServedApplication, base: str) -> None:
+    registry = served.application.service.registry
     key, token = registry.keys.create(registry.get("alpha").id, Scope.READ, "brief")
     assert post_message(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 200
     registry.keys.revoke(key.id)
@@ -249,18 +251,18 @@ def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(farm: S
 
 
 def test_without_the_extra_the_service_serves_and_has_no_such_address(
-    farm: ServedApplication, monkeypatch: pytest.MonkeyPatch
+    served: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("wikiholt.interfaces.http.app.importlib.util.find_spec", lambda _: None)
-        app = create_app(farm.application)
-    client = TestClient(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {farm.tokens['read']}"})
+        app = create_app(served.application)
+    client = TestClient(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {served.tokens['read']}"})
     assert client.post("/mcp", json={}).status_code == 404
     assert client.get("/api/v1/search", params={"q": "coffee"}).status_code == 200
 
 
-def test_figures_name_the_route_and_no_wiki(farm: ServedApplication, base: str) -> None:
-    post_message(f"{base}/w/alpha/mcp", Authorization=f"Bearer {farm.tokens['read']}")
-    text = HTTP.get(f"{base}/metrics", headers={"Authorization": f"Bearer {farm.tokens['operator']}"}).text
+def test_figures_name_the_route_and_no_wiki(served: ServedApplication, base: str) -> None:
+    post_message(f"{base}/w/alpha/mcp", Authorization=f"Bearer {served.tokens['read']}")
+    text = HTTP.get(f"{base}/metrics", headers={"Authorization": f"Bearer {served.tokens['operator']}"}).text
     assert 'route="/mcp"' in text
     assert "alpha" not in text

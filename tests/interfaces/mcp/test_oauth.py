@@ -30,8 +30,8 @@ HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_
 
 def _make_public_key(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str) -> dict[str, Any]:
     algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
-    made: dict[str, Any] = algorithm.to_jwk(key.public_key(), as_dict=True)  # type: ignore[arg-type]
-    return {**made, "kid": kid, "use": "sig"}
+    jwk: dict[str, Any] = algorithm.to_jwk(key.public_key(), as_dict=True)  # type: ignore[arg-type]
+    return {**jwk, "kid": kid, "use": "sig"}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def sign(signing: dict[str, Any]) -> Sign:
     def signed(kid: str = "rsa", by: str | None = None, **claims: Any) -> str:
         now = int(time.time())
         usual = {"iss": ISSUER, "aud": f"{BASE}/w/alpha/mcp", "sub": "ada", "exp": now + 600, "scope": "read"}
-        said = {name: value for name, value in {**usual, **claims}.items() if value is not None}
-        return jwt.encode(said, signing[by or kid], "ES256" if kid == "ec" else "RS256", headers={"kid": kid})
+        payload = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+        return jwt.encode(payload, signing[by or kid], "ES256" if kid == "ec" else "RS256", headers={"kid": kid})
 
     return signed
 
@@ -66,8 +66,8 @@ def sign(signing: dict[str, Any]) -> Sign:
 @pytest.fixture(scope="module")
 def issued(keys_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
     settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(keys_file)}
-    with serve_application(tmp_path_factory.mktemp("oauth"), settings) as found, run_server(found.app) as base:
-        yield found, base
+    with serve_application(tmp_path_factory.mktemp("oauth"), settings) as served, run_server(served.app) as base:
+        yield served, base
 
 
 def get_status(url: str, token: str) -> int:
@@ -76,35 +76,35 @@ def get_status(url: str, token: str) -> int:
     return answer.status_code
 
 
-def forget_wrong_keys(served_farm: ServedApplication) -> None:
-    for wrong in served_farm.application.rate_limiter._wrong_keys:
+def forget_wrong_keys(served: ServedApplication) -> None:
+    for wrong in served.application.rate_limiter._wrong_keys:
         wrong.own._levels.clear()
 
 
 def test_wrong_tokens_and_keys_lock_no_right_token_and_no_right_key_out(
     issued: tuple[ServedApplication, str], sign: Sign
 ) -> None:
-    served_farm, base = issued
-    forget_wrong_keys(served_farm)
+    served, base = issued
+    forget_wrong_keys(served)
     url, good = f"{base}/w/alpha/mcp", sign()
     guesses = [good[:-4] + "AAAA", sign(by="stranger"), sign(exp=1000), "wh_aaaaaaaaaaaa_" + "a" * 40] * 10
     assert {get_status(url, guess) for guess in guesses} == {401, 429}
-    assert get_status(url, good) == get_status(url, served_farm.tokens["read"]) == 200
+    assert get_status(url, good) == get_status(url, served.tokens["read"]) == 200
     assert get_status(url, "a.b.c") == 429
-    forget_wrong_keys(served_farm)
+    forget_wrong_keys(served)
 
 
 def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(
     issued: tuple[ServedApplication, str], sign: Sign
 ) -> None:
-    served_farm, base = issued
+    served, base = issued
     url = f"{base}/w/alpha/mcp"
     assert "Welcome" in get_document(call_tool(url, sign(), "read_page", path="Home"))["content"]
     assert get_document(call_tool(url, sign("ec"), "search", query="coffee"))["results"]
     assert call_tool(url, sign(), "write_page", path="Mine", content="x").is_error
     token = sign(scope="read write", name="Ada <L>", email="ada@example.org")
     get_document(call_tool(url, token, "write_page", path="Mine", content="x"))
-    assert served_farm.alpha.run_git("log", "-1", "--format=%an <%ae>").decode().strip() == "Ada L <ada@example.org>"
+    assert served.alpha.run_git("log", "-1", "--format=%an <%ae>").decode().strip() == "Ada L <ada@example.org>"
     assert get_document(call_tool(f"{base}/mcp", sign(), "read_page", path="Home"))["title"] == "Home"
     both = sign(aud=["https://elsewhere.example", f"{BASE}/w/alpha/mcp"], scope=None, scp=["write"])
     assert get_status(url, both) == 200
@@ -136,8 +136,8 @@ def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(
 def test_a_token_that_is_not_for_this_wiki_opens_nothing(
     issued: tuple[ServedApplication, str], sign: Sign, claims: dict[str, Any]
 ) -> None:
-    served_farm, base = issued
-    forget_wrong_keys(served_farm)
+    served, base = issued
+    forget_wrong_keys(served)
     assert get_status(f"{base}/w/alpha/mcp", sign(**claims)) in (401, 403)
 
 
@@ -148,15 +148,15 @@ def _encode_base64(document: dict[str, Any]) -> str:
 def test_tokens_that_anybody_could_have_made_open_nothing(
     issued: tuple[ServedApplication, str], sign: Sign, signing: dict[str, Any]
 ) -> None:
-    served_farm, base = issued
-    forget_wrong_keys(served_farm)
+    served, base = issued
+    forget_wrong_keys(served)
     url = f"{base}/w/alpha/mcp"
     claims = jwt.decode(sign(), options={"verify_signature": False})
     shape = serialization.PublicFormat.SubjectPublicKeyInfo
     public = signing["rsa"].public_key().public_bytes(serialization.Encoding.PEM, shape)
-    said = ".".join(map(_encode_base64, ({"alg": "HS256", "typ": "JWT", "kid": "rsa"}, claims)))
-    digest = hmac.new(public, said.encode(), "sha256").digest()
-    forged = f"{said}.{urlsafe_b64encode(digest).decode().rstrip('=')}"
+    signing_input = ".".join(map(_encode_base64, ({"alg": "HS256", "typ": "JWT", "kid": "rsa"}, claims)))
+    digest = hmac.new(public, signing_input.encode(), "sha256").digest()
+    forged = f"{signing_input}.{urlsafe_b64encode(digest).decode().rstrip('=')}"
     unsigned = jwt.encode(claims, None, "none", headers={"kid": "rsa"})
     good = sign()
     for token in (forged, unsigned, good[:-4] + "AAAA", "a.b.c", "..", good + "."):
@@ -165,34 +165,34 @@ def test_tokens_that_anybody_could_have_made_open_nothing(
 
 
 def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[ServedApplication, str], sign: Sign) -> None:
-    served_farm, base = issued
-    forget_wrong_keys(served_farm)
+    served, base = issued
+    forget_wrong_keys(served)
     headers = {"Authorization": f"Bearer {sign()}"}
     assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
 
 
 def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[ServedApplication, str]) -> None:
-    served_farm, base = issued
+    served, base = issued
     body, headers = make_message("tools/list")
     refused = HTTP.post(f"{base}/w/alpha/mcp", content=body, headers=headers)
     assert refused.status_code == 401
     where = f"{BASE}/.well-known/oauth-protected-resource/w/alpha/mcp"
     assert f'resource_metadata="{where}"' in refused.headers["www-authenticate"]
-    told = HTTP.get(f"{base}{where.removeprefix(BASE)}").json()
-    assert told["resource"] == f"{BASE}/w/alpha/mcp"
-    assert told["authorization_servers"] == [ISSUER]
-    assert told["scopes_supported"] == ["read", "write"]
+    document = HTTP.get(f"{base}{where.removeprefix(BASE)}").json()
+    assert document["resource"] == f"{BASE}/w/alpha/mcp"
+    assert document["authorization_servers"] == [ISSUER]
+    assert document["scopes_supported"] == ["read", "write"]
     # Nobody learns by it which wikis there are.
     nowhere = HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/no-such/mcp")
-    assert nowhere.json() == json.loads(json.dumps(told).replace("alpha", "no-such"))
+    assert nowhere.json() == json.loads(json.dumps(document).replace("alpha", "no-such"))
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
     # Keys count as before.
-    get_document(call_tool(f"{base}/w/alpha/mcp", served_farm.tokens["read"], "read_page", path="Home"))
+    get_document(call_tool(f"{base}/w/alpha/mcp", served.tokens["read"], "read_page", path="Home"))
 
 
-def test_without_issuers_there_is_no_such_address(farm: ServedApplication, base: str) -> None:
+def test_without_issuers_there_is_no_such_address(served: ServedApplication, base: str) -> None:
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
-    assert run_over_http(f"{base}/mcp", farm.tokens["read"], _list_tools) == 9
+    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == 9
 
 
 async def _list_tools(client: Client) -> int:
@@ -205,7 +205,7 @@ def test_new_keys_of_an_issuer_count_once_they_are_in_the_file(
     place = tmp_path_factory.mktemp("rotating") / "keys.json"
     place.write_text(json.dumps({"keys": [_make_public_key(signing["ec"], "ec")]}))
     settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(place)}
-    with serve_application(tmp_path_factory.mktemp("rotated"), settings) as found, run_server(found.app) as base:
+    with serve_application(tmp_path_factory.mktemp("rotated"), settings) as served, run_server(served.app) as base:
         url = f"{base}/w/alpha/mcp"
         assert get_status(url, sign()) == 401
         place.write_text(

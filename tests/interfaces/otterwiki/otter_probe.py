@@ -27,9 +27,9 @@ class ProbePlugin:
         _write_event("page_renamed", old=old_pagepath, new=new_pagepath, author=list(author), message=message)
 
 
-def _write_event(hook: str, **told: Any) -> None:
+def _write_event(hook: str, **arguments: Any) -> None:
     with Path("probe.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"hook": hook, **told}) + "\n")
+        file.write(json.dumps({"hook": hook, **arguments}) + "\n")
 
 
 plugin_manager.register(ProbePlugin())

@@ -171,9 +171,9 @@ class OtterwikiServer:
 
     def get_csrf_token(self, client: httpx.Client | None = None) -> str:
         """The token that a form of this session must carry."""
-        found = re.search(r'name="?csrf-token"? content="?([^">\s]+)', (client or self.client).get("/-/about").text)
-        assert found is not None, self.read_log()
-        return found[1]
+        match = re.search(r'name="?csrf-token"? content="?([^">\s]+)', (client or self.client).get("/-/about").text)
+        assert match is not None, self.read_log()
+        return match[1]
 
     def post_form(
         self, path: str, client: httpx.Client | None = None, files: Any = None, **fields: str

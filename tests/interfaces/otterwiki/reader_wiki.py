@@ -19,18 +19,18 @@ See [composting](/growing/composting) and [bonfires](/rules/bonfires).
 
 def read_demo_pages(*names: str) -> dict[str, str]:
     """File → text of these demo wikis in one; a file that two of them have is the last one's."""
-    found: dict[str, str] = {}
+    pages: dict[str, str] = {}
     for name in names:
-        _collect_pages(files("wikiholt.interfaces.cli.demo_wikis").joinpath(name), "", found)
-    return found
+        _collect_pages(files("wikiholt.interfaces.cli.demo_wikis").joinpath(name), "", pages)
+    return pages
 
 
-def _collect_pages(folder: Traversable, above: str, found: dict[str, str]) -> None:
+def _collect_pages(folder: Traversable, above: str, pages: dict[str, str]) -> None:
     for entry in folder.iterdir():
         if entry.is_dir():
-            _collect_pages(entry, f"{above}{entry.name.lower()}/", found)
+            _collect_pages(entry, f"{above}{entry.name.lower()}/", pages)
         elif entry.name.endswith(".md"):
-            found[above + entry.name.lower()] = entry.read_text(encoding="utf-8")
+            pages[above + entry.name.lower()] = entry.read_text(encoding="utf-8")
 
 
 READERS_WIKI = {

@@ -75,8 +75,8 @@ def take_screenshots(
         if indexed:
             wait_until(lambda: not session.get("/api/v1/status").json()["stale"])
             session.get("/api/v1/search?q=warm")
-        kept = [{"name": key, "value": value, "url": otter.url} for key, value in session.cookies.items()]
-        return [take_screenshot(browser, otter.url, picture, kept) for picture in screenshots]
+        cookies = [{"name": key, "value": value, "url": otter.url} for key, value in session.cookies.items()]
+        return [take_screenshot(browser, otter.url, picture, cookies) for picture in screenshots]
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]
         2,
         preloaded,
         "tests.interfaces.otterwiki.otter_probe",
-    ) as started:
-        started.wait_until_found("boats", "sea")
-        yield started
+    ) as server:
+        server.wait_until_found("boats", "sea")
+        yield server
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def test_health_takes_no_key(otter: OtterwikiServer) -> None:
 
 
 def test_lists_name_pages_as_the_wiki_shows_them_and_narrow_by_every_filter(ask: ApiClient) -> None:
-    page = next(each for each in ask.get_json("pages")["pages"] if each["path"] == "Actors/Iran")
+    page = next(page for page in ask.get_json("pages")["pages"] if page["path"] == "Actors/Iran")
     assert page.items() >= {"name": "Iran", "category": "actor", "tags": ["gulf", "oil"], "content_length": 7}.items()
     for narrowed in ({"prefix": "Actors/"}, {"category": "Actor"}, {"tag": "Gulf", "updated_since": "2020-01-01"}):
-        found = ask.get_json("pages", **narrowed)
-        assert ([each["path"] for each in found["pages"]], found["total"]) == (["Actors/Iran"], 1)
+        document = ask.get_json("pages", **narrowed)
+        assert ([page["path"] for page in document["pages"]], document["total"]) == (["Actors/Iran"], 1)
     wrong = ask("GET", "pages?updated_since=yesterdayish")
     assert wrong.status_code == 422
     assert "updated_since" in wrong.json()["error"]
@@ -82,22 +82,22 @@ def test_a_page_is_read_under_any_case_with_its_links_and_commit(ask: ApiClient)
 
 
 def test_writing_takes_the_revision_that_was_read(ask: ApiClient) -> None:
-    made = ask("PUT", "pages/Notes/New Idea", {"content": "About [[sea]].\n", "commit_message": "[mcp] Idea"})
-    assert made.status_code == 201
-    assert made.json().items() >= {"name": "New Idea", "path": "Notes/New Idea", "created": True}.items()
-    wait_until(lambda: "Notes/New Idea" in [each["path"] for each in ask.get_json("pages")["pages"]])
+    response = ask("PUT", "pages/Notes/New Idea", {"content": "About [[sea]].\n", "commit_message": "[mcp] Idea"})
+    assert response.status_code == 201
+    assert response.json().items() >= {"name": "New Idea", "path": "Notes/New Idea", "created": True}.items()
+    wait_until(lambda: "Notes/New Idea" in [page["path"] for page in ask.get_json("pages")["pages"]])
     assert ask.get_json("links/Sea")["linked_from"] == ["Notes/New Idea"]
     for body in ({"content": "x"}, {"content": "x", "revision": ""}):
         unread = ask("PUT", "pages/Notes/New Idea", body)
         assert (unread.status_code, bool(unread.json()["error"])) == (409, True)
-    first = made.json()["revision"]
+    first = response.json()["revision"]
     second = ask("PUT", "pages/notes/new idea", {"content": "Second [[sea]].\n", "revision": first[:7]})
     assert (second.status_code, second.json()["created"]) == (200, False)
     stale = ask("PUT", "pages/Notes/New Idea", {"content": "Third.\n", "revision": first})
     assert (stale.status_code, stale.json()["current_revision"]) == (409, second.json()["revision"])
     assert ask.get_json("pages/Notes/New Idea", revision=first)["content"] == "About [[sea]].\n"
     history = ask.get_json("pages/Notes/New Idea/history", limit=1)
-    assert (history["path"], [each["revision"] for each in history["history"]]) == (
+    assert (history["path"], [commit["revision"] for commit in history["history"]]) == (
         "Notes/New Idea",
         [second.json()["revision"]],
     )
@@ -122,9 +122,13 @@ def test_an_edit_replaces_the_one_place_that_says_so(ask: ApiClient) -> None:
 
 
 def test_search_by_words_and_by_meaning_has_the_fields_that_are_read(ask: ApiClient) -> None:
-    found = ask.get_json("search", q="boats")
-    assert found["results"][0].keys() >= {"name", "path", "snippet", "score"}
-    assert (found["query"], found["results"][0]["path"], found["total"]) == ("boats", "Sea", len(found["results"]))
+    document = ask.get_json("search", q="boats")
+    assert document["results"][0].keys() >= {"name", "path", "snippet", "score"}
+    assert (document["query"], document["results"][0]["path"], document["total"]) == (
+        "boats",
+        "Sea",
+        len(document["results"]),
+    )
     near = ask.get_json("semantic-search", q="vessels on the ocean", n=50, max_chunks_per_page=10)
     best = near["results"][0]
     assert best["path"] == "Sea"
@@ -173,9 +177,9 @@ def test_links_name_whole_paths_as_otterwiki_reads_them(ask: ApiClient) -> None:
 def test_files_are_attached_where_the_wiki_shows_them(otter: OtterwikiServer, ask: ApiClient) -> None:
     data = b"%PDF-1.4\n\x00\xff"
     body = {"filename": "my report.pdf", "content": b64encode(data).decode(), "commit_message": "[mcp] Report"}
-    made = ask("POST", "pages/Sea/attachments", body)
-    assert made.status_code == 201
-    assert made.json().items() >= {"filename": "my report.pdf", "path": "Sea", "size": len(data)}.items()
+    response = ask("POST", "pages/Sea/attachments", body)
+    assert response.status_code == 201
+    assert response.json().items() >= {"filename": "my report.pdf", "path": "Sea", "size": len(data)}.items()
     assert (otter.repository / "sea" / "my report.pdf").read_bytes() == data
     listed = ask.get_json("pages/sea/attachments")
     assert (listed["path"], listed["total"], listed["attachments"][0]["mime_type"]) == ("Sea", 1, "application/pdf")
@@ -191,8 +195,8 @@ def test_files_are_attached_where_the_wiki_shows_them(otter: OtterwikiServer, as
 def test_a_written_page_lies_where_otterwiki_would_put_it_and_is_shown_at_once(
     otter: OtterwikiServer, ask: ApiClient
 ) -> None:
-    made = ask("PUT", "pages/Fresh Start//Über_Uns", {"content": "# Über uns\n\nWe are otters.\n"})
-    assert made.json()["path"] == "Fresh Start/Über_Uns"
+    response = ask("PUT", "pages/Fresh Start//Über_Uns", {"content": "# Über uns\n\nWe are otters.\n"})
+    assert response.json()["path"] == "Fresh Start/Über_Uns"
     assert (otter.repository / "fresh start" / "über_uns.md").read_text() == "# Über uns\n\nWe are otters.\n"
     with contextlib.closing(otter.login("writer@example.org")) as session:
         assert "We are otters." in session.get("/Fresh Start/Über_Uns").text
@@ -212,26 +216,26 @@ def test_other_plugins_hear_of_a_commit_as_of_a_save_in_the_wiki(otter: Otterwik
     ask("PUT", "pages/Heard Of", {"content": "See [[Sea]].\n", "revision": get_revision(ask, "Heard Of")})
     assert read_probe_events(otter) == [], "what changes nothing is not told"
     ask("POST", "pages/Heard Of/rename", {"new_path": "Told Of"})
-    heard = read_probe_events(otter)
-    assert [each["hook"] for each in heard] == ["repository_changed", "page_renamed"]
-    assert (heard[1]["old"], heard[1]["new"]) == ("Heard Of", "Told Of")
+    events = read_probe_events(otter)
+    assert [event["hook"] for event in events] == ["repository_changed", "page_renamed"]
+    assert (events[1]["old"], events[1]["new"]) == ("Heard Of", "Told Of")
     ask("POST", "pages/Told Of/attachments", {"filename": "a.txt", "content": ""})
     assert read_probe_events(otter) == [{"hook": "repository_changed", "files": ["told of/a.txt"]}]
     ask("DELETE", "pages/Told Of")
-    assert [each["hook"] for each in read_probe_events(otter)] == ["repository_changed", "page_deleted"]
+    assert [event["hook"] for event in read_probe_events(otter)] == ["repository_changed", "page_deleted"]
 
 
 def test_a_plugin_that_raises_does_not_undo_the_answer(otter: OtterwikiServer, ask: ApiClient) -> None:
-    made = ask("PUT", "pages/Raise Me", {"content": "x"})
-    assert made.status_code == 201
-    assert made.json()["revision"] == otter.get_head()
+    response = ask("PUT", "pages/Raise Me", {"content": "x"})
+    assert response.status_code == 201
+    assert response.json()["revision"] == otter.get_head()
     assert "a plugin of somebody else's has a fault" in otter.read_log()
 
 
 def test_reindexing_answers_as_otterwiki_semantic_search_does(ask: ApiClient) -> None:
-    started = ask("POST", "reindex")
-    assert started.status_code in (202, 409)
-    assert started.headers.get("location", "/api/v1/reindex/status") == "/api/v1/reindex/status"
+    response = ask("POST", "reindex")
+    assert response.status_code in (202, 409)
+    assert response.headers.get("location", "/api/v1/reindex/status") == "/api/v1/reindex/status"
     assert ask.get_json("reindex/status")["status"] in ("in_progress", "complete")
 
 

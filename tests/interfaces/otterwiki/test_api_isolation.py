@@ -60,14 +60,14 @@ class TwoWikis:
         for name in WIKIS:
             Repository(place / "wikis" / name / "repo").commit(make_pages(name))
         environ = {
-            "FARM_WIKIS": str(place / "wikis"),
-            "FARM_KIND": "proxy",
+            "WIKIS_DIRECTORY": str(place / "wikis"),
+            "STORAGE_KIND": "proxy",
             "OTTERWIKI_API_KEY": SHARED_KEY,
             **HELPER_PATH,
         }
         first: dict[str, str] = {"lobby.md": "# Lobby\n"}
         self.otter = OtterwikiServer.start(
-            place, "gunicorn", None, None, environ, first, workers=2, app="tests.interfaces.otterwiki.otter_farm_app"
+            place, "gunicorn", None, None, environ, first, workers=2, app="tests.interfaces.otterwiki.multi_wiki_app"
         )
         self.keys = {}
         for name in WIKIS:
@@ -82,10 +82,10 @@ class TwoWikis:
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikis]:
-    made = TwoWikis(tmp_path_factory.mktemp("api-farm"))
-    with made.otter:
-        yield made
+def wikis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikis]:
+    wikis = TwoWikis(tmp_path_factory.mktemp("api-farm"))
+    with wikis.otter:
+        yield wikis
 
 
 def get_other(name: str) -> str:
@@ -93,24 +93,24 @@ def get_other(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", WIKIS)
-def test_every_route_shows_the_wiki_of_its_host_and_nothing_of_the_other(farm: TwoWikis, name: str) -> None:
-    for key in (SHARED_KEY, farm.keys[name], None):
-        ask = farm.make_client(name, key)
+def test_every_route_shows_the_wiki_of_its_host_and_nothing_of_the_other(wikis: TwoWikis, name: str) -> None:
+    for key in (SHARED_KEY, wikis.keys[name], None):
+        ask = wikis.make_client(name, key)
         for route in READS if key else READS[:-1]:
-            assert ask("GET", route.format(name)).status_code == 200, (route, farm.otter.read_log()[-3000:])
+            assert ask("GET", route.format(name)).status_code == 200, (route, wikis.otter.read_log()[-3000:])
             theirs = route.format(get_other(name))
             answer = ask("GET", theirs)
-            said = answer.text.replace(f'"query":"{get_other(name)}canary"', "")
+            text = answer.text.replace(f'"query":"{get_other(name)}canary"', "")
             if answer.status_code == 200:
-                assert get_other(name) not in said, (theirs, said)
+                assert get_other(name) not in text, (theirs, text)
             else:  # an error repeats what was asked for, and no more
                 assert answer.status_code == 404
-                assert "canary" not in said
+                assert "canary" not in text
 
 
 @pytest.mark.parametrize("name", WIKIS)
-def test_a_key_of_one_wiki_opens_nothing_of_the_other(farm: TwoWikis, name: str) -> None:
-    ask = farm.make_client(get_other(name), farm.keys[name])
+def test_a_key_of_one_wiki_opens_nothing_of_the_other(wikis: TwoWikis, name: str) -> None:
+    ask = wikis.make_client(get_other(name), wikis.keys[name])
     for route in READS:
         answer = ask("GET", route.format(get_other(name)))
         assert (answer.status_code, "canary" in answer.text) == (403, False), route
@@ -123,30 +123,30 @@ def test_a_key_of_one_wiki_opens_nothing_of_the_other(farm: TwoWikis, name: str)
         ("POST", "keys", {"label": "intruder"}),
     ):
         assert ask(method, path, body).status_code == 403
-    home = farm.make_client(get_other(name)).get_json("pages/Home")
+    home = wikis.make_client(get_other(name)).get_json("pages/Home")
     assert f"{get_other(name)}canary" in home["content"]
-    listed = farm.make_client(name, farm.keys[name]).get_json("keys")["keys"]
+    listed = wikis.make_client(name, wikis.keys[name]).get_json("keys")["keys"]
     assert {key["wiki"] for key in listed} == {name}
 
 
-def test_two_wikis_asked_and_written_at_once_never_mix(farm: TwoWikis) -> None:
+def test_two_wikis_asked_and_written_at_once_never_mix(wikis: TwoWikis) -> None:
     def visit(number: int) -> None:
         name = WIKIS[number % 2]
-        ask = farm.make_client(name)
-        made = ask("PUT", f"pages/Page {number}", {"content": f"Number {number} of the {name}, {name}canary.\n"})
-        assert made.status_code == 201, made.text
-        found = ask.get_json("search", q=f"{name}canary", n=50)
-        assert {hit["path"] for hit in found["results"]} >= {"Home", f"{name.title()}path/Only"}
-        assert get_other(name) not in str(found)
+        ask = wikis.make_client(name)
+        response = ask("PUT", f"pages/Page {number}", {"content": f"Number {number} of the {name}, {name}canary.\n"})
+        assert response.status_code == 201, response.text
+        document = ask.get_json("search", q=f"{name}canary", n=50)
+        assert {hit["path"] for hit in document["results"]} >= {"Home", f"{name.title()}path/Only"}
+        assert get_other(name) not in str(document)
         assert name in ask.get_json(f"pages/Page {number}")["content"]
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(visit, range(24)))
     for name in WIKIS:
         ours = {f"Page {number}" for number in range(24) if WIKIS[number % 2] == name}
-        wait_until(lambda name=name, ours=ours: ours <= list_paths(farm, name))  # type: ignore[misc]
-        assert {path for path in list_paths(farm, name) if path.startswith("Page ")} == ours
+        wait_until(lambda name=name, ours=ours: ours <= list_paths(wikis, name))  # type: ignore[misc]
+        assert {path for path in list_paths(wikis, name) if path.startswith("Page ")} == ours
 
 
-def list_paths(farm: TwoWikis, name: str) -> set[str]:
-    return {each["path"] for each in farm.make_client(name).get_json("pages")["pages"]}
+def list_paths(wikis: TwoWikis, name: str) -> set[str]:
+    return {page["path"] for page in wikis.make_client(name).get_json("pages")["pages"]}

@@ -61,10 +61,10 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServe
     place = tmp_path_factory.mktemp("private")
     with OtterwikiServer.start(
         place, "dev", PRIVATE_SETTINGS, None, {"OTTERWIKI_API_KEY": SHARED_KEY}, PAGES
-    ) as started:
-        started.wait_until_found("boats", "sea")
-        with contextlib.closing(started.login()):  # the first who registers is the administrator
-            yield started
+    ) as server:
+        server.wait_until_found("boats", "sea")
+        with contextlib.closing(server.login()):  # the first who registers is the administrator
+            yield server
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +73,17 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otterwiki
     place = tmp_path_factory.mktemp("proxied")
     settings = {"AUTH_METHOD": "PROXY_HEADER", "READ_ACCESS": "ANONYMOUS", "RETAIN_PAGE_NAME_CASE": True}
     pages = {"Home.md": "# Home\n", "Reed Beds.md": "Boats among the reeds.\n"}
-    with OtterwikiServer.start(place, "dev", settings, None, {"OTTERWIKI_API_KEY": SHARED_KEY}, pages) as started:
-        started.wait_until_found("boats", "Reed Beds")
-        yield started
+    with OtterwikiServer.start(place, "dev", settings, None, {"OTTERWIKI_API_KEY": SHARED_KEY}, pages) as server:
+        server.wait_until_found("boats", "Reed Beds")
+        yield server
 
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
     """A wiki that anybody may read and write."""
-    with OtterwikiServer.start(tmp_path_factory.mktemp("public"), "dev", None, None, None, PAGES) as started:
-        started.wait_until_found("boats", "sea")
-        yield started
+    with OtterwikiServer.start(tmp_path_factory.mktemp("public"), "dev", None, None, None, PAGES) as server:
+        server.wait_until_found("boats", "sea")
+        yield server
 
 
 def sign_in(otter: OtterwikiServer, email: str, *, register: bool = True) -> ApiClient:
@@ -144,8 +144,8 @@ def test_a_session_reads_what_it_may_and_changes_nothing_without_the_wikis_token
 def test_a_session_with_the_token_writes_as_its_user_and_as_nobody_else(private: OtterwikiServer) -> None:
     member = sign_in(private, "newt@example.org")
     token = member.make_csrf_header()
-    made = member("PUT", "pages/By Newt", WRITE, **token)
-    assert made.status_code == 201
+    response = member("PUT", "pages/By Newt", WRITE, **token)
+    assert response.status_code == 201
     assert run_git(private, "log", "-1", "--format=%an <%ae>") == "Newt <newt@example.org>"
     head = private.get_head()
     other = {"name": "Otto", "email": "otto@example.org"}
@@ -163,13 +163,13 @@ def test_an_administrator_reindexes_and_keeps_keys_and_the_shared_key_keeps_none
     assert admin("POST", "reindex", **admin.make_csrf_header()).status_code in (202, 409)
     as_a_form = {"csrf_token": admin.make_csrf_header()["X-CSRFToken"]}
     assert admin.client.post("/api/v1/wake", data=as_a_form).status_code == 202
-    made = admin("POST", "keys", {"label": "Bot", "scope": "read"}, **admin.make_csrf_header())
-    assert made.status_code == 201
-    assert ApiClient(private, made.json()["token"]).get_json("pages")["total"]
+    response = admin("POST", "keys", {"label": "Bot", "scope": "read"}, **admin.make_csrf_header())
+    assert response.status_code == 201
+    assert ApiClient(private, response.json()["token"]).get_json("pages")["total"]
     shared = ApiClient(private, SHARED_KEY)
     assert shared("POST", "keys", {"label": "stays"}).status_code == 403
     assert shared("GET", "keys").status_code == 403
-    assert [each["label"] for each in admin.get_json("keys")["keys"]] == ["Bot"]
+    assert [key["label"] for key in admin.get_json("keys")["keys"]] == ["Bot"]
 
 
 def test_everybody_may_have_what_everybody_may_read_and_writes_with_the_token(public: OtterwikiServer) -> None:
@@ -182,8 +182,8 @@ def test_everybody_may_have_what_everybody_may_read_and_writes_with_the_token(pu
 
 
 def make_proxied_client(otter: OtterwikiServer, permissions: str) -> ApiClient:
-    said = {"name": "Rikki", "email": "r@example.org", "permissions": permissions}
-    headers = {f"x-otterwiki-{name}": text for name, text in said.items()}
+    headers = {"name": "Rikki", "email": "r@example.org", "permissions": permissions}
+    headers = {f"x-otterwiki-{name}": text for name, text in headers.items()}
     return ApiClient(
         otter, client=httpx.Client(base_url=otter.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE, headers=headers)
     )
@@ -273,9 +273,9 @@ def test_the_shared_key_gives_a_visitor_no_more_than_the_proxy_says(behind_proxy
 def test_a_keys_own_rights_are_not_those_of_the_proxys_header_where_no_proxy_is_trusted(
     private: OtterwikiServer,
 ) -> None:
-    said = {"x-otterwiki-name": "Rikki", "x-otterwiki-email": "r@example.org", "x-otterwiki-permissions": "READ"}
-    assert ApiClient(private, SHARED_KEY, **said)("PUT", "pages/By Program", WRITE).status_code == 201
-    assert_refused(ApiClient(private, **(said | {"x-otterwiki-permissions": "READ,WRITE,UPLOAD,ADMIN"})), {401})
+    headers = {"x-otterwiki-name": "Rikki", "x-otterwiki-email": "r@example.org", "x-otterwiki-permissions": "READ"}
+    assert ApiClient(private, SHARED_KEY, **headers)("PUT", "pages/By Program", WRITE).status_code == 201
+    assert_refused(ApiClient(private, **(headers | {"x-otterwiki-permissions": "READ,WRITE,UPLOAD,ADMIN"})), {401})
 
 
 def test_wrong_keys_lock_neither_the_shared_key_nor_a_wikis_own_out(private: OtterwikiServer) -> None:
@@ -291,7 +291,7 @@ def test_wrong_keys_lock_neither_the_shared_key_nor_a_wikis_own_out(private: Ott
 
 def test_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: OtterwikiServer) -> None:
     writer = make_proxied_client(behind_proxy, "READ,WRITE")
-    assert "Reed Beds" in [each["path"] for each in writer.get_json("pages")["pages"]]
-    made = writer("PUT", "pages/Banks/mossy Stone", WRITE, **writer.make_csrf_header())
-    assert made.json()["path"] == "Banks/mossy Stone"
+    assert "Reed Beds" in [page["path"] for page in writer.get_json("pages")["pages"]]
+    response = writer("PUT", "pages/Banks/mossy Stone", WRITE, **writer.make_csrf_header())
+    assert response.json()["path"] == "Banks/mossy Stone"
     assert (behind_proxy.repository / "Banks" / "mossy Stone.md").exists()

@@ -150,10 +150,10 @@ def test_what_one_worker_was_told_every_worker_finds(otter: OtterwikiServer) -> 
     otter.wait_until_found("phosphorescent", "lighthouse")
     for _ in range(12):
         # A connection of its own each time, so that whichever worker is free takes it.
-        found = httpx.get(
+        response = httpx.get(
             f"{otter.url}/api/v1/search", params={"q": "phosphorescent", "mode": "keyword"}, timeout=TIMEOUT_S
         )
-        assert [hit["path"].lower() for hit in found.json()["results"]] == ["lighthouse"]
+        assert [hit["path"].lower() for hit in response.json()["results"]] == ["lighthouse"]
 
 
 def test_workers_that_are_killed_right_after_a_save_lose_nothing(otter: OtterwikiServer) -> None:

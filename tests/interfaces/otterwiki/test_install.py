@@ -37,17 +37,24 @@ def test_installing_it_beside_otterwiki_installs_and_changes_nothing_else(wheel:
     report = tmp_path / "report.json"
     both = [f"wikiholt[otterwiki] @ {wheel.as_uri()}", "otterwiki==2.26.1"]
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--quiet", "--report", str(report)]
-    done = subprocess.run([*command, *both], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([*command, *both], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
     installed = json.loads(report.read_text())["install"]
     assert [item["metadata"]["name"] for item in installed] == ["wikiholt"]
 
 
 def test_what_otterwiki_pins_is_what_is_installed_and_what_we_ask_for_allows_it() -> None:
     needed = map(Requirement, importlib.metadata.requires("otterwiki") or [])
-    pins = [each for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    pins = [
+        requirement
+        for requirement in needed
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
     assert len(pins) > 10
-    ours = {each.name.lower(): each for each in map(Requirement, importlib.metadata.requires("wikiholt") or [])}
+    ours = {
+        requirement.name.lower(): requirement
+        for requirement in map(Requirement, importlib.metadata.requires("wikiholt") or [])
+    }
     for pin in pins:
         version = importlib.metadata.version(pin.name)
         assert version in pin.specifier, pin

@@ -21,13 +21,15 @@ class MultipleWikis:
 
     def __init__(self, place: Path, kind: str) -> None:
         self.kind = kind
-        self.wikis = place / "wikis"
+        self.directory = place / "wikis"
         for name in ("garden", "kitchen"):
-            Repository(self.wikis / name / "repo").commit({"home.md": f"# Home\n\nWelcome to the {name}, wayfarer.\n"})
-        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "PYTHONPATH": PYTHON_PATH}
+            Repository(self.directory / name / "repo").commit(
+                {"home.md": f"# Home\n\nWelcome to the {name}, wayfarer.\n"}
+            )
+        environ = {"WIKIS_DIRECTORY": str(self.directory), "STORAGE_KIND": kind, "PYTHONPATH": PYTHON_PATH}
         environ |= {"WIKIHOLT_CHECK_INTERVAL": "0", "WIKIHOLT_BACKUP_INTERVAL": "0"}
         if kind == "resolver":
-            environ["WIKIHOLT_OTTERWIKI_RESOLVER"] = "tests.interfaces.otterwiki.otter_farm_app:resolve"
+            environ["WIKIHOLT_OTTERWIKI_RESOLVER"] = "tests.interfaces.otterwiki.multi_wiki_app:resolve"
         threads = ("--threads", "1") if kind == "swap" else ()
         self.otter = OtterwikiServer.start(
             place,
@@ -35,7 +37,7 @@ class MultipleWikis:
             environ=environ,
             workers=2,
             options=threads,
-            app="tests.interfaces.otterwiki.otter_farm_app",
+            app="tests.interfaces.otterwiki.multi_wiki_app",
             pages={"lobby.md": "# L\n"},
         )
 
@@ -71,70 +73,70 @@ class MultipleWikis:
 
 
 @pytest.fixture(scope="module", params=["swap", "proxy", "resolver"])
-def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MultipleWikis]:
-    made = MultipleWikis(tmp_path_factory.mktemp("farm"), request.param)
-    with made.otter:
-        yield made
+def wikis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MultipleWikis]:
+    wikis = MultipleWikis(tmp_path_factory.mktemp("farm"), request.param)
+    with wikis.otter:
+        yield wikis
 
 
-def test_a_wiki_is_indexed_with_the_pages_it_has_when_one_of_them_is_first_viewed(farm: MultipleWikis) -> None:
+def test_a_wiki_is_indexed_with_the_pages_it_has_when_one_of_them_is_first_viewed(wikis: MultipleWikis) -> None:
     for name in ("garden", "kitchen"):
-        with farm.make_client(name) as client:
+        with wikis.make_client(name) as client:
             assert f"Welcome to the {name}" in client.get("/Home").text
-        farm.wait_until_found(name, "wayfarer", "home")
+        wikis.wait_until_found(name, "wayfarer", "home")
 
 
-def test_the_search_page_shows_the_wiki_of_its_host_alone(farm: MultipleWikis) -> None:
+def test_the_search_page_shows_the_wiki_of_its_host_alone(wikis: MultipleWikis) -> None:
     for name, other in (("garden", "kitchen"), ("kitchen", "garden")):
-        with farm.make_client(name) as client:
+        with wikis.make_client(name) as client:
             page = client.get("/-/wikiholt/search?q=wayfarer").text
         assert f"Welcome to the {name}" in page
         assert other not in page
 
 
-def test_pages_of_the_same_name_stay_apart(farm: MultipleWikis) -> None:
+def test_pages_of_the_same_name_stay_apart(wikis: MultipleWikis) -> None:
     for name in ("garden", "kitchen"):
-        farm.save_page(name, "Shared", f"# Shared\n\nOnly the {name} has this, and a canary named {name}bird.\n")
-    farm.wait_until_found("garden", "gardenbird", "shared")
-    farm.wait_until_found("kitchen", "kitchenbird", "shared")
-    assert farm.find_paths("garden", "kitchenbird") == []
-    assert farm.find_paths("kitchen", "gardenbird") == []
-    assert farm.find_paths("garden", "wayfarer") == ["home"]
+        wikis.save_page(name, "Shared", f"# Shared\n\nOnly the {name} has this, and a canary named {name}bird.\n")
+    wikis.wait_until_found("garden", "gardenbird", "shared")
+    wikis.wait_until_found("kitchen", "kitchenbird", "shared")
+    assert wikis.find_paths("garden", "kitchenbird") == []
+    assert wikis.find_paths("kitchen", "gardenbird") == []
+    assert wikis.find_paths("garden", "wayfarer") == ["home"]
 
 
-def test_two_wikis_saved_in_at_once_each_get_their_own(farm: MultipleWikis) -> None:
+def test_two_wikis_saved_in_at_once_each_get_their_own(wikis: MultipleWikis) -> None:
     def write(name: str) -> None:
         for number in range(6):
-            farm.save_page(name, f"Page {number}", f"# Page {number}\n\nWritten in haste, {name}haste.\n")
+            wikis.save_page(name, f"Page {number}", f"# Page {number}\n\nWritten in haste, {name}haste.\n")
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(write, ["garden", "kitchen"]))
     for name in ("garden", "kitchen"):
-        wait_until(lambda name=name: len(farm.find_paths(name, f"{name}haste")) == 6, farm.otter.read_log)
-    assert farm.find_paths("garden", "kitchenhaste") == []
-    assert farm.find_paths("kitchen", "gardenhaste") == []
+        wait_until(lambda name=name: len(wikis.find_paths(name, f"{name}haste")) == 6, wikis.otter.read_log)
+    assert wikis.find_paths("garden", "kitchenhaste") == []
+    assert wikis.find_paths("kitchen", "gardenhaste") == []
 
 
-def test_reindexing_one_wiki_leaves_every_byte_of_the_other(farm: MultipleWikis) -> None:
-    before = farm.hash_files("kitchen")
-    service = open_service(farm.otter.data)
-    report = service.get_handle(farm.get_slug("garden")).reindex()
+def test_reindexing_one_wiki_leaves_every_byte_of_the_other(wikis: MultipleWikis) -> None:
+    before = wikis.hash_files("kitchen")
+    service = open_service(wikis.otter.data)
+    report = service.get_handle(wikis.get_slug("garden")).reindex()
     service.close()
     assert report.rebuilt
-    farm.save_page("garden", "After", "# After\n\nAftermath.\n")
-    farm.wait_until_found("garden", "aftermath", "after")
-    assert farm.hash_files("kitchen") == before
+    wikis.save_page("garden", "After", "# After\n\nAftermath.\n")
+    wikis.wait_until_found("garden", "aftermath", "after")
+    assert wikis.hash_files("kitchen") == before
 
 
-def test_wikis_are_called_what_their_directory_or_the_resolver_says(farm: MultipleWikis) -> None:
-    service = open_service(farm.otter.data)
+def test_wikis_are_called_what_their_directory_or_the_resolver_says(wikis: MultipleWikis) -> None:
+    service = open_service(wikis.otter.data)
     sources = {wiki.slug: wiki.source for wiki in service.list_wikis()}
     service.close()
     for name in ("garden", "kitchen"):
-        assert sources[farm.get_slug(name)] == str((farm.wikis / name / "repo").resolve())
+        assert sources[wikis.get_slug(name)] == str((wikis.directory / name / "repo").resolve())
     # A farm that names its wikis itself need not count what Otterwiki was started with among them.
-    assert len(sources) == (2 if farm.kind == "resolver" else 3)
+    assert len(sources) == (2 if wikis.kind == "resolver" else 3)
 
 
-def test_nothing_was_logged_as_a_fault(farm: MultipleWikis) -> None:
-    assert "Traceback" not in farm.otter.read_log()
+def test_nothing_was_logged_as_a_fault(wikis: MultipleWikis) -> None:
+    assert "Traceback" not in wikis.otter.read_log()

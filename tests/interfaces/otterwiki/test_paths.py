@@ -13,13 +13,13 @@ def make_path_style(**settings: object):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(
-    ("path", "shown"),
+    ("path", "display"),
     [("growing/crop rotation", "Growing/Crop Rotation"), ("notes/iOS", "Notes/iOS"), ("straße", "Straße")],
 )
-def test_small_letters_are_shown_as_capitals_and_found_again(path: str, shown: str) -> None:
-    assert make_path_style().to_display_path(path) == shown
+def test_small_letters_are_shown_as_capitals_and_found_again(path: str, display: str) -> None:
+    assert make_path_style().to_display_path(path) == display
     assert make_path_style(retain_case=True).to_display_path(path) == path
-    assert make_path_style().to_git_path(f"/{shown}/") == path.lower()
+    assert make_path_style().to_git_path(f"/{display}/") == path.lower()
 
 
 def test_links_lead_below_the_path_that_the_wiki_is_mounted_at() -> None:

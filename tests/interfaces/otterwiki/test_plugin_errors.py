@@ -23,8 +23,8 @@ _HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin
 def test_every_hook_is_one_of_otterwikis_and_takes_what_it_is_given() -> None:
     assert {"setup", "repository_changed", "page_saved", "page_deleted", "page_renamed"} <= set(_HOOKS)
     for name in _HOOKS:
-        given = list(inspect.signature(getattr(OtterWikiPluginSpec, name)).parameters)
-        assert list(inspect.signature(getattr(OtterwikiPlugin, name)).parameters) == given, name
+        expected = list(inspect.signature(getattr(OtterWikiPluginSpec, name)).parameters)
+        assert list(inspect.signature(getattr(OtterwikiPlugin, name)).parameters) == expected, name
 
 
 def test_the_plugin_imports_nothing_heavy_or_of_ours_before_it_is_set_up() -> None:
@@ -86,10 +86,14 @@ def test_a_set_up_that_fails_leaves_hooks_that_do_nothing(caplog: pytest.LogCapt
 
 
 def test_settings_stand_in_the_environment_or_in_otterwikis_own() -> None:
-    given = {"REPOSITORY": "/srv/wiki/repository", "WIKIHOLT_SYNC_INTERVAL": 7, "WIKIHOLT_SEARCH_STALE_CHECK": False}
+    otterwiki_settings = {
+        "REPOSITORY": "/srv/wiki/repository",
+        "WIKIHOLT_SYNC_INTERVAL": 7,
+        "WIKIHOLT_SEARCH_STALE_CHECK": False,
+    }
     listed = {"WIKIHOLT_OTTERWIKI_HIDE": ["Drafts/", "*/private"], "WIKIHOLT_THREADS": 3, "WIKIHOLT_MODEL": None}
     read = plugin_config.PluginConfig.from_environment(
-        given | listed, {"WIKIHOLT_THREADS": "2", "WIKIHOLT_OTTERWIKI_DROPDOWN": "off"}
+        otterwiki_settings | listed, {"WIKIHOLT_THREADS": "2", "WIKIHOLT_OTTERWIKI_DROPDOWN": "off"}
     )
     settings = read.load_settings()
     assert (settings.sync_interval, settings.threads, settings.search_stale_check) == (7.0, 2, False)
@@ -110,10 +114,10 @@ def test_variables_of_the_other_plugin_are_understood_or_named_with_what_to_do()
         plugin_config.PluginConfig.from_environment({"REPOSITORY": "/srv/r"}, environ).load_settings().sync_interval
         == 30
     )
-    told = plugin_config.log_legacy_advice(environ)
+    messages = plugin_config.log_legacy_advice(environ)
     unused = set(environ) - {"CHROMA_SYNC_INTERVAL", "OTTERWIKI_API_KEY"}
-    assert {line.split()[0] for line in told} == unused
-    assert all("WIKIHOLT_" in line for line in told)
+    assert {line.split()[0] for line in messages} == unused
+    assert all("WIKIHOLT_" in line for line in messages)
     same = {"VECTOR_BACKEND": "faiss", "EMBEDDING_MODEL": "local", "SENTENCE_TRANSFORMER_MODEL": "all-MiniLM-L6-v2"}
     assert plugin_config.log_legacy_advice(same) == []
     assert plugin_config.log_legacy_advice({"CHROMA_SYNC_INTERVAL": "soon"})

@@ -45,13 +45,18 @@ READS = (
 )
 
 
-class Farm:
+class HostedWiki:
     """As robot.wtf lays wikis out: WIKIS/SLUG/repo, deleted by removing WIKIS/SLUG."""
 
     def __init__(self, place: Path, kind: str) -> None:
         self.wikis = place / "wikis"
         Repository(self.wikis / "garden" / "repo").commit(dict(OLD))
-        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "OTTERWIKI_API_KEY": SHARED_KEY, **HELPER_PATH}
+        environ = {
+            "WIKIS_DIRECTORY": str(self.wikis),
+            "STORAGE_KIND": kind,
+            "OTTERWIKI_API_KEY": SHARED_KEY,
+            **HELPER_PATH,
+        }
         environ |= {"WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
         threads = ("--threads", "1") if kind == "swap" else ()
         self.otter = OtterwikiServer.start(
@@ -60,7 +65,7 @@ class Farm:
             environ=environ,
             workers=2,
             options=threads,
-            app="tests.interfaces.otterwiki.otter_farm_app",
+            app="tests.interfaces.otterwiki.multi_wiki_app",
             pages={"lobby.md": "# Lobby\n"},
         )
 
@@ -83,49 +88,49 @@ class Farm:
 
 
 @pytest.fixture(params=["swap", "proxy"])
-def farm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Farm]:
-    made = Farm(tmp_path, request.param)
-    with made.otter:
-        yield made
+def hosted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostedWiki]:
+    hosted = HostedWiki(tmp_path, request.param)
+    with hosted.otter:
+        yield hosted
 
 
-def test_the_next_owner_of_a_name_inherits_nothing(farm: Farm) -> None:
-    token = farm.old_owner()
-    assert farm.ask(token)("GET", "search?q=oldsecret").status_code == 200
-    farm.new_owner()
+def test_the_next_owner_of_a_name_inherits_nothing(hosted: HostedWiki) -> None:
+    token = hosted.old_owner()
+    assert hosted.ask(token)("GET", "search?q=oldsecret").status_code == 200
+    hosted.new_owner()
     for _ in range(2):  # each worker has the old wiki open
         for path in READS:
             for key in (token, SHARED_KEY):
-                answer = farm.ask(key)("GET", path)
-                said = answer.text.replace("q=oldsecret", "").replace('"query":"oldsecret"', "")
-                assert "oldsecret" not in said, (path, said)
-                assert "admin of garden" not in said, (path, said)
+                answer = hosted.ask(key)("GET", path)
+                text = answer.text.replace("q=oldsecret", "").replace('"query":"oldsecret"', "")
+                assert "oldsecret" not in text, (path, text)
+                assert "admin of garden" not in text, (path, text)
                 if key == token:
                     assert answer.status_code == 401, (path, answer.text)
-    assert farm.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code == 401
-    assert farm.ask()("POST", "restore").status_code == 404
-    assert not (farm.wikis / "garden" / "repo" / "defaced.md").exists()
-    farm.otter.wait_until_found("newflower", "flowers", slug="garden")
-    assert farm.ask().get_json("backups")["backups"] == []
-    assert [page["path"] for page in farm.ask().get_json("pages")["pages"]] == ["Flowers"]
-    assert "another repository is at its path" in farm.otter.read_log()
+    assert hosted.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code == 401
+    assert hosted.ask()("POST", "restore").status_code == 404
+    assert not (hosted.wikis / "garden" / "repo" / "defaced.md").exists()
+    hosted.otter.wait_until_found("newflower", "flowers", slug="garden")
+    assert hosted.ask().get_json("backups")["backups"] == []
+    assert [page["path"] for page in hosted.ask().get_json("pages")["pages"]] == ["Flowers"]
+    assert "another repository is at its path" in hosted.otter.read_log()
 
 
-def test_a_farm_says_that_a_wiki_is_gone(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = farm.old_owner()
+def test_a_farm_says_that_a_wiki_is_gone(hosted: HostedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = hosted.old_owner()
     monkeypatch.delenv("WIKIHOLT_DATA", raising=False)
     with pytest.raises(WikiholtError, match="not said"):
         forget("garden")
-    monkeypatch.setenv("WIKIHOLT_DATA", str(farm.otter.data))
-    shutil.rmtree(farm.wikis / "garden")
-    code = f"from wikiholt.interfaces.otterwiki import forget; print(forget({str(farm.wikis / 'garden')!r}))"
-    said = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, check=False)
-    assert said.stdout.decode().strip() == "('garden',)", said.stderr.decode()
-    assert forget(farm.wikis / "garden") == ()
-    service = open_service(farm.otter.data)
+    monkeypatch.setenv("WIKIHOLT_DATA", str(hosted.otter.data))
+    shutil.rmtree(hosted.wikis / "garden")
+    code = f"from wikiholt.interfaces.otterwiki import forget; print(forget({str(hosted.wikis / 'garden')!r}))"
+    completed = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, check=False)
+    assert completed.stdout.decode().strip() == "('garden',)", completed.stderr.decode()
+    assert forget(hosted.wikis / "garden") == ()
+    service = open_service(hosted.otter.data)
     assert "garden" not in [wiki.slug for wiki in service.list_wikis()]
     assert service.registry.keys.find_by_token(token) is None
     service.close()
-    Repository(farm.wikis / "garden" / "repo").commit(dict(NEW))
-    assert "oldsecret" not in farm.ask()("GET", "pages").text
-    wait_until(lambda: farm.otter.find_paths("newflower", slug="garden") == ["flowers"], farm.otter.read_log)
+    Repository(hosted.wikis / "garden" / "repo").commit(dict(NEW))
+    assert "oldsecret" not in hosted.ask()("GET", "pages").text
+    wait_until(lambda: hosted.otter.find_paths("newflower", slug="garden") == ["flowers"], hosted.otter.read_log)

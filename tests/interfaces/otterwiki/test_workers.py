@@ -16,13 +16,13 @@ from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation
 
 def _list_open_files(pid: int) -> list[str]:
     """What a process has open; a file that is closed meanwhile is left out."""
-    found = []
+    files = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            found.append(str(link.readlink()))
+            files.append(str(link.readlink()))
         except FileNotFoundError:
             continue
-    return found
+    return files
 
 
 @pytest.mark.model
@@ -37,8 +37,8 @@ def test_a_master_that_loads_the_wiki_to_fork_it_opens_nothing_and_its_workers_i
         assert not [file for file in _list_open_files(otter.pid) if file.startswith(str(otter.data))]
         otter.save_page("More", "# More\n\nWritten afterwards.\n")
         otter.wait_until_found("afterwards", "more")
-        found = otter.client.get("/api/v1/search", params={"q": "afterwards"}).json()["results"]
-        assert [hit["path"] for hit in found][:1] == ["More"]
+        document = otter.client.get("/api/v1/search", params={"q": "afterwards"}).json()["results"]
+        assert [hit["path"] for hit in document][:1] == ["More"]
         assert otter.stop() == 0
         assert "Traceback" not in otter.read_log()
         service = open_service(otter.data)
@@ -61,7 +61,7 @@ def test_a_command_of_otterwikis_starts_nothing(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(otter.repository)], check=True)
     settings = f"REPOSITORY = {str(otter.repository)!r}\nSECRET_KEY = 'a-secret-of-at-least-16-characters'\n"
     (tmp_path / "settings.cfg").write_text(settings)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "flask", "--app", "otterwiki.server", "routes"],
         env={**os.environ, "OTTERWIKI_SETTINGS": str(tmp_path / "settings.cfg")},
         cwd=tmp_path,
@@ -69,7 +69,7 @@ def test_a_command_of_otterwikis_starts_nothing(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert not otter.data.exists()
 
 

@@ -27,10 +27,12 @@ released = Event()
 
 
 async def echo(request: Request) -> Response:
-    given: HostGrant | None = request.scope.get(HOST_GRANT_KEY)
+    grant: HostGrant | None = request.scope.get(HOST_GRANT_KEY)
     body = await request.body()
-    told = {"method": request.method, "path": request.url.path, "query": request.url.query, "body": len(body)}
-    return JSONResponse(told | {"wiki": given.wiki.slug if given else None, "keys": sorted(map(str, request.scope))})
+    document = {"method": request.method, "path": request.url.path, "query": request.url.query, "body": len(body)}
+    return JSONResponse(
+        document | {"wiki": grant.wiki.slug if grant else None, "keys": sorted(map(str, request.scope))}
+    )
 
 
 async def slow(_: Request) -> Response:
@@ -81,15 +83,15 @@ def make_environ(path: str = "/api/v1/pages", method: str = "GET", body: bytes =
 def call_bridge(bridge: AsgiBridge, environ: dict[str, Any], admission: HostGrant | None = WRITER) -> dict[str, Any]:
     answer = bridge.call(environ, admission)
     assert answer.status == 200, answer
-    found: dict[str, Any] = json.loads(answer.body)
-    return found
+    document: dict[str, Any] = json.loads(answer.body)
+    return document
 
 
 def test_a_request_arrives_with_what_the_host_decided_and_without_the_servers_surroundings(bridge: AsgiBridge) -> None:
-    found = call_bridge(bridge, make_environ("/api/v1/pages/Über uns", "PUT", b"12345", QUERY_STRING="q=a%20b"))
-    assert (found["method"], found["path"]) == ("PUT", "/api/v1/pages/Über uns")
-    assert (found["query"], found["body"]) == ("q=a%20b", 5)
-    assert (found["wiki"], "wsgi_environ" in found["keys"]) == ("garden", False)
+    document = call_bridge(bridge, make_environ("/api/v1/pages/Über uns", "PUT", b"12345", QUERY_STRING="q=a%20b"))
+    assert (document["method"], document["path"]) == ("PUT", "/api/v1/pages/Über uns")
+    assert (document["query"], document["body"]) == ("q=a%20b", 5)
+    assert (document["wiki"], "wsgi_environ" in document["keys"]) == ("garden", False)
 
 
 def test_what_a_server_has_under_the_same_name_is_overruled(bridge: AsgiBridge) -> None:

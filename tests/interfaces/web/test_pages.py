@@ -40,24 +40,24 @@ def open_test_application(place: Path, slugs: tuple[str, ...]) -> Application:
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    made = open_test_application(tmp_path_factory.mktemp("pages"), ("alpha", "secret"))
-    yield made
-    made.service.close()
+def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    application = open_test_application(tmp_path_factory.mktemp("pages"), ("alpha", "secret"))
+    yield application
+    application.service.close()
 
 
 @pytest.fixture
-def client(farm: Application) -> TestClient:
-    return TestClient(create_app(farm), base_url="http://127.0.0.1")
+def client(application: Application) -> TestClient:
+    return TestClient(create_app(application), base_url="http://127.0.0.1")
 
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[TestClient]:
     """A farm whose wikis are closed by the first key."""
-    made = open_test_application(tmp_path, ("alpha", "secret"))
-    made.service.registry.keys.create(None, Scope.ADMIN, "operator")
-    yield TestClient(create_app(made), base_url="http://127.0.0.1")
-    made.service.close()
+    application = open_test_application(tmp_path, ("alpha", "secret"))
+    application.service.registry.keys.create(None, Scope.ADMIN, "operator")
+    yield TestClient(create_app(application), base_url="http://127.0.0.1")
+    application.service.close()
 
 
 @pytest.mark.parametrize("path", ["/", "/status", "/w/alpha/", "/w/alpha/status", "/w/alpha/find?q=guide"])
@@ -151,14 +151,14 @@ def get_preview(client: TestClient, path: str, slug: str = "alpha") -> Any:
 
 
 def test_a_preview_has_clean_html_headings_and_backlinks(client: TestClient) -> None:
-    found = get_preview(client, "Guide")
-    assert found["name"] == "Guide"
-    assert found["tags"] == ["help"]
-    assert found["category"] == "docs"
-    assert [heading["anchor"] for heading in found["headings"]] == ["guide", "part-two"]
-    assert '<h2 id="part-two">Part two</h2>' in found["html"]
-    assert found["linked_from"] == [{"path": "Home", "name": "Home"}]
-    assert len(found["revision"]) == 40
+    preview = get_preview(client, "Guide")
+    assert preview["name"] == "Guide"
+    assert preview["tags"] == ["help"]
+    assert preview["category"] == "docs"
+    assert [heading["anchor"] for heading in preview["headings"]] == ["guide", "part-two"]
+    assert '<h2 id="part-two">Part two</h2>' in preview["html"]
+    assert preview["linked_from"] == [{"path": "Home", "name": "Home"}]
+    assert len(preview["revision"]) == 40
 
 
 def test_links_of_a_preview_are_those_the_index_knows(client: TestClient) -> None:
@@ -233,7 +233,7 @@ def test_pages_without_script_tell_nothing_of_closed_wikis(closed: TestClient) -
 
 
 def test_the_root_is_the_search_page_where_there_is_one_wiki_or_the_host_names_one(
-    tmp_path: Path, farm: Application
+    tmp_path: Path, application: Application
 ) -> None:
     only = open_test_application(tmp_path, ("alpha",))
     client = TestClient(create_app(only), base_url="http://127.0.0.1")
@@ -245,7 +245,7 @@ def test_the_root_is_the_search_page_where_there_is_one_wiki_or_the_host_names_o
     hosted = TestClient(create_app(only), base_url="http://alpha.example.org")
     assert 'data-view="search"' in hosted.get("/").text
     only.service.close()
-    many = TestClient(create_app(farm), base_url="http://127.0.0.1")
+    many = TestClient(create_app(application), base_url="http://127.0.0.1")
     assert 'data-view="wikis"' in many.get("/").text
     assert 'data-view="statuses"' in many.get("/status").text
 

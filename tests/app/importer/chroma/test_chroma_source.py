@@ -39,22 +39,24 @@ client.get_or_create_collection("recipes", embedding_function=None)
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
-    made = ImportFixture(tmp_path_factory.mktemp("chroma"))
-    yield made
-    made.close()
+def imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
+    imports = ImportFixture(tmp_path_factory.mktemp("chroma"))
+    yield imports
+    imports.close()
 
 
 @pytest.fixture(scope="module")
-def directory(ground: ImportFixture) -> Path:
+def directory(imports: ImportFixture) -> Path:
     """What the plugin of a single wiki left: both wikis' pages, and of the two Homes the one written last."""
-    rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in ground.make_rows(slug)}
-    write_rows(ground.place / "rows.json", [*rows.values()])
-    made = ground.place / "shared"
+    rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in imports.make_rows(slug)}
+    write_rows(imports.place / "rows.json", [*rows.values()])
+    directory_path = imports.place / "shared"
     subprocess.run(
-        [sys.executable, "-c", CREATE_SCRIPT, str(made), str(ground.place / "rows.json")], check=True, timeout=120
+        [sys.executable, "-c", CREATE_SCRIPT, str(directory_path), str(imports.place / "rows.json")],
+        check=True,
+        timeout=120,
     )
-    return made
+    return directory_path
 
 
 def hash_files(directory: Path) -> dict[str, str]:
@@ -62,35 +64,35 @@ def hash_files(directory: Path) -> dict[str, str]:
 
 
 def run_import(
-    ground: ImportFixture, shared: SharedIndex | None = None, directory: Path | None = None, **options: object
+    imports: ImportFixture, shared: SharedIndex | None = None, directory: Path | None = None, **options: object
 ) -> ImportReport:
     def opened(place: Path) -> SharedIndex:
         return shared or ChromaDirectory(directory or place, place, **options)  # type: ignore[arg-type]
 
-    return Importer(ground.service, ground.data, ImportOptions(OWNERSHIP_RULES, dry_run=True)).run(opened)
+    return Importer(imports.service, imports.data, ImportOptions(OWNERSHIP_RULES, dry_run=True)).run(opened)
 
 
-def test_a_directory_is_imported_and_left_as_it_was(ground: ImportFixture, directory: Path) -> None:
+def test_a_directory_is_imported_and_left_as_it_was(imports: ImportFixture, directory: Path) -> None:
     before = hash_files(directory)
-    report = Importer(ground.service, ground.data, ImportOptions(OWNERSHIP_RULES)).run(
+    report = Importer(imports.service, imports.data, ImportOptions(OWNERSHIP_RULES)).run(
         lambda place: ChromaDirectory(directory, place)
     )
     assert hash_files(directory) == before
     assert report.rows == 4
-    assert {each.slug: (each.rows, each.reused) for each in report.wikis} == {"garden": (1, 1), "harbour": (3, 3)}
-    assert all(each.proof for each in report.wikis)
-    assert [*(ground.data / "importing").iterdir()] == [ground.data / "importing" / "lock"]
+    assert {wiki.slug: (wiki.rows, wiki.reused) for wiki in report.wikis} == {"garden": (1, 1), "harbour": (3, 3)}
+    assert all(wiki.proof for wiki in report.wikis)
+    assert [*(imports.data / "importing").iterdir()] == [imports.data / "importing" / "lock"]
 
 
-def test_a_collection_that_is_not_there_is_named_with_those_that_are(ground: ImportFixture, directory: Path) -> None:
+def test_a_collection_that_is_not_there_is_named_with_those_that_are(imports: ImportFixture, directory: Path) -> None:
     with pytest.raises(InvalidImport, match="collections: otterwiki_pages, recipes"):
-        run_import(ground, directory=directory, target=ImportedCollection("otterwiki"))
+        run_import(imports, directory=directory, target=ImportedCollection("otterwiki"))
 
 
-def test_a_directory_that_is_none_of_chromas_is_refused(ground: ImportFixture, tmp_path: Path) -> None:
+def test_a_directory_that_is_none_of_chromas_is_refused(imports: ImportFixture, tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InvalidImport, match=r"there is no chroma\.sqlite3"):
-            run_import(ground, directory=place)
+            run_import(imports, directory=place)
 
 
 def empty_database(copy: Path) -> None:
@@ -133,22 +135,22 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
-    ground: ImportFixture, directory: Path, tmp_path: Path, damage: object
+    imports: ImportFixture, directory: Path, tmp_path: Path, damage: object
 ) -> None:
     copy = tmp_path / "damaged"
     shutil.copytree(directory, copy)
     damage(copy)  # type: ignore[operator]
-    before, indexes = hash_files(copy), ground.read_all_files()
+    before, indexes = hash_files(copy), imports.read_all_files()
     with pytest.raises(InvalidImport) as caught:
-        run_import(ground, directory=copy)
+        run_import(imports, directory=copy)
     assert any(word in caught.value.message for word in ("crashed", "cannot read", "damaged", "no collection"))
     assert caught.value.hint
     assert hash_files(copy) == before
-    assert ground.read_all_files() == indexes
+    assert imports.read_all_files() == indexes
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("import time; time.sleep(600)", "did not respond for 1 s"),
         ("import os; os.kill(os.getpid(), 11)", "signal 11"),
@@ -157,22 +159,22 @@ def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
     ],
 )
 def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
-    ground: ImportFixture, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, told: str
+    imports: ImportFixture, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     (tmp_path / "chromadb.py").write_text(code, "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(InvalidImport, match=told):
-        run_import(ground, directory=directory, timeout_s=1.0 if "sleep" in code else 60.0)
+    with pytest.raises(InvalidImport, match=message):
+        run_import(imports, directory=directory, timeout_s=1.0 if "sleep" in code else 60.0)
 
 
-def test_a_file_of_absurd_size_is_not_copied(ground: ImportFixture, directory: Path, tmp_path: Path) -> None:
+def test_a_file_of_absurd_size_is_not_copied(imports: ImportFixture, directory: Path, tmp_path: Path) -> None:
     copy = tmp_path / "sparse"
     shutil.copytree(directory, copy)
     with (copy / "link_lists.bin").open("wb") as file:
         file.truncate(1 << 43)
     with pytest.raises(StorageError, match="are free"):
-        run_import(ground, directory=copy)
-    assert not (ground.data / "importing" / "chroma").exists()
+        run_import(imports, directory=copy)
+    assert not (imports.data / "importing" / "chroma").exists()
 
 
 @pytest.fixture(scope="module")
@@ -200,23 +202,23 @@ def server(directory: Path) -> Iterator[str]:
         child.wait()
 
 
-def test_a_server_is_imported_like_its_directory(ground: ImportFixture, server: str) -> None:
-    report = run_import(ground, ChromaServer(server))
+def test_a_server_is_imported_like_its_directory(imports: ImportFixture, server: str) -> None:
+    report = run_import(imports, ChromaServer(server))
     assert report.rows == 4
-    assert {each.slug: each.rows for each in report.wikis} == {"garden": 1, "harbour": 3}
+    assert {wiki.slug: wiki.rows for wiki in report.wikis} == {"garden": 1, "harbour": 3}
 
 
-def test_a_server_without_that_collection_or_tenant_says_so(ground: ImportFixture, server: str) -> None:
+def test_a_server_without_that_collection_or_tenant_says_so(imports: ImportFixture, server: str) -> None:
     with pytest.raises(InvalidImport, match="collections: otterwiki_pages, recipes"):
-        run_import(ground, ChromaServer(server, ImportedCollection("pages")))
+        run_import(imports, ChromaServer(server, ImportedCollection("pages")))
     with pytest.raises(InvalidImport, match="no such tenant"):
-        run_import(ground, ChromaServer(f"{server}/nowhere"))
+        run_import(imports, ChromaServer(f"{server}/nowhere"))
 
 
-def test_an_address_where_nobody_answers_is_an_error_without_a_token(ground: ImportFixture) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        shared = ChromaServer(f"http://127.0.0.1:{taken.getsockname()[1]}", token="mackerel-token")
+def test_an_address_where_nobody_answers_is_an_error_without_a_token(imports: ImportFixture) -> None:
+    with socket.socket() as busy_socket:
+        busy_socket.bind(("127.0.0.1", 0))
+        shared = ChromaServer(f"http://127.0.0.1:{busy_socket.getsockname()[1]}", token="mackerel-token")
         with pytest.raises(InvalidImport, match="cannot be reached") as caught:
-            run_import(ground, shared)
+            run_import(imports, shared)
     assert "mackerel-token" not in f"{caught.value.message} {shared!r} {shared.name}"

@@ -23,10 +23,10 @@ def server(pg: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
+def imports(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
     """Both wikis in the table `chunks`, as the shared design had it; and the same in a table of another make."""
-    made = ImportFixture(tmp_path_factory.mktemp("postgres"))
-    rows = made.make_rows("harbour", tenant="harbour") + made.make_rows("garden", tenant="t-2")
+    imports = ImportFixture(tmp_path_factory.mktemp("postgres"))
+    rows = imports.make_rows("harbour", tenant="harbour") + imports.make_rows("garden", tenant="t-2")
     with psycopg.connect(server) as connection:
         connection.execute(
             "CREATE TABLE chunks (id serial, tenant_id text, source text, chunk_index int, content text,"
@@ -45,37 +45,37 @@ def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Im
             )
         connection.execute("INSERT INTO chunks (tenant_id, source) VALUES ('harbour', 'home'), (NULL, NULL)")
         connection.execute("CREATE TABLE other (id int, body text)")
-    yield made
-    made.close()
+    yield imports
+    imports.close()
 
 
 RULES = OwnershipRules(tenants={"t-2": "garden", "": "-"})
 
 
-def run_import(ground: ImportFixture, table: PostgresTable, rules: OwnershipRules = RULES) -> ImportReport:
-    return Importer(ground.service, ground.data, ImportOptions(rules, dry_run=True)).run(lambda _: table)
+def run_import(imports: ImportFixture, table: PostgresTable, rules: OwnershipRules = RULES) -> ImportReport:
+    return Importer(imports.service, imports.data, ImportOptions(rules, dry_run=True)).run(lambda _: table)
 
 
-def test_a_shared_table_is_imported_by_tenant(ground: ImportFixture, server: str) -> None:
-    report = Importer(ground.service, ground.data, ImportOptions(RULES)).run(lambda _: PostgresTable(server))
+def test_a_shared_table_is_imported_by_tenant(imports: ImportFixture, server: str) -> None:
+    report = Importer(imports.service, imports.data, ImportOptions(RULES)).run(lambda _: PostgresTable(server))
     assert report.rows == 7
-    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
+    assert {wiki.slug: wiki.reused for wiki in report.wikis} == {"harbour": 3, "garden": 2}
     assert report.dropped.counts == {"wrong-dimensions": 1, "left-out": 1}
-    assert all(each.proof for each in report.wikis)
+    assert all(wiki.proof for wiki in report.wikis)
 
 
-def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(ground: ImportFixture, server: str) -> None:
-    assert run_import(ground, PostgresTable(server), OwnershipRules()).unclear.tenants == {"": 1, "t-2": 2}
+def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(imports: ImportFixture, server: str) -> None:
+    assert run_import(imports, PostgresTable(server), OwnershipRules()).unclear.tenants == {"": 1, "t-2": 2}
 
 
-def test_a_table_of_other_names_is_read_once_they_are_told(ground: ImportFixture, server: str) -> None:
+def test_a_table_of_other_names_is_read_once_they_are_told(imports: ImportFixture, server: str) -> None:
     names = {"tenant": "whose", "page": "the page", "text": "words", "vector": "numbers"}
-    report = run_import(ground, PostgresTable(server, "public.Odd Pieces", names))
-    assert {each.slug: each.rows for each in report.wikis} == {"harbour": 3, "garden": 2}
+    report = run_import(imports, PostgresTable(server, "public.Odd Pieces", names))
+    assert {wiki.slug: wiki.rows for wiki in report.wikis} == {"harbour": 3, "garden": 2}
 
 
 @pytest.mark.parametrize(
-    ("table", "columns", "told"),
+    ("table", "columns", "message"),
     [
         ("other", {}, "no column was found for tenant and page and text and vector"),
         ("other", {"tenant": "id"}, "page and text and vector"),
@@ -87,20 +87,20 @@ def test_a_table_of_other_names_is_read_once_they_are_told(ground: ImportFixture
     ],
 )
 def test_a_table_that_cannot_be_read_is_a_clear_error(
-    ground: ImportFixture, server: str, table: str, columns: dict[str, str], told: str
+    imports: ImportFixture, server: str, table: str, columns: dict[str, str], message: str
 ) -> None:
     with pytest.raises(InvalidImport) as caught:
-        run_import(ground, PostgresTable(server, table, columns))
-    assert told in caught.value.message
-    assert run_import(ground, PostgresTable(server)).rows == 7
+        run_import(imports, PostgresTable(server, table, columns))
+    assert message in caught.value.message
+    assert run_import(imports, PostgresTable(server)).rows == 7
 
 
-def test_no_error_tells_the_password(ground: ImportFixture, server: str) -> None:
+def test_no_error_tells_the_password(imports: ImportFixture, server: str) -> None:
     secret = str(psycopg.conninfo.conninfo_to_dict(server)["password"])
     name = str(psycopg.conninfo.conninfo_to_dict(server)["dbname"])
     nowhere, nobody = server.replace(name, "nowhere"), f"postgresql://u:{secret}@127.0.0.1:1/x"
     for address in (nowhere, nobody, f"={secret}"):
         table = PostgresTable(address)
         with pytest.raises(InvalidImport) as caught:
-            run_import(ground, table)
+            run_import(imports, table)
         assert secret not in f"{caught.value.message} {caught.value.hint} {table!r} {table.name}"

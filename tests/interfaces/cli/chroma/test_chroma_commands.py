@@ -24,9 +24,9 @@ CHROMA_OPTIONS = ["--set", "vectors=chroma", "--set", "chroma.path=chroma", "--s
 
 def run_command(capsys: pytest.CaptureFixture[str], data: Path, *arguments: str) -> dict[str, object]:
     code = main(["--data", str(data), *CHROMA_OPTIONS, *arguments])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    document: dict[str, object] = json.loads(told.out)
+    output = capsys.readouterr()
+    assert code == 0, output.err
+    document: dict[str, object] = json.loads(output.out)
     return document
 
 
@@ -68,9 +68,11 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
     with run_serve(data, tmp_path / "log") as (process, url):
 
         def search() -> dict[str, object]:
-            found: dict[str, object] = httpx.get(f"{url}w/garden/api/v1/search?q=poles+for+legumes", timeout=120).json()
-            assert "Beans" in json.dumps(found["results"])
-            return found
+            document: dict[str, object] = httpx.get(
+                f"{url}w/garden/api/v1/search?q=poles+for+legumes", timeout=120
+            ).json()
+            assert "Beans" in json.dumps(document["results"])
+            return document
 
         def metric(name: str) -> float:
             lines = httpx.get(f"{url}metrics", timeout=120).text.splitlines()

@@ -305,15 +305,15 @@ def test_page_text_cannot_drive_the_terminal() -> None:
 
 def test_a_closed_pipe_is_no_traceback(synced: Run, tmp_path: Path) -> None:
     command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {tmp_path / 'data'} search night disks | true"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
+    completed = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in completed.stderr
 
 
 def test_it_works_without_home_or_any_variable(synced: Run, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data")]
     environment = {"PATH": os.environ["PATH"]}
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, "search", "night", "disks", "--json"], env=environment, capture_output=True, text=True, check=True
     )
-    assert parse_document(done.stdout)["results"][0]["path"] == "ops/backup"
-    assert done.stderr == ""
+    assert parse_document(completed.stdout)["results"][0]["path"] == "ops/backup"
+    assert completed.stderr == ""

@@ -49,23 +49,23 @@ def hash_indexes(data: Path) -> dict[str, str]:
     return {str(file): sha256(file.read_bytes()).hexdigest() for file in sorted(data.rglob("*.sqlite"))}
 
 
-def parse_document(found: tuple[int, str, str]) -> Any:
-    code, out, err = found
+def parse_document(result: tuple[int, str, str]) -> Any:
+    code, out, err = result
     assert (code, err) == (0, "")
     return json.loads(out)
 
 
 def test_a_wiki_is_measured_by_its_own_links_history_and_descriptions(evaluate: Run, data: Path) -> None:
     before = hash_indexes(data)
-    found = parse_document(evaluate("night", "--json"))
-    assert found["questions"]["asked"] == {"links": 3, "former-titles": 1, "descriptions": 1}
-    assert [run["configuration"] for run in found["runs"]] == ["hybrid", "semantic", "keyword"]
-    hybrid = found["runs"][0]
+    document = parse_document(evaluate("night", "--json"))
+    assert document["questions"]["asked"] == {"links": 3, "former-titles": 1, "descriptions": 1}
+    assert [run["configuration"] for run in document["runs"]] == ["hybrid", "semantic", "keyword"]
+    hybrid = document["runs"][0]
     assert set(hybrid["figures"]) == {"ndcg@10", "recall@10", "mrr", "success@1"}
     for figure in hybrid["figures"].values():
         assert 0 <= figure["low"] <= figure["mean"] <= figure["high"] <= 1
     assert hybrid["by_kind"]["links"]["recall@10"]["mean"] == 1.0
-    assert any("few" in note for note in found["notes"])
+    assert any("few" in note for note in document["notes"])
     assert hash_indexes(data) == before
 
 
@@ -78,8 +78,8 @@ def test_people_read_a_table_and_the_worst_answers(evaluate: Run) -> None:
 
 
 def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> None:
-    found = parse_document(evaluate("night", "--mode", "semantic", "--against", "keyword", "--json"))
-    comparison = found["comparison"]
+    document = parse_document(evaluate("night", "--mode", "semantic", "--against", "keyword", "--json"))
+    comparison = document["comparison"]
     assert (comparison["ours"], comparison["theirs"]["configuration"]) == ("semantic", "keyword")
     gap = comparison["differences"]["ndcg@10"]
     assert gap["better"] + gap["worse"] + gap["same"] == 5
@@ -91,8 +91,8 @@ def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> 
 
 
 def test_an_index_in_another_directory_can_be_compared_with(evaluate: Run, data: Path) -> None:
-    found = parse_document(evaluate("night", "--mode", "hybrid", "--against", f"data={data}", "--json"))
-    assert found["comparison"]["differences"]["ndcg@10"]["same"] == 5
+    document = parse_document(evaluate("night", "--mode", "hybrid", "--against", f"data={data}", "--json"))
+    assert document["comparison"]["differences"]["ndcg@10"]["same"] == 5
 
 
 def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["nowhere"], 3, "nowhere"),
         (["night", "--queries", "q.jsonl"], 2, "require each other"),
@@ -138,7 +138,7 @@ def test_what_makes_no_sense_is_said_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     good = '{"id": "1", "text": "espresso"}\n'
@@ -147,17 +147,17 @@ def test_what_makes_no_sense_is_said_and_nothing_is_lost(
         Path(name).write_text(text)
     Path("bytes").write_bytes(b"\xff\xfe\xfa")
     before = hash_indexes(data)
-    found = evaluate(*arguments)
-    assert found[0] == code
-    assert said in found[2]
-    assert "hint: " in found[2]
-    assert found[1] == ""
+    result = evaluate(*arguments)
+    assert result[0] == code
+    assert message in result[2]
+    assert "hint: " in result[2]
+    assert result[1] == ""
     assert hash_indexes(data) == before
 
 
 def test_the_page_a_link_text_stands_on_does_not_answer_for_the_page_it_leads_to(evaluate: Run) -> None:
-    found = parse_document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
-    worst = found["runs"][0]["worst"]
+    document = parse_document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
+    worst = document["runs"][0]["worst"]
     assert worst, "words alone do not answer all of these"
     # Home holds every word of these questions; it would be the first answer to each of them.
-    assert "Home" not in [each["path"] for outcome in worst for each in outcome["found"]]
+    assert "Home" not in [page["path"] for outcome in worst for page in outcome["found"]]

@@ -49,7 +49,7 @@ def test_an_import_by_the_command_is_planned_done_and_proved(place: Path, capsys
     code, out, _ = run_command(capsys, *at, "import", "faiss", there, "--dry-run", "--json")
     planned = json.loads(out)
     assert code == 0
-    assert {each["wiki"]: (each["matched"], each["to_embed"]) for each in planned["wikis"]} == {
+    assert {wiki["wiki"]: (wiki["matched"], wiki["to_embed"]) for wiki in planned["wikis"]} == {
         "garden": (2, 0),
         "harbour": (3, 0),
     }
@@ -73,8 +73,8 @@ def test_vectors_of_another_precision_are_not_mixed_with_ours(place: Path, capsy
     assert code == 0
     assert not report["agreements"][0]["agrees"]
     assert "precision" in report["agreements"][0]["reason"]
-    assert [(each["reused"], each["embedded"]) for each in report["wikis"]] == [(0, 2), (0, 3)]
-    assert all(each["proof"]["foreign"] == 0 for each in report["wikis"])
+    assert [(wiki["reused"], wiki["embedded"]) for wiki in report["wikis"]] == [(0, 2), (0, 3)]
+    assert all(wiki["proof"]["foreign"] == 0 for wiki in report["wikis"])
 
 
 def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,7 @@ def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (("faiss", "nowhere"), 2, "there is no directory nowhere"),
         (("chroma", "nowhere"), 2, "there is no chroma.sqlite3"),
@@ -100,10 +100,10 @@ def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.Captu
     ],
 )
 def test_bad_input_is_an_error_with_a_hint(
-    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, told: str
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    found, out, err = run_command(capsys, "--data", str(place / "data"), "import", *arguments)
-    assert (found, out) == (code, "")
-    assert told in err
+    exit_code, out, err = run_command(capsys, "--data", str(place / "data"), "import", *arguments)
+    assert (exit_code, out) == (code, "")
+    assert message in err
     assert "hint: " in err
     assert "secretword" not in err

@@ -46,20 +46,20 @@ def test_people_read_what_was_asked_what_found_nothing_and_which_pages_nobody_fi
     code, out, err = run("report", "notes", "--days", "7", "--limit", "3")
     assert (code, err) == (0, "")
     assert "4 searches for 3 queries; 4 by cli" in out
-    asked, unanswered = out.index("Most frequent"), out.index("\nWithout a result\n")
-    assert asked < out.index("Who feeds the hens") < unanswered < out.index("income tax", unanswered)
+    frequent, unanswered = out.index("Most frequent"), out.index("\nWithout a result\n")
+    assert frequent < out.index("Who feeds the hens") < unanswered < out.index("income tax", unanswered)
     assert "Pages never found: 2 of 3" in out
     assert "\x1b" not in out
 
 
 def test_a_program_reads_the_same(run: Run) -> None:
     code, out, _ = run("report", "notes", "--json")
-    found = json.loads(out)
+    document = json.loads(out)
     assert code == 0
-    assert found["frequent"][0]["query"] == "Who feeds the hens"
-    assert (found["frequent"][0]["count"], found["searches"], found["queries"]) == (2, 4, 3)
-    assert found["pages"]["found_most"] == [{"path": "Rota", "count": 2}]
-    assert found["p95_ms"] >= found["p50_ms"] > 0
+    assert document["frequent"][0]["query"] == "Who feeds the hens"
+    assert (document["frequent"][0]["count"], document["searches"], document["queries"]) == (2, 4, 3)
+    assert document["pages"]["found_most"] == [{"path": "Rota", "count": 2}]
+    assert document["p95_ms"] >= document["p50_ms"] > 0
 
 
 class TagCollector(HTMLParser):

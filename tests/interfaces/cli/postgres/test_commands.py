@@ -75,16 +75,16 @@ def test_one_setting_makes_every_command_work_over_postgresql(
     assert parse_document(run, "move", "night", "--to", "east", "--dry-run")["wikis"][0]["outcome"] == "moved"
     assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "moved"}]
     assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "there"}]
-    found = {each["name"]: each for each in parse_document(run, "database", "list")["databases"]}
-    assert (found["east"]["wikis"], found["home"]["wikis"], found["east"]["behind"]) == (1, 0, 0)
+    document = {database["name"]: database for database in parse_document(run, "database", "list")["databases"]}
+    assert (document["east"]["wikis"], document["home"]["wikis"], document["east"]["behind"]) == (1, 0, 0)
     refused = run("database", "remove", "east")
     assert (refused[0], "there are wikis on east" in refused[2]) == (4, True)
     assert parse_document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
     assert parse_document(run, "move", "--all", "--from", "east", "--to", "home")["wikis"][0]["outcome"] == "moved"
-    code, well, _ = run("doctor")
+    code, doctor_output, _ = run("doctor")
     assert code == 0
-    told = [out, err, well, *run("database", "list"), *run("settings")]
-    assert str(secret) not in "".join(map(str, told))
+    outputs = [out, err, doctor_output, *run("database", "list"), *run("settings")]
+    assert str(secret) not in "".join(map(str, outputs))
     assert run("database", "remove", "east")[0] == 0
 
     assert run("remove", "night")[0] == 0
@@ -97,7 +97,7 @@ def test_one_setting_makes_every_command_work_over_postgresql(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (("database", "add", "No Good", "postgresql://a:hush@/x"), 2, "invalid database name"),
         (("database", "add", "home", "postgresql://a:hush@/x"), 2, "invalid database name"),
@@ -124,14 +124,14 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
     code: int,
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("WIKIHOLT_STORE", untouched)
     run = make_runner(tmp_path / "data", capsys)
     before = parse_document(run, "database", "list")
-    found, out, err = run(*arguments)
-    assert (found, out) == (code, "")
-    assert told in err
+    exit_code, out, err = run(*arguments)
+    assert (exit_code, out) == (code, "")
+    assert message in err
     assert "hint: " in err
     assert "hush" not in err
     assert parse_document(run, "database", "list") == before
@@ -145,12 +145,14 @@ def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PostgresServer, r
     assert parse_document(run, "database", "close", "home") == {"name": "home", "open": False}
     assert run("add", "one", str(repository.path))[0] == 0
     assert parse_document(run, "sync", "one")["added"] == 1
-    found = {each["name"]: each["wikis"] for each in parse_document(run, "database", "list")["databases"]}
-    assert found == {"home": 0, "east": 1}
+    document = {
+        database["name"]: database["wikis"] for database in parse_document(run, "database", "list")["databases"]
+    }
+    assert document == {"home": 0, "east": 1}
     assert parse_document(run, "database", "open", "home") == {"name": "home", "open": True}
     pg.drop_database(other)
-    told = run("doctor")
-    assert (told[0], "✗ database east: " in told[1]) == (10, True)
+    doctor = run("doctor")
+    assert (doctor[0], "✗ database east: " in doctor[1]) == (10, True)
     assert run("status", "one")[0] == 0, "a wiki in trouble is shown with its trouble"
 
 
@@ -194,8 +196,12 @@ def test_indexes_of_no_wiki_and_moves_that_were_cut_off_are_told_of_and_swept(
     with monkeypatch.context() as patch:
         patch.setattr(move, "_verify_copy", killed)
         assert run("move", "one", "--to", "east")[0] == 130
-    told = run("doctor")
-    assert (told[0], f"belong to no wiki: {lost}" in told[1], "unfinished moves: 1" in told[1]) == (10, True, True)
+    doctor = run("doctor")
+    assert (doctor[0], f"belong to no wiki: {lost}" in doctor[1], "unfinished moves: 1" in doctor[1]) == (
+        10,
+        True,
+        True,
+    )
     swept = parse_document(run, "database", "sweep")
     assert (f"w_{lost}" in "".join(swept["removed"]), len(swept["moves_finished"])) == (True, 1)
     assert parse_document(run, "database", "sweep") == {"removed": [], "moves_finished": []}

@@ -42,9 +42,9 @@ def test_an_index_in_a_database_is_compared_with_one_in_files_and_nobody_reads_t
     evaluating = (*stored, "eval", "plot", "--mode", "hybrid")
     code, out, _ = run(*evaluating, "--json", "--against", f"data={tmp_path / 'files'}", "--against", "store=")
     assert code == 0
-    found = json.loads(out)
-    assert found["questions"]["asked"] == {"links": 1}
-    assert found["comparison"]["differences"]["ndcg@10"]["same"] == 1
+    document = json.loads(out)
+    assert document["questions"]["asked"] == {"links": 1}
+    assert document["comparison"]["differences"]["ndcg@10"]["same"] == 1
 
     code, out, err = run(*evaluating, "--against", f"data={tmp_path / 'files'}")
     assert (code, out) == (2, "")

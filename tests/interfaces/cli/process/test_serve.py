@@ -41,8 +41,8 @@ class ServeProcess:
         return httpx.get(f"{self.url}{path}", timeout=120)
 
     def can_find(self, slug: str, query: str, path: str) -> bool:
-        found = self.get(f"w/{slug}/api/v1/search?q={query}")
-        return found.status_code == 200 and path in [hit["path"] for hit in found.json()["results"]]
+        response = self.get(f"w/{slug}/api/v1/search?q={query}")
+        return response.status_code == 200 and path in [hit["path"] for hit in response.json()["results"]]
 
     def stop(self, number: int, seconds: float) -> int:
         """Send a signal and wait for the end; the exit code."""
@@ -56,12 +56,14 @@ def run_serve(data: Path, *arguments: str) -> Iterator[ServeProcess]:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(data), *settings]
     command += ["serve", "--json", "--port", "0", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as made:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
-            yield ServeProcess(made)
+            yield ServeProcess(process)
         finally:
-            if made.poll() is None:
-                made.kill()
+            if process.poll() is None:
+                process.kill()
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> None:
@@ -110,15 +112,15 @@ def test_a_signal_in_the_middle_of_a_first_sync_ends_it_in_order_and_the_next_st
     with run_serve(data, str(wikis)) as service:
         wait_until(lambda: indexed() >= 48)
         assert service.stop(signal.SIGTERM, 60) == 0
-    kept = indexed()
-    assert 48 <= kept < 1500
+    count_before = indexed()
+    assert 48 <= count_before < 1500
     service_of_data = open_service(data)
     try:
         assert service_of_data.get_handle("large").check() == []
     finally:
         service_of_data.close()
     with run_serve(data, str(wikis)) as service:
-        assert indexed() >= kept
+        assert indexed() >= count_before
         wait_until(lambda: service.get("w/large/api/v1/status").json()["stale"] is False, 240)
         assert service.get("w/large/api/v1/status").json()["pages"] == 1500
         assert service.stop(signal.SIGTERM, 60) == 0
@@ -190,8 +192,8 @@ def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refuse
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = ("--data", str(tmp_path / "data"))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        port = str(busy_socket.getsockname()[1])
         code, error = run_command(capsys, *data, "serve", "--port", port)
         assert code == 4
         assert f"port {port}" in error

@@ -18,7 +18,7 @@ WORDS = "beans climb poles peas like early frost sage wants sun and dry soil whi
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Repository:
+def repository(tmp_path: Path) -> Repository:
     """A wiki that was never indexed, and another one beside it."""
     pages = {f"Beds/Bed {n}.md": f"# Bed {n}\n\nIn bed {n} {WORDS}, {n} of them.\n" for n in range(60)}
     pages["Home.md"] = "# Home\n\nThe heron fishes in the pond at dawn.\n"
@@ -33,13 +33,13 @@ def ground(tmp_path: Path) -> Repository:
 
 
 async def _call_tool(client: Client, name: str, **arguments: object) -> CallToolResult:
-    found = await client.call_tool(name, dict(arguments))
-    assert isinstance(found, CallToolResult)
-    return found
+    result = await client.call_tool(name, dict(arguments))
+    assert isinstance(result, CallToolResult)
+    return result
 
 
 @pytest.mark.model
-def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repository, tmp_path: Path) -> None:
+def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(repository: Repository, tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         # The handshake is over, the index is not even begun: pages can be read all the same.
         assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
@@ -47,10 +47,10 @@ def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repositor
         page = "# Birds\n\nA kingfisher dives from the willow.\n"
         get_document(await _call_tool(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
         until = time.monotonic() + 120
-        while (found := await _call_tool(client, "search", query="which bird fishes by plunging?", n=3)).is_error:
-            assert "Next: " in get_text(found)
+        while (result := await _call_tool(client, "search", query="which bird fishes by plunging?", n=3)).is_error:
+            assert "Next: " in get_text(result)
             assert time.monotonic() < until
-        document = get_document(found)
+        document = get_document(result)
         assert {page["path"] for page in document["results"]} >= {"Birds", "Home"}
         assert document["stale"] is False
         assert get_document(await _call_tool(client, "list_pages", limit=1))["total"] == 62
@@ -60,7 +60,7 @@ def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repositor
 
     run_over_stdio(tmp_path / "data", ["garden", "--write", "--author", "Ada Lovelace <ada@example.org>"], work)
     assert (
-        ground.run_git("log", "-1", "--format=%an <%ae>|%s").decode().strip()
+        repository.run_git("log", "-1", "--format=%an <%ae>|%s").decode().strip()
         == "Ada Lovelace <ada@example.org>|Seen today"
     )
     # Its keeper looked after that one wiki.
@@ -70,8 +70,8 @@ def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repositor
     service.close()
 
 
-def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(ground: Repository, tmp_path: Path) -> None:
-    before = ground.get_head()
+def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(repository: Repository, tmp_path: Path) -> None:
+    before = repository.get_head()
 
     async def work(client: Client) -> None:
         assert client.protocol_version == "2025-11-25"
@@ -80,10 +80,10 @@ def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(ground: R
         assert get_document(await _call_tool(client, "recent_changes"))["entries"]
 
     run_over_stdio(tmp_path / "data", ["garden"], work, mode="legacy")
-    assert ground.get_head() == before
+    assert repository.get_head() == before
 
 
-def test_it_ends_with_its_input(ground: Repository, tmp_path: Path) -> None:
+def test_it_ends_with_its_input(repository: Repository, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
     ended = subprocess.run(
@@ -94,21 +94,26 @@ def test_it_ends_with_its_input(ground: Repository, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"), [(["no-such"], 3, "error: "), (["garden", "--author", "Ada"], 2, "--author")]
+    ("arguments", "code", "message"), [(["no-such"], 3, "error: "), (["garden", "--author", "Ada"], 2, "--author")]
 )
 def test_it_says_on_stderr_alone_what_is_wrong(
-    ground: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, told: str
+    repository: Repository,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    message: str,
 ) -> None:
     from wikiholt.interfaces.cli.main import main
 
     assert main(["--data", str(tmp_path / "data"), "mcp", *arguments]) == code
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert told in said.err
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert message in output.err
 
 
 def test_without_the_extra_it_says_what_to_install(
-    ground: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from wikiholt.interfaces.cli import mcp_command
     from wikiholt.interfaces.cli.main import main

@@ -13,6 +13,6 @@ def readers(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = {"EMAIL_NEEDS_CONFIRMATION": False}
     with OtterwikiServer.start(
         tmp_path_factory.mktemp("readers") / "wiki", settings=settings, pages=READERS_WIKI
-    ) as started:
-        wait_until(lambda: started.find_paths("okapi"), started.read_log)
-        yield started
+    ) as server:
+        wait_until(lambda: server.find_paths("okapi"), server.read_log)
+        yield server

@@ -38,14 +38,14 @@ def administrator(readers: OtterwikiServer) -> Iterator[httpx.Client]:
 def open_signed_in(
     visit: OpenTab, readers: OtterwikiServer, session: httpx.Client, address: str, wait: str, **options: object
 ) -> BrowserTab:
-    kept = [{"name": name, "value": value, "url": readers.url} for name, value in session.cookies.items()]
-    return visit(f"{readers.url}{address}", wait=wait, storage_state={"cookies": kept, "origins": []}, **options)
+    cookies = [{"name": name, "value": value, "url": readers.url} for name, value in session.cookies.items()]
+    return visit(f"{readers.url}{address}", wait=wait, storage_state={"cookies": cookies, "origins": []}, **options)
 
 
 def check_accessibility(page: Page, within: str) -> None:
-    found = page.evaluate(CHECKS, within)
-    assert found["faults"] == []
-    assert found["measured"] > 1
+    result = page.evaluate(CHECKS, within)
+    assert result["faults"] == []
+    assert result["measured"] > 1
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -170,9 +170,9 @@ def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: 
     base = "/-/wikiholt/static"
     wanted = re.findall(rf'"({base}/\w+/[\w.]+)"', readers.client.get(f"{SEARCH}?q=compost").text)
     assert len(wanted) > 10
-    for each in wanted:
-        answer = readers.client.get(each)
-        assert (answer.status_code, "immutable" in answer.headers["cache-control"]) == (200, True), each
+    for name in wanted:
+        answer = readers.client.get(name)
+        assert (answer.status_code, "immutable" in answer.headers["cache-control"]) == (200, True), name
     assert readers.client.get(f"{base}/0000/search.js").headers["cache-control"] == "no-store"
     for name in ("nope.js", "layout.html", "..%2fpages.py", "%2e%2e/pages.py", "wiki.css%00"):
         assert readers.client.get(f"{base}/0000/{name}").status_code == 404, name

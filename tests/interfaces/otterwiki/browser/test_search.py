@@ -25,7 +25,7 @@ def get_names(page: Page) -> list[str]:
 
 
 def count_searches(requests: list[str]) -> int:
-    return sum("/api/v1/search?" in each for each in requests)
+    return sum("/api/v1/search?" in url for url in requests)
 
 
 def test_results_come_as_one_types_and_lead_to_the_heading_in_the_wiki(
@@ -55,23 +55,23 @@ def test_a_slip_is_said_by_the_server_and_by_script_and_what_was_typed_is_one_cl
     readers: OtterwikiServer, visit: OpenTab
 ) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=compst+%3Cimg+src%3Dx+onerror%3Dwindow.fooled%3D1%3E", wait=CARDS).page
-    told = page.locator("#app\\.notes .correction")
-    expect(told.locator("strong")).to_have_text("compost <img src=x onerror=window.fooled=1>")
+    correction = page.locator("#app\\.notes .correction")
+    expect(correction.locator("strong")).to_have_text("compost <img src=x onerror=window.fooled=1>")
     page.fill(BOX, "compst heap")
-    expect(told.locator("strong")).to_have_text("compost heap")
-    told.locator("a").click()
+    expect(correction.locator("strong")).to_have_text("compost heap")
+    correction.locator("a").click()
     page.wait_for_url("**q=%2Bcompst+heap")
     expect(page.locator(CARDS).first).to_be_visible()
-    expect(told).to_have_count(0)
+    expect(correction).to_have_count(0)
     assert page.evaluate("window.fooled") is None
 
 
 def test_the_server_makes_the_first_results_and_script_goes_on_from_there(
     readers: OtterwikiServer, visit: OpenTab
 ) -> None:
-    found = visit(f"{readers.url}{SEARCH}?q=compost+heap", wait="#app\\.filters:not([hidden])")
-    page = found.page
-    assert count_searches(found.requests) == 0
+    tab = visit(f"{readers.url}{SEARCH}?q=compost+heap", wait="#app\\.filters:not([hidden])")
+    page = tab.page
+    assert count_searches(tab.requests) == 0
     before = get_names(page)
     assert before[0] == "Composting"
     page.get_by_label("Meaning").check()
@@ -80,7 +80,7 @@ def test_the_server_makes_the_first_results_and_script_goes_on_from_there(
     page.wait_for_url("**search?q=compost+heap")
     expect(page.locator(CARDS).first).to_contain_text("meaning and words")
     assert get_names(page) == before
-    assert count_searches(found.requests) == 2
+    assert count_searches(tab.requests) == 2
     page.go_back()
     expect(page.get_by_label("Meaning")).to_be_checked()
 
@@ -149,8 +149,8 @@ def test_the_box_of_every_page_shows_the_best_and_leads_on_by_keys_alone(
 
 def test_only_the_newest_suggestions_are_shown_and_a_click_opens_one(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}/rules/bonfires", wait="article.page").page
-    held: list[Route] = []
-    page.route("**/api/v1/search?q=certificate&*", lambda route: held.append(route))  # noqa: PLW0108 - Playwright needs a function
+    pending: list[Route] = []
+    page.route("**/api/v1/search?q=certificate&*", lambda route: pending.append(route))  # noqa: PLW0108 - Playwright needs a function
     with page.expect_request("**/api/v1/search?q=certificate&*"):
         page.fill(NAVBAR, "certificate")
     with page.expect_event("requestfailed") as failed:
@@ -163,8 +163,8 @@ def test_only_the_newest_suggestions_are_shown_and_a_click_opens_one(readers: Ot
 
 def test_what_goes_wrong_is_said_and_the_box_goes_on_working(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}/rules/bonfires", wait="article.page", expected=("503", "500", "401")).page
-    told = {"code": "index-missing", "detail": "This wiki is not indexed yet.", "hint": "Wait."}
-    page.route("**/api/v1/search?q=soon&*", lambda route: route.fulfill(status=503, json=told))
+    problem = {"code": "index-missing", "detail": "This wiki is not indexed yet.", "hint": "Wait."}
+    page.route("**/api/v1/search?q=soon&*", lambda route: route.fulfill(status=503, json=problem))
     page.fill(NAVBAR, "soon")
     expect(page.locator(".suggestions")).to_contain_text("for the first time")
     expect(page.locator(NAVBAR)).to_have_attribute("aria-expanded", "false")

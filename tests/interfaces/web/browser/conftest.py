@@ -17,5 +17,5 @@ def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def locked(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebServer, str]]:
     """The demo wikis behind keys, and a key that reads the allotment."""
     place = tmp_path_factory.mktemp("locked")
-    with run_web_server(place, settings=["limit.address_per_minute=0"], key_for="allotment") as found:
-        yield found
+    with run_web_server(place, settings=["limit.address_per_minute=0"], key_for="allotment") as server_and_key:
+        yield server_and_key

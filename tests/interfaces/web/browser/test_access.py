@@ -16,8 +16,8 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     locked: tuple[WebServer, str], visit: OpenTab
 ) -> None:
     server, token = locked
-    found = visit(f"{server.url}w/allotment/?q=compost&page=Growing/Composting", wait=DIALOG, expected=("401",))
-    page = found.page
+    tab = visit(f"{server.url}w/allotment/?q=compost&page=Growing/Composting", wait=DIALOG, expected=("401",))
+    page = tab.page
     expect(page.locator(DIALOG)).to_contain_text("A key is required.")
     assert page.locator(CARDS).count() == 0
     page.get_by_label("Your key").fill("wh_nonsense")
@@ -35,7 +35,7 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     page.get_by_role("button", name="Forget the key").click()
     expect(page.locator(DIALOG)).to_contain_text("A key is required.")
     assert page.evaluate("sessionStorage.length") == 0
-    assert all(token not in url for url in found.requests)
+    assert all(token not in url for url in tab.requests)
 
 
 def test_a_key_of_another_wiki_is_refused_and_another_may_be_given(
@@ -107,7 +107,7 @@ def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, 
         "pages_total": 160,
         "chunks_embedded": 3,
     }
-    told = {"code": "source-missing", "message": "the repository cannot be read", "hint": "the operator knows more"}
+    error = {"code": "source-missing", "message": "the repository cannot be read", "hint": "the operator knows more"}
     problem = {"file": "a<b>.md", "reason": "binary", "detail": "the file contains binary data"}
     now = {**calm, "activity": work, "stale": True}
     page = visit(f"{server.url}healthz").page
@@ -117,7 +117,7 @@ def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, 
     expect(page.get_by_role("progressbar")).to_have_attribute("max", "160")
     now["activity"] = {**work, "pages_done": 120}
     expect(page.locator(".progress")).to_contain_text("120 of 160 pages")
-    now |= {"activity": None, "problems": [problem], "error": told}
+    now |= {"activity": None, "problems": [problem], "error": error}
     expect(page.locator(".pill")).to_have_text("Needs attention")
     expect(page.locator(".problem")).to_contain_text("The operator knows more.")
     expect(page.locator("td").first).to_have_text("a<b>.md")

@@ -47,9 +47,9 @@ views = pytest.mark.parametrize("view", VIEWS)
 
 
 def check_accessibility(page: Page) -> None:
-    found = page.evaluate(CHECKS)
-    assert found["faults"] == []
-    assert found["measured"] > 3
+    result = page.evaluate(CHECKS)
+    assert result["faults"] == []
+    assert result["measured"] > 3
 
 
 def get_names(page: Page) -> list[dict[str, Any]]:
@@ -69,9 +69,9 @@ def test_text_has_contrast_and_everything_has_a_name(server: WebServer, visit: O
     page = visit(server.url + address, wait=wait, color_scheme=scheme).page
     expect(page.locator("html")).to_have_attribute("data-theme", scheme)
     check_accessibility(page)
-    told = get_names(page)
-    assert [each for each in told if each["role"] in LABELLED_ROLES and not each["name"].strip()] == []
-    assert {"link", "banner", "main"} <= {each["role"] for each in told}
+    names = get_names(page)
+    assert [element for element in names if element["role"] in LABELLED_ROLES and not element["name"].strip()] == []
+    assert {"link", "banner", "main"} <= {element["role"] for element in names}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -88,7 +88,9 @@ def test_the_key_dialog_and_errors_have_contrast_and_names(server: WebServer, vi
     page.locator("#app\\.key").click()
     expect(page.locator("#app\\.key-dialog")).to_be_visible()
     check_accessibility(page)
-    assert [each for each in get_names(page) if each["role"] in LABELLED_ROLES and not each["name"].strip()] == []
+    assert [
+        element for element in get_names(page) if element["role"] in LABELLED_ROLES and not element["name"].strip()
+    ] == []
     page.keyboard.press("Escape")
     expect(page.locator("#app\\.key-dialog")).to_have_count(0)
     expect(page.locator("#app\\.key")).to_be_focused()

@@ -129,8 +129,8 @@ def test_html_of_the_preview_may_be_set_in_one_place_only(server: WebServer, vis
 def test_attacks_in_a_page_do_nothing_in_a_browser(server: WebServer, visit: OpenTab) -> None:
     pages = [parse_page("a.md", "0" * 40, attack.encode(), None) for attack in ATTACKS]
     html = "".join(render_markdown(page, lambda target, _: target).html for page in pages if isinstance(page, WikiPage))
-    found = visit(f"{server.url}w/runbook/", wait=CARDS)
-    page = found.page
+    tab = visit(f"{server.url}w/runbook/", wait=CARDS)
+    page = tab.page
 
     def smuggled(route: Route) -> None:
         route.fulfill(json={**route.fetch().json(), "html": html})

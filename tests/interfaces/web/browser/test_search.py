@@ -31,47 +31,47 @@ def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: Open
 def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     page.fill(BOX, "certifcate <img src=x onerror=window.fooled=1>")
-    told = page.locator("#app\\.notes .correction")
-    expect(told.locator("strong")).to_have_text("certificate <img src=x onerror=window.fooled=1>")
+    correction = page.locator("#app\\.notes .correction")
+    expect(correction.locator("strong")).to_have_text("certificate <img src=x onerror=window.fooled=1>")
     expect(page.locator("mark", has_text="certificate").first).to_be_visible()
     assert page.locator(".found img").count() == 0
-    told.locator("a").click()
+    correction.locator("a").click()
     page.wait_for_url("**q=%2Bcertifcate**")
     expect(page.locator(FIRST)).to_be_visible()
-    expect(told).to_have_count(0)
+    expect(correction).to_have_count(0)
     assert page.evaluate("window.fooled") is None
 
 
 def test_only_the_newest_answer_is_shown_and_typing_is_not_a_request_a_letter(
     server: WebServer, visit: OpenTab
 ) -> None:
-    found = visit(f"{server.url}w/runbook/", wait=CARDS)
-    page = found.page
-    held: list[Route] = []
-    page.route("**/api/v1/search?q=certificate*", lambda route: held.append(route))  # noqa: PLW0108 - Playwright needs a function
+    tab = visit(f"{server.url}w/runbook/", wait=CARDS)
+    page = tab.page
+    pending: list[Route] = []
+    page.route("**/api/v1/search?q=certificate*", lambda route: pending.append(route))  # noqa: PLW0108 - Playwright needs a function
     page.fill(BOX, "certificate")
     page.wait_for_function("() => document.body.classList.contains('waiting')")
     with page.expect_event("requestfailed") as failed:
         page.fill(BOX, "TRN-5031")
-    assert failed.value == held[0].request, "the first search is given up when the second one comes"
+    assert failed.value == pending[0].request, "the first search is given up when the second one comes"
     expect(page.locator(FIRST)).to_contain_text("Ledger")
-    before = sum("api/v1/search" in each for each in found.requests)
+    before = sum("api/v1/search" in url for url in tab.requests)
     page.locator(BOX).press_sequentially(" connection pool", delay=10)
     expect(page.locator("#app\\.count")).to_contain_text("of 14")
     page.wait_for_url("**q=TRN-5031+connection+pool")
-    assert sum("api/v1/search" in each for each in found.requests) - before <= 3
+    assert sum("api/v1/search" in url for url in tab.requests) - before <= 3
 
 
 def test_the_three_modes_ask_and_answer_differently(server: WebServer, visit: OpenTab) -> None:
-    found = visit(f"{server.url}w/runbook/?q=a+customer+was+charged+two+times", wait=CARDS)
-    page = found.page
+    tab = visit(f"{server.url}w/runbook/?q=a+customer+was+charged+two+times", wait=CARDS)
+    page = tab.page
     page.get_by_label("Words").check()
     expect(page.locator(FIRST)).to_contain_text("by words")
     assert "mode=keyword" in page.url
     page.get_by_label("Meaning").check()
     expect(page.locator(FIRST)).to_contain_text("by meaning")
     expect(page.locator(FIRST)).not_to_contain_text("words")
-    assert {"mode=keyword", "mode=semantic"} <= {part for url in found.requests for part in url.split("&")}
+    assert {"mode=keyword", "mode=semantic"} <= {part for url in tab.requests for part in url.split("&")}
     page.get_by_label("Both").check()
     expect(page.locator(FIRST)).to_contain_text("by meaning")
     assert "mode=" not in page.url

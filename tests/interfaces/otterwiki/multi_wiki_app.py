@@ -1,6 +1,6 @@
 """A farm as hosts build them: one Otterwiki, and for each request the storage of the wiki that its host names.
 
-FARM_KIND says how: `swap` sets the attributes of Otterwiki's modules (one thread a process), `proxy` puts a proxy in
+STORAGE_KIND says how: `swap` sets the attributes of Otterwiki's modules (one thread a process), `proxy` puts a proxy in
 their place once, which leads to the request's own storage whatever the threads, `resolver` does the same and has
 Wikiholt ask `resolve`.
 """
@@ -17,8 +17,8 @@ import otterwiki.wiki
 from otterwiki.gitstorage import GitStorage
 from werkzeug.local import LocalProxy
 
-_WIKIS = Path(os.environ["FARM_WIKIS"])
-_SWAPS_STORAGE = os.environ["FARM_KIND"] == "swap"
+_WIKIS = Path(os.environ["WIKIS_DIRECTORY"])
+_SWAPS_STORAGE = os.environ["STORAGE_KIND"] == "swap"
 _current_storage: ContextVar[GitStorage] = ContextVar("here")
 _storages: dict[str, GitStorage] = {}
 
