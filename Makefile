@@ -26,17 +26,18 @@ serve: $(READY)      ## Serve the example wikis on http://127.0.0.1:8765/
 	@test -d demo-data/repositories || $(BIN)/wikiholt demo demo-data
 	$(BIN)/wikiholt --data demo-data/data serve demo-data/repositories
 
-# Worksteal: no file is left for one worker at the end. The crash gate forks and goes first, so order is kept.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2
+# Tests of a file that share a server run on one worker; the order is that of tests/conftest.py.
+GROUPED := --dist loadgroup --no-loadscope-reorder
 
 quick: $(READY)      ## The checks and the unit tests, side by side, in about a minute
 	$(MAKE) --no-print-directory -j 2 lint unit
 
 unit: $(READY)       ## The tests that need neither a server nor a model
-	$(PYTEST) -q -m "$(UNIT)" $(UNIT_DIRECTORIES)
+	$(PYTEST) --dist worksteal -q -m "$(UNIT)" $(UNIT_DIRECTORIES)
 
 test: $(READY) check ## Every check and every test, without the long forms
-	$(PYTEST) -m "not long"
+	$(PYTEST) $(GROUPED) -m "not long"
 
 lint: $(READY)       ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
@@ -51,7 +52,7 @@ gate: $(READY)       ## The long forms: 700 crashes, 10,000 requests, every test
 	$(BIN)/python -m tests.crash --rounds 500
 	$(BIN)/python -m tests.crash --store postgres --rounds 200
 	WIKIHOLT_TESTS=full GATE_BATCHES=150 $(BIN)/python -m pytest --timeout 0 tests/isolation/test_isolation_http.py
-	WIKIHOLT_TESTS=full $(PYTEST) --timeout 1800
+	WIKIHOLT_TESTS=full $(PYTEST) $(GROUPED) --timeout 1800
 
 format: $(READY)     ## Put the code in order
 	$(BIN)/ruff check --fix .

@@ -28,6 +28,11 @@ def get_markers(path: PurePath) -> set[str]:
     return found
 
 
+def shares_server(path: PurePath) -> bool:
+    """Whether the tests of a file share something costly, such as a server, or build on one another."""
+    return bool(set(path.parts) & (RESOURCES | {"isolation", "malformed"}))
+
+
 def choose(full: int, fast: int) -> int:
     """How many rounds or pages: the first number in the full form, else the second."""
     return full if IS_FULL else fast
