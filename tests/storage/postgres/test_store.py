@@ -163,7 +163,7 @@ def test_notes_are_kept_with_the_wiki_and_seen_by_all(store: PostgresStore, anot
     another.set_note(WIKI_ID, "health", "better ü \U0001f600")
     assert store.get_note(WIKI_ID, "health") == "better ü \U0001f600"
     assert store.get_note(WIKI_ID, "reindex") is None
-    for ours in ("writer", "desk", "layout", "mark"):
+    for ours in ("writer", "activity", "layout", "mark"):
         with pytest.raises(ValueError, match="reserved"):
             store.set_note(WIKI_ID, ours, "x")
     assert store.get_note(OTHER_WIKI_ID, "health") is None

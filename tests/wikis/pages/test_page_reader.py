@@ -84,7 +84,7 @@ def test_the_exact_page_wins_and_two_alike_are_none(notes: IndexedWiki, indexed:
 
 
 @pytest.mark.parametrize("path", ["nowhere", "tools", "home.md/x", "../home", "tools/../home", ".git/config", "spade"])
-def test_what_is_no_page_is_not_found(notes: IndexedWiki, path: str) -> None:
+def test_a_file_that_is_not_a_page_is_not_found(notes: IndexedWiki, path: str) -> None:
     with pytest.raises(PageNotFound) as caught:
         notes.pages.read(path)
     assert caught.value.hint
