@@ -1,7 +1,7 @@
 """Regular expressions use only features that every supported interpreter matches correctly.
 
-Python before 3.11.5 has a bug with a possessive quantifier after a group: it may match too much, or never end. A possessive
-quantifier behind one character or set is right everywhere, and so is an atomic group that captures nothing.
+Python before 3.11.5 has a bug with a possessive quantifier after a group: it may match too much, or never end. A
+possessive quantifier after one character or set is correct everywhere, and so is an atomic group without captures.
 """
 
 import ast
