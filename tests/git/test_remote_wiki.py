@@ -35,14 +35,14 @@ def server(repository: Repository) -> Iterator[LocalServer]:
 def open_test_service(settings: Settings) -> WikiService:
     directory, embedder = open_backend(settings, BackupPolicy()), FakeEmbedder()
     store = directory.store
-    shop = Components(
+    components = Components(
         store,
         lambda: embedder,
         lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id)),
         lambda index, wiki_id: None,
         0.05,
     )
-    return WikiService(directory.registry, shop, lambda wiki: build_wiki_config(wiki, settings, directory))
+    return WikiService(directory.registry, components, lambda wiki: build_wiki_config(wiki, settings, directory))
 
 
 @pytest.fixture
