@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, Asked, gathered
+from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, JudgedQuery, load_queries
 from bench.fitting import brier, calibration_error, fitted, share_of
 from bench.report import machine, write
 from wikiholt.domain.index import FloatArray
@@ -58,7 +58,7 @@ class Hits:
     """The best hits of many queries in one mode, as arrays in one order."""
 
     right: FloatArray
-    grounds: FloatArray
+    features: FloatArray
     formerly: FloatArray
     place: FloatArray
     sort: FloatArray
@@ -74,7 +74,7 @@ class Hits:
         return np.char.endswith(self.kind, "(codes)")
 
     def column(self, name: str) -> FloatArray:
-        return np.asarray(self.grounds[:, ScoreFeatures._fields.index(name)])
+        return np.asarray(self.features[:, ScoreFeatures._fields.index(name)])
 
 
 def main() -> None:
@@ -83,14 +83,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("bench/data"))
     parser.add_argument("--write", action="store_true", help="write bench/results/calibration.md")
     arguments = parser.parse_args()
-    asked = gathered(arguments.collections, arguments.data)
-    text = "\n".join(line for mode in SearchMode for line in told(mode, found(mode, asked)))
+    asked = load_queries(arguments.collections, arguments.data)
+    text = "\n".join(line for mode in SearchMode for line in format_report(mode, collect_hits(mode, asked)))
     print(text)
     if arguments.write:
         write("calibration", f"{__doc__}\n{machine()}\n{text}")
 
 
-def found(mode: SearchMode, asked: list[Asked]) -> Hits:
+def collect_hits(mode: SearchMode, asked: list[JudgedQuery]) -> Hits:
     """The hits of every query; of those a collection answers also what comes first when the wanted pages are gone."""
     rows: list[tuple[float, ScoreFeatures, float, int, int, str, str, bool]] = []
     for each in asked:
@@ -127,8 +127,10 @@ def formerly(mode: SearchMode, candidate: Candidate) -> float:
     """The score of docs/adr/0024: the strongest case that evidence makes, by curves placed by eye."""
     cases = tuple(SearchMode) if mode is SearchMode.HYBRID else (mode,)
     bare = candidate._replace(title_overlap=0.0)
-    told = ((case, ranking.compute_evidence(case, candidate if case is SearchMode.HYBRID else bare)) for case in cases)
-    return max(1 / (1 + math.exp((FORMERLY[case][0] - amount) / FORMERLY[case][1])) for case, amount in told)
+    evidence = (
+        (case, ranking.compute_evidence(case, candidate if case is SearchMode.HYBRID else bare)) for case in cases
+    )
+    return max(1 / (1 + math.exp((FORMERLY[case][0] - amount) / FORMERLY[case][1])) for case, amount in evidence)
 
 
 def fit(mode: SearchMode, hits: Hits) -> Curves:
@@ -161,7 +163,7 @@ def likelihoods(hits: Hits, curves: Curves) -> FloatArray:
     whether, which = curves
     lead = hits.column("lead")
     sums = (
-        hits.grounds @ np.array(whether[1:]) - whether.bias,
+        hits.features @ np.array(whether[1:]) - whether.bias,
         np.where(lead < 0, TRAILING_LEAD_WEIGHT, which.lead) * lead - which.bias,
     )
     return np.asarray(np.prod([1 / (1 + np.exp(-each)) for each in sums], axis=0))
@@ -189,7 +191,7 @@ def scored(mode: SearchMode, hits: Hits, curves: Curves) -> Scored:
     return Scored(hits, likelihoods(hits, curves), MEDIUM_SCORES[mode])
 
 
-def told(mode: SearchMode, hits: Hits) -> Iterator[str]:
+def format_report(mode: SearchMode, hits: Hits) -> Iterator[str]:
     curves = fit(mode, hits.of(~hits.held_out))
     unseen = {name: fit(mode, hits.of(hits.wiki != name)) for name in NAMES}
     ours, codes = hits.of(~hits.codes), hits.of(hits.codes)
@@ -215,7 +217,7 @@ def told(mode: SearchMode, hits: Hits) -> Iterator[str]:
     yield row("codes, all, fitted to the others", across(mode, codes, unseen))
     product = scored(mode, ours, (ranking.ANSWERABLE_CURVES[mode], ranking.IS_THE_PAGE_CURVES[mode]))
     yield row("all but codes, as in the product (seen)", product)
-    yield from strangers(held)
+    yield from format_foreign_table(held)
     yield from reliability(held, apart)
 
 
@@ -266,7 +268,7 @@ def row(name: str, scored: Scored) -> str:
     return f"| {name} | {' | '.join(map(str, cells))} |"
 
 
-def strangers(held: Scored) -> Iterator[str]:
+def format_foreign_table(held: Scored) -> Iterator[str]:
     """Which foreign questions are recognised: two of the collections are handbooks of software and share its words."""
     hits = held.hits
     of = np.char.partition(hits.kind, " (")[:, 0]
@@ -300,8 +302,8 @@ def reliability(held: Scored, apart: Scored) -> Iterator[str]:
     for name in NAMES:
         here = later.hits.wiki == name
         right, medium = later.hits.right[here], later.scores[here] >= later.medium
-        told = f"mean score {later.scores[here].mean():.2f}, {share_of(right > 0)} right"
-        means.append(f"{name} {told}; {share_of(medium)} medium, of which {share_of(right[medium] > 0)} right")
+        summary = f"mean score {later.scores[here].mean():.2f}, {share_of(right > 0)} right"
+        means.append(f"{name} {summary}; {share_of(medium)} medium, of which {share_of(right[medium] > 0)} right")
     yield f"\nHits 2 to {TOP}, fitted to the others: {' · '.join(means)}."
     surest = []
     for name in NAMES:

@@ -68,7 +68,7 @@ def cloned(bundle: Path, to: Path) -> BareWiki:
 
 
 def smaller(wiki: BareWiki, to: Path, pages: int) -> BareWiki:
-    """A wiki of every k-th page of this one, about so many."""
+    """A wiki of every k-th page of this one, with about this number of pages."""
     if not (to / "HEAD").exists():
         to.mkdir(parents=True)
         subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(to)], check=True)

@@ -145,9 +145,9 @@ def detected_by_service(place: Path, service: WikiService) -> float:
     service = open_service(place)
     handle = service.get_handle("wiki")
     handle.search(SearchRequest("page", mode=SearchMode.KEYWORD))
-    keeper = Scheduler(service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=_DAY_S, get_interval=lambda _: 5.0))
-    service.on_damage = keeper.request_repair
-    keeper.start()
+    scheduler = Scheduler(service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=_DAY_S, get_interval=lambda _: 5.0))
+    service.on_damage = scheduler.request_repair
+    scheduler.start()
     time.sleep(15)  # what a service does soon after its start is not what is measured
     file = max(service.components.store.get_directory(handle.wiki.id).glob("g??????.sqlite"))
     aside = len(handle.get_status().quarantined)
@@ -156,7 +156,7 @@ def detected_by_service(place: Path, service: WikiService) -> float:
     while len(handle.get_status().quarantined) == aside or not handle.health.is_ok:
         time.sleep(0.1)
     took = time.monotonic() - began
-    keeper.stop(60)
+    scheduler.stop(60)
     service.close()
     return took
 

@@ -1,9 +1,9 @@
-"""Vector engines side by side: exact, FAISS, Chroma in a child of ours, Chroma as a server.
+"""Vector engines side by side: exact, FAISS, Chroma in a child process, Chroma as a server.
 
     OPENBLAS_NUM_THREADS=1 python -m bench.engines [--sizes 1000 10000 100000] [--write]
 
-The vectors are real: those of the index that bench.sync made, in an order drawn by lot. Every engine is the cache that
-Wikiholt uses, built from the same rows; every query is asked of every engine in turn, so that what disturbs one
+The vectors are real: those of the index that bench.sync made, in random order. Every engine is the cache that
+Wikiholt uses, built from the same rows; every query is sent to every engine in turn, so that what disturbs one
 disturbs all. Compare ratios, not milliseconds. Chroma's memory is that of the process it runs in and of the rows that
 are kept beside it.
 """
@@ -30,7 +30,7 @@ import numpy as np
 from bench.corpus import DATA
 from bench.report import machine, write
 from bench.search import QUESTIONS
-from bench.vectors import Truth, resident
+from bench.vectors import ReferenceIndex, resident
 from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.vectors.exact import ExactVectorCache
@@ -43,18 +43,18 @@ from wikiholt.storage.sqlite.store import SqliteStore
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30
-"""Neighbours asked for, as for the first page of an answer."""
+"""Number of requested neighbours, as for the first page of an answer."""
 EDITS = 5
-PATIENCE = 900.0
+TIMEOUT_S = 900.0
 _ID = "benchbenchbenchbench"
 
 
 @dataclass
 class Trial:
-    """One engine at one size: what it cost, and what it answered."""
+    """One engine at one size: its costs and answers."""
 
     name: str
-    make: Callable[[Truth], VectorCache]
+    make: Callable[[ReferenceIndex], VectorCache]
     folder: Path
     before_opening: Callable[[], None] = lambda: None
     build: float = 0.0
@@ -62,7 +62,7 @@ class Trial:
     seen: float = 0.0
     """Until an edited page is found."""
     followed: float = 0.0
-    """Until the engine itself has it."""
+    """Until the engine itself contains it."""
     memory: float = 0.0
     disk: float = 0.0
     times: list[float] = field(default_factory=list)
@@ -70,10 +70,10 @@ class Trial:
     degraded: int = 0
 
 
-# ── what is measured with ────────────────────────────────────────────────────────────────────────
+# ── test data ────────────────────────────────────────────────────────────────────────
 
 
-class Rows(Truth):
+class Rows(ReferenceIndex):
     """An index of rows whose history is known from any version on; ten chunks a page."""
 
     def __init__(self, vectors: FloatArray) -> None:
@@ -97,8 +97,8 @@ class Rows(Truth):
         return VectorRows(self._lives[page][-1][1], np.full(10, page), self.vectors[page * 10 : page * 10 + 10])
 
     @contextmanager
-    def open_vector_snapshot(self) -> Iterator["Shot"]:  # type: ignore[override]
-        yield Shot(self.get_version(), self)
+    def open_vector_snapshot(self) -> Iterator["Snapshot"]:  # type: ignore[override]
+        yield Snapshot(self.get_version(), self)
 
     def iter_blocks(self) -> Iterator[VectorRows]:
         for start in range(0, len(self.vectors), 8_000):
@@ -110,7 +110,7 @@ class Rows(Truth):
 
 
 @dataclass(frozen=True)
-class Shot:
+class Snapshot:
     """All rows at one version."""
 
     version: int
@@ -133,7 +133,7 @@ def _joined(rows: Sequence[VectorRows], like: FloatArray) -> VectorRows:
 
 
 def real_vectors(most: int) -> FloatArray:
-    """The vectors of the largest index that bench.sync left, in an order drawn by lot."""
+    """The vectors of the largest index of bench.sync, in random order."""
     store = SqliteStore(DATA / "sync" / "wikis")
     largest: FloatArray = np.empty((0, 0), np.float32)
     for wiki_id in store.list_wiki_ids():
@@ -149,8 +149,8 @@ def real_vectors(most: int) -> FloatArray:
     return np.ascontiguousarray(largest[np.random.default_rng(7).permutation(len(largest))[:most]])
 
 
-def held_by(folder: Path) -> float:
-    """Megabytes, backed by no file, of the processes that were started with this folder's name."""
+def get_memory_mb(folder: Path) -> float:
+    """Anonymous memory in megabytes of the processes started with this directory."""
     total = 0.0
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -162,14 +162,14 @@ def held_by(folder: Path) -> float:
     return total
 
 
-def size_of(folder: Path) -> float:
+def get_disk_mb(folder: Path) -> float:
     """Megabytes on disk."""
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file()) / 1e6
 
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
-    """A `chroma run` of its own; its address."""
+    """Run a separate `chroma run` and yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -193,8 +193,8 @@ def server(folder: Path) -> Iterator[str]:
         child.wait()
 
 
-class Restarted:
-    """A Chroma that is opened anew for every cache, as by a process that has just begun."""
+class RestartingChroma:
+    """A Chroma that is reopened for every cache, as by a new process."""
 
     def __init__(self, stack: ExitStack, place: Callable[[], ChromaConfig], folder: Path) -> None:
         self._stack = stack
@@ -203,9 +203,9 @@ class Restarted:
         self._open: ChromaEngine | None = None
         stack.callback(self.close)
 
-    def cache(self, truth: Truth) -> VectorCache:
+    def cache(self, reference: ReferenceIndex) -> VectorCache:
         self._open = self._open or ChromaEngine(self._place(), self._folder / "owner", lambda: [_ID])
-        return self._open.open_cache(cast(WikiIndex, truth), self._folder, _ID, "bench")
+        return self._open.open_cache(cast(WikiIndex, reference), self._folder, _ID, "bench")
 
     def close(self) -> None:
         if self._open is not None:
@@ -217,23 +217,23 @@ def trials(root: Path, stack: ExitStack) -> list[Trial]:
     def of(name: str, kind: type[ExactVectorCache] | type[FaissVectorCache]) -> Trial:
         folder = root / name
         folder.mkdir()
-        return Trial(name, lambda truth: kind(cast(WikiIndex, truth), folder, background=False), folder)
+        return Trial(name, lambda reference: kind(cast(WikiIndex, reference), folder, background=False), folder)
 
     def of_chroma(name: str, place: Callable[[Path], ChromaConfig]) -> Trial:
         folder = root / name.replace(" ", "-")
         (folder / "db").mkdir(parents=True)
         wanted = place(folder / "db")
-        chroma = Restarted(stack, lambda: wanted, folder)
+        chroma = RestartingChroma(stack, lambda: wanted, folder)
         return Trial(name, chroma.cache, folder, chroma.close)
 
     def served(folder: Path) -> ChromaConfig:
-        return ChromaConfig(url=stack.enter_context(server(folder)), timeout=60.0, background_timeout=PATIENCE)
+        return ChromaConfig(url=stack.enter_context(server(folder)), timeout=60.0, background_timeout=TIMEOUT_S)
 
     return [
         of("exact", ExactVectorCache),
         of("faiss", FaissVectorCache),
         of_chroma(
-            "chroma in a child", lambda folder: ChromaConfig(path=folder, timeout=60.0, background_timeout=PATIENCE)
+            "chroma in a child", lambda folder: ChromaConfig(path=folder, timeout=60.0, background_timeout=TIMEOUT_S)
         ),
         of_chroma("chroma as a server", served),
     ]
@@ -242,45 +242,45 @@ def trials(root: Path, stack: ExitStack) -> list[Trial]:
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────
 
 
-def helped(cache: VectorCache, query: FloatArray) -> bool:
+def wait_for_engine(cache: VectorCache, query: FloatArray) -> bool:
     """Wait until the engine itself answers."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         cache.refresh()
         with suppress(CacheNotReady):
             if not cache.search(query, LIMIT, None).degraded:
                 return True
-        cache.wait_idle(PATIENCE)
+        cache.wait_idle(TIMEOUT_S)
     return False
 
 
-def prepared(trial: Trial, vectors: FloatArray, query: FloatArray) -> tuple[Truth, VectorCache]:
-    """Built, closed, opened again, and brought up to date with some pages."""
-    truth = Rows(vectors)
+def prepare_cache(trial: Trial, vectors: FloatArray, query: FloatArray) -> tuple[ReferenceIndex, VectorCache]:
+    """Build, close and reopen a cache, and update it with some pages."""
+    reference = Rows(vectors)
     start = time.perf_counter()
-    cache = trial.make(truth)
-    helped(cache, query)
+    cache = trial.make(reference)
+    wait_for_engine(cache, query)
     trial.build = time.perf_counter() - start
     cache.close()
     trial.before_opening()
     before, start = resident(), time.perf_counter()
-    cache = trial.make(truth)
-    helped(cache, query)
+    cache = trial.make(reference)
+    wait_for_engine(cache, query)
     trial.opened = time.perf_counter() - start
     for _ in range(3):
         cache.search(query, LIMIT, None)
-    trial.memory = max(0.0, resident() - before) + held_by(trial.folder)
+    trial.memory = max(0.0, resident() - before) + get_memory_mb(trial.folder)
     seen, followed = [], []
     for page in range(EDITS):
-        truth.edit(page)
+        reference.edit(page)
         start = time.perf_counter()
         cache.refresh()
         seen.append(time.perf_counter() - start)
-        cache.wait_idle(PATIENCE)
+        cache.wait_idle(TIMEOUT_S)
         followed.append(time.perf_counter() - start)
     trial.seen, trial.followed = statistics.median(seen), statistics.median(followed)
-    trial.disk = size_of(trial.folder)
-    return truth, cache
+    trial.disk = get_disk_mb(trial.folder)
+    return reference, cache
 
 
 def ask(trial: Trial, cache: VectorCache, query: FloatArray, expected: set[int], count: int) -> None:
@@ -289,7 +289,7 @@ def ask(trial: Trial, cache: VectorCache, query: FloatArray, expected: set[int],
     found = cache.search(query, LIMIT, None)
     trial.times.append(time.perf_counter() - start)
     trial.degraded += found.degraded
-    # The edited pages hold the vectors they held before, under new ids.
+    # The edited pages have the same vectors as before, with new ids.
     ids = found.chunk_ids[:10]
     moved = ids >= count
     same = np.where(moved, ((ids - count) // 10 - 1) * 10 + (ids - count) % 10, ids)
@@ -301,7 +301,7 @@ def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -
         tested = trials(root, stack)
         caches = []
         for trial in tested:
-            _, cache = prepared(trial, vectors, queries[0])
+            _, cache = prepare_cache(trial, vectors, queries[0])
             caches.append(cache)
             stack.callback(cache.close)
             print(f"  {trial.name}: built in {trial.build:.1f} s, opened in {trial.opened * 1e3:.0f} ms", flush=True)

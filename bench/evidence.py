@@ -30,7 +30,7 @@ KEPT = 40
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedQuery:
     """A query asked of a wiki, and its candidates in no order: one row each, columns as in `Asking.rows`."""
 
     wiki: str
@@ -53,7 +53,7 @@ RIGHT, MEANING, SHARE, NAMING, COVERAGE, HYBRID = range(6)
 the page is a candidate of hybrid search (words put forward more pages for keyword search)."""
 
 
-def gathered(directory: Path, data: Path) -> list[Asked]:
+def load_queries(directory: Path, data: Path) -> list[JudgedQuery]:
     """Everything, from the file if it is there."""
     file = data / "calibration" / "evidence.npz"
     if not file.exists():
@@ -63,25 +63,25 @@ def gathered(directory: Path, data: Path) -> list[Asked]:
         heads = [str(each).split("\t") for each in kept["heads"]]
         parts = np.split(kept["rows"], kept["ends"][:-1])
     return [
-        Asked(wiki, kind, query, int(terms), rows)
+        JudgedQuery(wiki, kind, query, int(terms), rows)
         for (wiki, kind, query, terms), rows in zip(heads, parts, strict=True)
     ]
 
 
-def _write(file: Path, asked: list[Asked]) -> None:
+def _write(file: Path, asked: list[JudgedQuery]) -> None:
     heads = [f"{each.wiki}\t{each.kind}\t{each.query}\t{each.terms}" for each in asked]
     ends = np.cumsum([len(each.rows) for each in asked])
     np.savez(file, heads=np.array(heads), ends=ends, rows=np.concatenate([each.rows for each in asked]))
 
 
-def _gather(directory: Path, data: Path) -> Iterator[Asked]:
+def _gather(directory: Path, data: Path) -> Iterator[JudgedQuery]:
     service = open_service(data / "quality")
     indexes = {name: service.components.store.open(service.get_handle(name).wiki.id) for name in NAMES}
     held = {name: codes.holding(index) for name, index in indexes.items()}
     kinds = [kind for name in NAMES for kind in (*collections.queries(directory / name), codes.mined(name, held[name]))]
     vectors: dict[str, FloatArray] = {}
     for name, index in indexes.items():
-        asking = Asking(index, service.components.embedder(), vectors)
+        asking = IndexSearcher(index, service.components.embedder(), vectors)
         for kind in kinds:
             own = kind.collection == name
             for query, text in kind.texts.items():
@@ -90,12 +90,14 @@ def _gather(directory: Path, data: Path) -> Iterator[Asked]:
                     continue  # such a code is no stranger here
                 relevant = set(kind.relevant[query]) if own else set()
                 left_out = kind.exclude.get(query, set()) if own else set()
-                yield Asked(name, kind.name, query, len(words.terms), asking.rows(text, words, relevant, left_out))
+                yield JudgedQuery(
+                    name, kind.name, query, len(words.terms), asking.rows(text, words, relevant, left_out)
+                )
             print(name, "was asked", kind.name, flush=True)
         index.close()
 
 
-class Asking:
+class IndexSearcher:
     """One index in memory, to be asked many queries."""
 
     def __init__(self, index: WikiIndex, embedder: Embedder, vectors: dict[str, FloatArray]) -> None:
@@ -168,4 +170,4 @@ def _best(mode: SearchMode, rows: FloatArray) -> set[int]:
 
 
 if __name__ == "__main__":
-    print(len(gathered(collections.DEFAULT, Path("bench/data"))))
+    print(len(load_queries(collections.DEFAULT, Path("bench/data"))))

@@ -46,9 +46,9 @@ def find(index: WikiIndex, embedder: Embedder, text: str) -> Found:
     words = {hit.page_id: hit.score for hit in index.search_keywords(query, DEPTH, PageFilter())} if query else {}
     near = {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, DEPTH * 12, None))}
     meaning = dict(list(near.items())[:DEPTH])
-    lacking = np.array(sorted(set(words) - set(near)), np.int64)
-    if len(lacking):
-        near |= {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, 10**6, lacking))}
+    missing = np.array(sorted(set(words) - set(near)), np.int64)
+    if len(missing):
+        near |= {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, 10**6, missing))}
     cosines = {page: 1 - near[page] for page in {*meaning, *words} if page in near}
     return Found(meaning, words, cosines, index.get_max_keyword_score(query) if words else 1.0)
 

@@ -2,10 +2,10 @@
 
     python -m bench.quality [--peers [NAME …]] [--rerank] [--budget MS] [--model NAME …] [--only NAME …] [--write]
 
-The collections become real git repositories, indexed by the real pipeline with the default settings, and are asked and
-judged by what `wikiholt eval SLUG` asks and judges with; nothing is tuned per collection. Brackets hold the mean with 95 %
-confidence (bootstrap over queries). Every query is put to all searches in turn, so that a machine that is busy is busy
-for all; each measures the time of its answers inside its own process, after five queries to warm up. Indexes are kept
+The collections become real git repositories, indexed by the real pipeline with the default settings, and searched and
+judged with the code of `wikiholt eval SLUG`; nothing is tuned per collection. Brackets contain 95 %
+confidence intervals (bootstrap over queries). Every query is sent to all searches in turn, so that other load affects all
+of them; each measures the time of its answers inside its own process, after five queries to warm up. Indexes are kept
 in bench/data, so a second run only searches.
 """
 
@@ -43,13 +43,13 @@ HYBRID = "Wikiholt hybrid"
 WARM = 5
 NOTES = """
 - *BM25 (bm25s)*: k1 1.5, b .75, English stems and stop words, over whole pages with their titles; with *paths too* the
-  path of a page is one more line of it. Wikiholt reads paths, and in wiki-dendron many former titles stand there.
+  path of a page is one more line of it. Wikiholt reads paths, and in wiki-dendron many former titles are in paths.
 - *ChromaDB, its default query*: version 1.5.9, `collection.add(documents=…)` and `collection.query(query_texts=…)` as its
   manual shows them. A page is a document; its embedding function reads the first 256 tokens of it. It would fetch its
-  model; the same fp32 all-MiniLM-L6-v2 was put where it looks. It loads that anew for every call (its issue 6941).
+  model; the same fp32 all-MiniLM-L6-v2 was put where it looks. It loads the model again for every call (its issue 6941).
 - *txtai hybrid*: version 9.14, `Embeddings(path=…, hybrid=True)` with all-MiniLM-L6-v2; a page is a document.
 - *over our passages*: the same given the passages Wikiholt cuts, each with the page's name and headings before it, with the
-  vectors Wikiholt keeps of them; ten passages are asked for, for each page wanted, and the best of each page counts.
+  vectors Wikiholt keeps of them; ten passages are requested per page, and the best of each page counts.
 - *Wikiholt semantic* is all-MiniLM-L6-v2 alone, over passages; *Wikiholt keyword* is words alone.
 """
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument(
         "--peers", nargs="*", choices=names, help="ask these searches of bench/peers too; all if none is named"
     )
-    parser.add_argument("--limit", type=int, help="ask only so many queries of each kind, for a look")
+    parser.add_argument("--limit", type=int, help="limit the number of queries of each kind")
     parser.add_argument("--rerank", action="store_true", help="hybrid search with the reranker too")
     parser.add_argument("--budget", default="", help="milliseconds the reranker has, if not those it has by default")
     parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
@@ -81,8 +81,8 @@ def main() -> None:
     arguments = parser.parse_args()
     asked = arguments.peers is not None
     arguments.peers = [each for each in PEERS if asked and each.directory in (arguments.peers or names)]
-    if lacking := missing(arguments.peers):
-        parser.error(lacking)
+    if instructions := missing(arguments.peers):
+        parser.error(instructions)
     before = os.getloadavg()[0]
     found = {kind: runs for name in arguments.only for kind, runs in of_collection(name, arguments)}
     differences = "\n".join(tested(found))

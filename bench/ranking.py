@@ -38,7 +38,7 @@ Terms = frozenset[str]
 
 
 @dataclass(frozen=True)
-class Shelf:
+class CollectionPages:
     """An index in memory: pages, their passages' vectors, and what others call them."""
 
     pages: dict[int, StoredPage]
@@ -120,9 +120,9 @@ def main() -> None:
     values: dict[str, dict[str, tuple[list[float], list[float]]]] = {way: {} for way in WAYS}
     for name in NAMES:
         index = service.components.store.open(service.get_handle(name).wiki.id)
-        shelf = shelved(index)
+        collection_pages = load_pages(index)
         for kind in collections.queries(arguments.collections / name):
-            for query, found in asked(index, shelf, service.components.embedder(), kind):
+            for query, found in asked(index, collection_pages, service.components.embedder(), kind):
                 half = blake2b(f"{kind.name}/{query}".encode(), digest_size=2).digest()[0] & 1
                 left_out = kind.exclude.get(query, set())
                 for way, combine in WAYS.items():
@@ -165,7 +165,7 @@ def tested(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Ite
         yield f"| {ours} against {theirs} | {bounds} | {gap.p_value:.4f} | {gap.better} | {gap.worse} |"
 
 
-def shelved(index: WikiIndex) -> Shelf:
+def load_pages(index: WikiIndex) -> CollectionPages:
     _, listed = index.list_pages(PageFilter(), None)
     pages = {page.page_id: page for page in listed}
     rows = index.get_page_vectors(sorted(pages))
@@ -173,7 +173,7 @@ def shelved(index: WikiIndex) -> Shelf:
         page_id: plain("\n".join(chunk.text for chunk in chunks))
         for page_id, chunks in index.get_page_chunks(sorted(pages)).items()
     }
-    return Shelf(
+    return CollectionPages(
         pages,
         rows.page_ids,
         rows.vectors,
@@ -215,22 +215,29 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text.lower())
 
 
-def asked(index: WikiIndex, shelf: Shelf, embedder: Embedder, kind: collections.Queries) -> Iterator[tuple[str, Found]]:
+def asked(
+    index: WikiIndex, collection_pages: CollectionPages, embedder: Embedder, kind: collections.Queries
+) -> Iterator[tuple[str, Found]]:
     for query, text in kind.texts.items():
         words = parse_query(text)
-        cosines = shelf.vectors @ embedder.embed_query(to_plain_query(text))
+        cosines = collection_pages.vectors @ embedder.embed_query(to_plain_query(text))
         best = index.get_max_keyword_score(words)
         shares = {
             hit.page_id: min(1.0, hit.score / best)
             for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
         }
-        near = shelf.page_ids[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
+        near = collection_pages.page_ids[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
         ids = sorted({*shares, *near})
-        yield query, judged(shelf, ids, cosines, shares, frozenset(words.terms), text, kind.exclude.get(query, set()))
+        yield (
+            query,
+            judged(
+                collection_pages, ids, cosines, shares, frozenset(words.terms), text, kind.exclude.get(query, set())
+            ),
+        )
 
 
 def judged(
-    shelf: Shelf,
+    collection_pages: CollectionPages,
     ids: list[int],
     cosines: FloatArray,
     shares: dict[int, float],
@@ -238,24 +245,24 @@ def judged(
     text: str,
     excluded: set[str],
 ) -> Found:
-    of_page = [np.flatnonzero(shelf.page_ids == page_id) for page_id in ids]
+    of_page = [np.flatnonzero(collection_pages.page_ids == page_id) for page_id in ids]
     # A page that is only a name has no passage.
     ordered = [np.sort(cosines[rows])[::-1] if len(rows) else np.zeros(1) for rows in of_page]
-    middles = [shelf.vectors[rows].sum(axis=0) for rows in of_page]
+    middles = [collection_pages.vectors[rows].sum(axis=0) for rows in of_page]
     lengths = [max(float(np.linalg.norm(middle)), 1e-6) for middle in middles]
-    original = cosines - 0.02 * np.log2(1 + shelf.copies)
+    original = cosines - 0.02 * np.log2(1 + collection_pages.copies)
     said = plain(text).strip(" .?!")
     return Found(
-        [shelf.pages[page_id].path for page_id in ids],
+        [collection_pages.pages[page_id].path for page_id in ids],
         positive(each[0] for each in ordered),
         np.array([shares.get(page_id, 0.0) for page_id in ids]),
-        np.array([compute_dice(terms, shelf.names[page_id]) for page_id in ids]),
-        np.array([compute_dice(terms, shelf.ends[page_id]) for page_id in ids]),
-        np.array([alias(shelf.called.get(page_id, []), terms, excluded) for page_id in ids]),
+        np.array([compute_dice(terms, collection_pages.names[page_id]) for page_id in ids]),
+        np.array([compute_dice(terms, collection_pages.ends[page_id]) for page_id in ids]),
+        np.array([alias(collection_pages.called.get(page_id, []), terms, excluded) for page_id in ids]),
         positive(each[:5].mean() for each in ordered),
         positive(float(cosines[rows].sum()) / length for rows, length in zip(of_page, lengths, strict=True)),
         positive(original[rows].max(initial=0.0) for rows in of_page),
-        np.array([float(len(terms) > 1 and said in shelf.texts.get(page_id, "")) for page_id in ids]),
+        np.array([float(len(terms) > 1 and said in collection_pages.texts.get(page_id, "")) for page_id in ids]),
     )
 
 

@@ -37,7 +37,7 @@ _QUERY = 64
 
 
 @dataclass(frozen=True)
-class Shelf:
+class CollectionPages:
     """What can be read of a collection's pages."""
 
     names: dict[int, str]
@@ -47,7 +47,7 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedQuery:
     """A judged query and its candidates, best first by what hybrid search has for evidence."""
 
     kind: str
@@ -69,26 +69,26 @@ class Asked:
         return bool(blake2b(f"{self.kind}/{self.query}".encode(), digest_size=2).digest()[0] & 1)
 
 
-def gathered(directory: Path, data: Path) -> tuple[list[Asked], dict[str, Shelf]]:
+def load_queries(directory: Path, data: Path) -> tuple[list[JudgedQuery], dict[str, CollectionPages]]:
     """Every query with its candidates, from the file if it is there."""
     file = data / "rerank" / "asked.pickle"
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
         service = open_service(data / "quality")
-        asked: list[Asked] = []
-        shelves = {}
+        asked: list[JudgedQuery] = []
+        pages_by_collection = {}
         for name in NAMES:
             index = service.components.store.open(service.get_handle(name).wiki.id)
             asked += _asked(index, service.components.embedder(), directory / name)
-            shelves[name] = _shelved(index)
+            pages_by_collection[name] = _load_pages(index)
             index.close()
             print(name, len(asked), flush=True)
-        file.write_bytes(pickle.dumps((asked, shelves)))
-    found: tuple[list[Asked], dict[str, Shelf]] = pickle.loads(file.read_bytes())
+        file.write_bytes(pickle.dumps((asked, pages_by_collection)))
+    found: tuple[list[JudgedQuery], dict[str, CollectionPages]] = pickle.loads(file.read_bytes())
     return found
 
 
-def _shelved(index: WikiIndex) -> Shelf:
+def _load_pages(index: WikiIndex) -> CollectionPages:
     _, pages = index.list_pages(PageFilter(), None)
     names = {page.page_id: page.name for page in pages}
     headings: dict[int, list[str]] = {}
@@ -101,7 +101,7 @@ def _shelved(index: WikiIndex) -> Shelf:
             found |= dict.fromkeys(chunk.heading_path)
             found |= dict.fromkeys(re.findall(r"^#{1,6} +(.+?)[ #]*$", chunk.text, re.MULTILINE))
         headings[page_id] = [re.sub(r"\s*\{#[^}]*\}", "", heading) for heading in found]
-    return Shelf(names, headings, passages)
+    return CollectionPages(names, headings, passages)
 
 
 def _under(name: str, headings: tuple[str, ...], text: str) -> str:
@@ -111,7 +111,7 @@ def _under(name: str, headings: tuple[str, ...], text: str) -> str:
     return " > ".join(part for part in parts if part)
 
 
-def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[Asked]:
+def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[JudgedQuery]:
     _, listed = index.list_pages(PageFilter(), None)
     pages = {page.page_id: page for page in listed}
     names = {page_id: get_significant_terms(page.name) for page_id, page in pages.items()}
@@ -135,7 +135,7 @@ def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[As
             name = np.array([compute_dice(frozenset(words.terms), names[each]) for each in ids.tolist()])
             best_first = np.argsort(-evidence(meaning, share, name), kind="stable")[:KEPT]
             kept = ids[best_first].tolist()
-            yield Asked(
+            yield JudgedQuery(
                 kind.name,
                 kind.collection,
                 query,
@@ -156,12 +156,12 @@ def evidence(meaning: FloatArray, share: FloatArray, name: FloatArray) -> FloatA
     return np.asarray(0.5 * meaning + 0.5 * share + 0.3 * name * meaning)
 
 
-Reading = Callable[[Shelf, Asked, int], str]
+Reading = Callable[[CollectionPages, JudgedQuery, int], str]
 
 
-def _passage(shelf: Shelf, asked: Asked, at: int) -> tuple[str, str]:
+def _passage(collection_pages: CollectionPages, asked: JudgedQuery, at: int) -> tuple[str, str]:
     near = asked.passages[at]
-    return shelf.passages[near[0]] if near else (shelf.names[asked.pages[at]], "")
+    return collection_pages.passages[near[0]] if near else (collection_pages.names[asked.pages[at]], "")
 
 
 def _way(path: str) -> str:
@@ -170,16 +170,18 @@ def _way(path: str) -> str:
     return " / ".join(re.sub(r"[-_]+", " ", part).strip() for part in parts)
 
 
-def _name(shelf: Shelf, asked: Asked, at: int) -> str:
-    return f"{_way(asked.paths[at])}\n{shelf.names[asked.pages[at]]}".strip()
+def _name(collection_pages: CollectionPages, asked: JudgedQuery, at: int) -> str:
+    return f"{_way(asked.paths[at])}\n{collection_pages.names[asked.pages[at]]}".strip()
 
 
 READINGS: dict[str, Reading] = {
-    "named": lambda shelf, asked, at: "\n".join(_passage(shelf, asked, at)),
-    "path": lambda shelf, asked, at: "\n".join((_way(asked.paths[at]), *_passage(shelf, asked, at))).strip(),
+    "named": lambda collection_pages, asked, at: "\n".join(_passage(collection_pages, asked, at)),
+    "path": lambda collection_pages, asked, at: "\n".join(
+        (_way(asked.paths[at]), *_passage(collection_pages, asked, at))
+    ).strip(),
     "name": _name,
-    "outline": lambda shelf, asked, at: (
-        f"{_name(shelf, asked, at)}\n" + " · ".join(shelf.headings.get(asked.pages[at], []))
+    "outline": lambda collection_pages, asked, at: (
+        f"{_name(collection_pages, asked, at)}\n" + " · ".join(collection_pages.headings.get(asked.pages[at], []))
     ),
 }
 """What is read of a page: name, headings and nearest passage; the same after the words of its path; the path and
@@ -216,7 +218,14 @@ class Model:
         return float(self.run(self.ids(query)[:_QUERY], self.ids(text)[:most])[0, 0])
 
 
-def score(asked: list[Asked], shelves: dict[str, Shelf], data: Path, reading: str, most: int, pages: range) -> None:
+def score(
+    asked: list[JudgedQuery],
+    pages_by_collection: dict[str, CollectionPages],
+    data: Path,
+    reading: str,
+    most: int,
+    pages: range,
+) -> None:
     """Add the cross-encoder's scores of those pages that have none yet to the file of this reading and length."""
     file = data / "rerank" / f"{reading}.{most}.tsv"
     done = set(zip(*np.nonzero(~np.isnan(scores(data, reading, most, len(asked)))), strict=True))
@@ -225,7 +234,7 @@ def score(asked: list[Asked], shelves: dict[str, Shelf], data: Path, reading: st
         for row, each in enumerate(asked):
             for at in pages:
                 if at < len(each.pages) and (row, at) not in done:
-                    text = READINGS[reading](shelves[each.collection], each, at)
+                    text = READINGS[reading](pages_by_collection[each.collection], each, at)
                     out.write(f"{row}\t{at}\t{model.logit(each.text, text, most):.4f}\n")
             if row % 100 == 0:
                 out.flush()

@@ -20,7 +20,7 @@ import numpy as np
 
 from bench import collections
 from bench.report import machine, write
-from bench.rerankers import KEPT, Asked, Shelf, evidence, gathered, score, scores
+from bench.rerankers import KEPT, CollectionPages, JudgedQuery, evidence, load_queries, score, scores
 from wikiholt.domain.index import FloatArray
 from wikiholt.search.title_match import compute_dice
 from wikiholt.text.keyword_query import get_significant_terms, parse_query
@@ -33,7 +33,7 @@ _DISCOUNT = 1 / np.log2(np.arange(10) + 2)
 
 
 @dataclass(frozen=True)
-class Shop:
+class CandidateTable:
     """All queries and candidates as arrays: a row a query, a column a rank of hybrid search."""
 
     evidence: FloatArray
@@ -97,12 +97,14 @@ FUSIONS: dict[str, Fusion] = {
 }
 
 
-def both(passage: float, name: float, headings: float = 0.0) -> Callable[[Shop, FloatArray, FloatArray], FloatArray]:
+def both(
+    passage: float, name: float, headings: float = 0.0
+) -> Callable[[CandidateTable, FloatArray, FloatArray], FloatArray]:
     """A passage and the name read by themselves, each with its weight, and headings without a reader."""
 
-    def fused(shop: Shop, passages: FloatArray, names: FloatArray) -> FloatArray:
-        ours = linear(name)(linear(passage)(shop.evidence, passages), names)
-        return np.asarray(ours + headings * shop.headings * shop.meaning)
+    def fused(candidates: CandidateTable, passages: FloatArray, names: FloatArray) -> FloatArray:
+        ours = linear(name)(linear(passage)(candidates.evidence, passages), names)
+        return np.asarray(ours + headings * candidates.headings * candidates.meaning)
 
     return fused
 
@@ -136,33 +138,37 @@ def main() -> None:
     parser.add_argument("--score", action="store_true", help="make the raw scores that are not there yet")
     parser.add_argument("--write", action="store_true", help="write bench/results/reranking.md")
     arguments = parser.parse_args()
-    asked, shelves = gathered(arguments.collections, arguments.data)
+    asked, pages_by_collection = load_queries(arguments.collections, arguments.data)
     if arguments.score:
         for reading, most, pages in READ:
-            score(asked, shelves, arguments.data, reading, most, range(pages))
-    text = "\n".join(told(asked, shelves, arguments.data))
+            score(asked, pages_by_collection, arguments.data, reading, most, range(pages))
+    text = "\n".join(format_report(asked, pages_by_collection, arguments.data))
     print(text)
     if arguments.write:
         write("reranking", f"{__doc__}\n{machine()}\n\n{text}")
 
 
-def told(asked: list[Asked], shelves: dict[str, Shelf], data: Path) -> Iterator[str]:
-    shop = stocked(asked, shelves)
+def format_report(
+    asked: list[JudgedQuery], pages_by_collection: dict[str, CollectionPages], data: Path
+) -> Iterator[str]:
+    candidates = build_table(asked, pages_by_collection)
     yield "## What could be reached\n"
-    yield from ceilings(shop)
+    yield from ceilings(candidates)
     raw = {(reading, most): scores(data, reading, most, len(asked)) for reading, most, _ in READ}
     passages, names = raw["named", 128], raw["name", 128]
     yield "\n## A passage (128 tokens) and path and name, each read by itself, 10 pages\n"
-    ways = {way: fused(shop, known(passages), known(names)) for way, fused in BOTH.items()}
-    yield from compared(shop, ways, there(shop, passages, 10) & there(shop, names, 10), 10, len(ways), TAKEN)
+    ways = {way: fused(candidates, known(passages), known(names)) for way, fused in BOTH.items()}
+    yield from compared(
+        candidates, ways, there(candidates, passages, 10) & there(candidates, names, 10), 10, len(ways), TAKEN
+    )
     for reading, most, pages in READ:
         for depth in sorted({10, pages}):
             logits = raw[reading, most]
-            usable = there(shop, logits, depth)
+            usable = there(candidates, logits, depth)
             if usable.any():
                 yield f"\n## {reading}, {most} tokens, {depth} pages ({usable.sum()} queries)\n"
-                ways = {way: fused(shop.evidence, known(logits)) for way, fused in FUSIONS.items()}
-                yield from compared(shop, ways, usable, depth, 5, "")
+                ways = {way: fused(candidates.evidence, known(logits)) for way, fused in FUSIONS.items()}
+                yield from compared(candidates, ways, usable, depth, 5, "")
 
 
 def known(raw: FloatArray) -> FloatArray:
@@ -170,12 +176,12 @@ def known(raw: FloatArray) -> FloatArray:
     return np.where(np.isnan(raw), -4.0, raw)
 
 
-def there(shop: Shop, raw: FloatArray, depth: int) -> np.ndarray:
+def there(candidates: CandidateTable, raw: FloatArray, depth: int) -> np.ndarray:
     """The queries of which all pages that count were read."""
-    return np.asarray(~(np.isnan(raw) & ~shop.gone & (np.arange(KEPT)[None] < depth)).any(axis=1))
+    return np.asarray(~(np.isnan(raw) & ~candidates.gone & (np.arange(KEPT)[None] < depth)).any(axis=1))
 
 
-def stocked(asked: list[Asked], shelves: dict[str, Shelf]) -> Shop:
+def build_table(asked: list[JudgedQuery], pages_by_collection: dict[str, CollectionPages]) -> CandidateTable:
     def table(rows: Iterator[FloatArray | list[float]]) -> FloatArray:
         found = np.zeros((len(asked), KEPT))
         for row, values in enumerate(rows):
@@ -185,10 +191,10 @@ def stocked(asked: list[Asked], shelves: dict[str, Shelf]) -> Shop:
     ideal = [sorted(each.relevant.values(), reverse=True)[:10] for each in asked]
     gone = table([path in each.exclude for path in each.paths] for each in asked) > 0
     gone |= np.arange(KEPT)[None] >= np.array([len(each.pages) for each in asked])[:, None]
-    return Shop(
+    return CandidateTable(
         table(evidence(each.meaning, each.share, each.name) for each in asked),
         table(each.meaning for each in asked),
-        table(heading_likeness(each, shelves[each.collection]) for each in asked),
+        table(heading_similarity(each, pages_by_collection[each.collection]) for each in asked),
         table([each.relevant.get(path, 0) for path in each.paths] for each in asked),
         np.array([sum(grade / math.log2(rank + 2) for rank, grade in enumerate(grades)) for grades in ideal]),
         gone,
@@ -197,14 +203,17 @@ def stocked(asked: list[Asked], shelves: dict[str, Shelf]) -> Shop:
     )
 
 
-def heading_likeness(asked: Asked, shelf: Shelf) -> list[float]:
+def heading_similarity(asked: JudgedQuery, collection_pages: CollectionPages) -> list[float]:
     """How far the query names a page's best heading together with the page."""
     terms = frozenset(parse_query(asked.text).terms)
     found = []
     for page_id in asked.pages[:20]:
-        name = words_of(shelf.names[page_id])
+        name = words_of(collection_pages.names[page_id])
         found.append(
-            max((compute_dice(terms, name | words_of(each)) for each in shelf.headings.get(page_id, [])), default=0.0)
+            max(
+                (compute_dice(terms, name | words_of(each)) for each in collection_pages.headings.get(page_id, [])),
+                default=0.0,
+            )
         )
     return found
 
@@ -214,41 +223,41 @@ def words_of(text: str) -> frozenset[str]:
     return get_significant_terms(text)
 
 
-def ceilings(shop: Shop) -> Iterator[str]:
+def ceilings(candidates: CandidateTable) -> Iterator[str]:
     """nDCG@10 now, and of a reader that knows the judgements."""
-    yield f"| nDCG@10 | {' | '.join(shop.names)} |"
-    yield "|" + "---|" * (len(shop.names) + 1)
+    yield f"| nDCG@10 | {' | '.join(candidates.names)} |"
+    yield "|" + "---|" * (len(candidates.names) + 1)
     for depth in (0, 10, 20, 30):
-        found = shop.ndcg(shop.gains, depth)
-        means = (f"{found[shop.kinds == name].mean():.3f}" for name in shop.names)
+        found = candidates.ndcg(candidates.gains, depth)
+        means = (f"{found[candidates.kinds == name].mean():.3f}" for name in candidates.names)
         yield f"| {f'the first {depth} in the right order' if depth else 'hybrid search'} | {' | '.join(means)} |"
 
 
 def compared(
-    shop: Shop, ways: dict[str, FloatArray], usable: np.ndarray, depth: int, shown: int, taken: str
+    candidates: CandidateTable, ways: dict[str, FloatArray], usable: np.ndarray, depth: int, shown: int, taken: str
 ) -> Iterator[str]:
     """The ways that do best on the first half, best first, and the plainest; then a test of the best and of what was taken."""
-    before = shop.ndcg(shop.evidence, 0)
-    gains = {way: shop.ndcg(fused, depth) - before for way, fused in ways.items()}
-    first, second = usable & ~shop.held_out, usable & shop.held_out
-    order = sorted(gains, key=lambda way: -shop.mean(gains[way], first))
-    yield f"| way | {' | '.join(shop.names)} | first half | second half |"
-    yield "|" + "---|" * (len(shop.names) + 3)
+    before = candidates.ndcg(candidates.evidence, 0)
+    gains = {way: candidates.ndcg(fused, depth) - before for way, fused in ways.items()}
+    first, second = usable & ~candidates.held_out, usable & candidates.held_out
+    order = sorted(gains, key=lambda way: -candidates.mean(gains[way], first))
+    yield f"| way | {' | '.join(candidates.names)} | first half | second half |"
+    yield "|" + "---|" * (len(candidates.names) + 3)
     for way in dict.fromkeys([*order[:shown], *(each for each in PLAIN if each in gains)]):
-        cells = [gains[way][usable & (shop.kinds == kind)] for kind in shop.names]
-        halves = (f"{shop.mean(gains[way], half):+.4f}" if half.any() else "" for half in (first, second))
+        cells = [gains[way][usable & (candidates.kinds == kind)] for kind in candidates.names]
+        halves = (f"{candidates.mean(gains[way], half):+.4f}" if half.any() else "" for half in (first, second))
         yield f"| {way} | {' | '.join(f'{c.mean():+.3f}' if len(c) else '' for c in cells)} | {' | '.join(halves)} |"
     if second.any():
         for way in dict.fromkeys(each for each in (order[0], taken) if each):
-            yield from tested(shop, gains[way], way, second)
+            yield from tested(candidates, gains[way], way, second)
 
 
-def tested(shop: Shop, gains: FloatArray, name: str, second: np.ndarray) -> Iterator[str]:
+def tested(candidates: CandidateTable, gains: FloatArray, name: str, second: np.ndarray) -> Iterator[str]:
     """Whether this way gains more than chance on the second half."""
     yield f"\n| {name}, second half | difference | p | better | worse |"
     yield "|---|---|---|---|---|"
-    for kind in (*shop.names, ""):
-        part = gains[second & (shop.kinds == kind)] if kind else gains[second]
+    for kind in (*candidates.names, ""):
+        part = gains[second & (candidates.kinds == kind)] if kind else gains[second]
         if len(part):
             gap = compute_difference(part.tolist(), [0.0] * len(part))
             bounds = f"{gap.interval.mean:+.4f} [{gap.interval.low:+.4f} {gap.interval.high:+.4f}]"

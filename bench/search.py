@@ -93,8 +93,8 @@ class Remembering:
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
         found = dict(self._known.find_vectors_by_hash(hashes))
-        lacking = [text for text, digest in zip(texts, hashes, strict=True) if digest not in found]
-        fresh = iter(self._embedder.embed_passages(lacking))
+        missing = [text for text, digest in zip(texts, hashes, strict=True) if digest not in found]
+        fresh = iter(self._embedder.embed_passages(missing))
         return np.stack([found[digest] if digest in found else next(fresh) for digest in hashes])
 
 

@@ -60,7 +60,7 @@ def texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
 
 
 def enlarge(real: FloatArray, size: int) -> FloatArray:
-    """So many unit vectors: the real ones first, then noisy mixtures of two of them."""
+    """`size` unit vectors: the real ones first, then noisy mixtures of two of them."""
     rng = np.random.default_rng(0)
     out = np.empty((size, real.shape[1]), np.float32)
     out[: len(real)] = real[:size]
@@ -74,7 +74,7 @@ def enlarge(real: FloatArray, size: int) -> FloatArray:
     return out
 
 
-class Truth:
+class ReferenceIndex:
     """An index of generated rows, ten chunks a page; `edit` replaces a page."""
 
     generation = 1
@@ -162,11 +162,11 @@ def of_cache(
     name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path
 ) -> Engine:
     """A cache as it is used: built, closed, opened from its file, brought up to date with one page."""
-    truth = Truth(vectors)
+    reference = ReferenceIndex(vectors)
     folder.mkdir(exist_ok=True)
 
     def begin() -> FileVectorCache:
-        cache = kind(cast(WikiIndex, truth), folder, background=False)
+        cache = kind(cast(WikiIndex, reference), folder, background=False)
         cache.refresh()
         return cache
 
@@ -174,14 +174,14 @@ def of_cache(
     begin().close()
     build = time.perf_counter() - start
     before, start = resident(), time.perf_counter()
-    cache = kind(cast(WikiIndex, truth), folder)
+    cache = kind(cast(WikiIndex, reference), folder)
     cache.refresh()
     opened = time.perf_counter() - start
     cache.wait_idle()
     held = resident() - before
     updates = []
     for page in range(9):
-        truth.edit(page)
+        reference.edit(page)
         start = time.perf_counter()
         cache.refresh()
         updates.append(time.perf_counter() - start)
@@ -189,7 +189,7 @@ def of_cache(
     def search(query: FloatArray, limit: int) -> IntArray:
         cache.refresh()
         found = cache.search(query, limit, None).chunk_ids
-        # The edited pages hold the vectors they held before, under new ids.
+        # The edited pages have the same vectors as before, with new ids.
         moved = found >= len(vectors)
         pages = (found[moved] - len(vectors)) // 10 - 1
         return np.concatenate((found[~moved], pages * 10 + (found[moved] - len(vectors)) % 10))

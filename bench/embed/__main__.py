@@ -30,7 +30,7 @@ BATCH = 32
 
 
 class Peer:
-    """ChromaDB's embedding code in a process of its own."""
+    """ChromaDB's embedding code in its own process."""
 
     def __init__(self, python: str, carrier: Path, scratch: Path) -> None:
         script = Path(__file__).with_name("chroma_peer.py")

@@ -55,7 +55,7 @@ def parts(layers: int) -> dict[str, list[str]]:
 
 
 def layout(carrier: Path) -> dict[str, list[list[int]]]:
-    """Where in the carrier's data each tensor lies: [offset, dimensions…] for each part."""
+    """The position of each tensor in the carrier's data: [offset, dimensions…] for each part."""
     model = onnx.load(str(carrier / "onnx/model.onnx"), load_external_data=False)
     places = {}
     for tensor in model.graph.initializer:

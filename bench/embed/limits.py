@@ -1,4 +1,4 @@
-"""What the machine can do at most: multiplications in onnxruntime, at the shapes of the model, all cores busy."""
+"""The limit of the machine: multiplications in onnxruntime, with the shapes of the model, on all cores."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What a precision costs in answers: nDCG@10 by meaning alone, on test collections with relevance judgements."""
+"""The quality loss of a precision: nDCG@10 of semantic search, on test collections with relevance judgements."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ def rank(embedder: OnnxEmbedder, directory: Path) -> Ranking:
     """Rank every document of the collection for every query by cosine; a document is as much as fits one vector."""
     documents = collections.documents(directory)
     names = [collections.page_path(document["id"]) for document in documents]
-    texts = [fitting(embedder, f"{document['title']} {document['text']}".strip()) for document in documents]
+    texts = [truncate(embedder, f"{document['title']} {document['text']}".strip()) for document in documents]
     vectors = embedder.embed_passages(texts)
     scores, best = {}, {}
     for queries in collections.queries(directory):
@@ -43,8 +43,8 @@ def _best(scores: np.ndarray, names: list[str], excluded: set[str]) -> list[str]
     return [names[i] for i in order if names[i] not in excluded][:DEPTH]
 
 
-def fitting(embedder: OnnxEmbedder, text: str) -> str:
-    """As much of the beginning of the text as one vector stands for."""
+def truncate(embedder: OnnxEmbedder, text: str) -> str:
+    """The beginning of the text, as long as one vector can represent."""
     spans = embedder.get_token_spans(text)
     return text if len(spans) <= embedder.max_tokens else text[: spans[embedder.max_tokens - 1][1]]
 

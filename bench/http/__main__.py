@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bench.collections import DEFAULT, queries, write_repository
 from bench.corpus import DATA
-from bench.http.clients import BareVisitor, VaultVisitor, Visitor, WikiholtVisitor, crowd
+from bench.http.clients import BareVisitor, VaultVisitor, Visitor, WikiholtVisitor, run_clients
 from bench.report import machine, write
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
@@ -55,7 +55,7 @@ def main() -> None:
     with ExitStack() as stack:
         targets = started(stack, arguments.peer, repository)
         for _, mode, make in targets:  # warm
-            crowd(make, 2, 2.0, asked, mode)
+            run_clients(make, 2, 2.0, asked, mode)
         rows += measured(targets, asked, arguments.seconds, arguments.rounds)
     print("\n".join(rows))
     if arguments.write:
@@ -68,16 +68,16 @@ def in_process(repository: Path, asked: list[str]) -> list[str]:
     if not service.list_wikis():
         service.add(COLLECTION, str(repository.resolve()), {})
     service.get_handle(COLLECTION).sync()
-    told = []
+    figures = []
     for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
         times = []
         for query in [*asked[:20], *asked]:
             began = time.perf_counter()
             service.get_handle(COLLECTION).search(SearchRequest(query, 5, mode))
             times.append(time.perf_counter() - began)
-        told.append(f"{mode} p50 {statistics.median(times[20:]) * 1e3:.2f} ms")
+        figures.append(f"{mode} p50 {statistics.median(times[20:]) * 1e3:.2f} ms")
     service.close()
-    return [f"The search itself, in one process, one at a time: {', '.join(told)}.", ""]
+    return [f"The search itself, in one process, one at a time: {', '.join(figures)}.", ""]
 
 
 def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
@@ -162,7 +162,7 @@ def measured(targets: list[Target], asked: list[str], seconds: float, rounds: in
         lasted: dict[tuple[str, str], float] = {}
         for _ in range(rounds):
             for name, mode, make in targets:
-                taken, wall = crowd(make, clients, seconds, asked, mode)
+                taken, wall = run_clients(make, clients, seconds, asked, mode)
                 times.setdefault((name, mode), []).extend(taken)
                 lasted[name, mode] = lasted.get((name, mode), 0.0) + wall
         rates = {target: len(taken) / lasted[target] for target, taken in times.items()}

@@ -1,4 +1,4 @@
-"""What the machine and the web framework can do: a handler that searches nothing and answers with as many bytes.
+"""The limit of machine and web framework: a handler that searches nothing and answers with as many bytes.
 
 python -m bench.http.bare PORT BYTES
 """

@@ -1,4 +1,4 @@
-"""Visitors: each has a connection of its own that stays open, and asks again as soon as it was answered."""
+"""Visitors: each has a persistent connection and sends the next request after every answer."""
 
 import http.client
 import json
@@ -22,9 +22,9 @@ class Visitor:
     def _got(self, method: str, url: str, body: str | None = None, headers: dict[str, str] | None = None) -> bytes:
         self._connection.request(method, url, body, headers or {})
         answer = self._connection.getresponse()
-        told = answer.read()
-        assert answer.status == 200, (answer.status, told[:500])
-        return told
+        body = answer.read()
+        assert answer.status == 200, (answer.status, body[:500])
+        return body
 
     def close(self) -> None:
         self._connection.close()
@@ -51,8 +51,8 @@ class VaultVisitor(Visitor):
         answer = self._connection.getresponse()
         answer.read()
         self._headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
-        told = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        self._connection.request("POST", "/mcp", told, self._headers)
+        body = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self._connection.request("POST", "/mcp", body, self._headers)
         self._connection.getresponse().read()
 
     def ask(self, query: str, mode: str) -> bytes:
@@ -64,10 +64,10 @@ def _call(method: str, about: dict[str, object]) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": about})
 
 
-def crowd(
+def run_clients(
     make: Callable[[], Visitor], count: int, seconds: float, queries: Sequence[str], mode: str
 ) -> tuple[list[float], float]:
-    """So many visitors ask for so long; how long each answer took, and how long it was until the last one."""
+    """Run `count` visitors for `seconds`; returns the time of every answer, and the total time."""
     taken: list[list[float]] = [[] for _ in range(count)]
     faults: list[BaseException] = []
     visitors = [make() for _ in range(count)]
@@ -82,7 +82,7 @@ def crowd(
                 visitors[number].ask(queries[turn % len(queries)], mode)
                 taken[number].append(time.perf_counter() - now)
                 turn += 1
-        except BaseException as error:  # noqa: BLE001 - told by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised by the main thread
             faults.append(error)
 
     threads = [threading.Thread(target=visit, args=(number,)) for number in range(count)]

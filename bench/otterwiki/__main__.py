@@ -50,22 +50,22 @@ def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
     subprocess.run(["git", "clone", "-q", str(place / "repository"), str(other / "repository")], check=True)
     bare, ours = Wiki(other, WITHOUT), Wiki(place, WITH)
     try:
-        told: dict[str, object] = {"pages": len(files), "bare idle": bare.memory(), "ours idle": ours.memory()}
+        figures: dict[str, object] = {"pages": len(files), "bare idle": bare.memory(), "ours idle": ours.memory()}
         ours.follow()
         for query in queries[:5]:
             ours.search(query, "hybrid")
-        told |= {"ours searched": ours.memory(), "bare searched": bare.memory()}
+        figures |= {"ours searched": ours.memory(), "bare searched": bare.memory()}
         for query in queries[5:]:
             for name, asked in (("hybrid", ours), ("keyword", ours)):
-                told.setdefault(name, []).append(asked.search(query, name))  # type: ignore[attr-defined]
-            told.setdefault("regex", []).append(bare.regex_search(query))  # type: ignore[attr-defined]
+                figures.setdefault(name, []).append(asked.search(query, name))  # type: ignore[attr-defined]
+            figures.setdefault("regex", []).append(bare.regex_search(query))  # type: ignore[attr-defined]
         for turn in range(saves):
-            ours.follow()  # nobody saves twice in the time an index needs: what is left of the last save is not this one's
+            ours.follow()  # wait for the index, so that work of the last save does not count for this one
             text = f"# Bench\n\nWritten {turn} times, about otters and holts.\n"
             for name, wiki in (("without", bare), ("with", ours))[:: 1 if turn % 2 else -1]:
-                told.setdefault(name, []).append(wiki.save("Bench", text))  # type: ignore[attr-defined]
-        told |= {"ours saved": ours.memory(), "bare saved": bare.memory(), "threads": ours.threads()}
-        return told
+                figures.setdefault(name, []).append(wiki.save("Bench", text))  # type: ignore[attr-defined]
+        figures |= {"ours saved": ours.memory(), "bare saved": bare.memory(), "threads": ours.threads()}
+        return figures
     finally:
         bare.stop()
         ours.stop()
@@ -96,11 +96,13 @@ def _p(values: object, share: float) -> float:
 
 def _saves(tables: list[dict[str, object]]) -> list[str]:
     rows = ["| a save, ms | without p50 / p95 | with p50 / p95 | median of the differences |", "|---|---|---|---|"]
-    for told in tables:
-        pairs = zip(told["with"], told["without"], strict=True)  # type: ignore[call-overload]
+    for figures in tables:
+        pairs = zip(figures["with"], figures["without"], strict=True)  # type: ignore[call-overload]
         more = statistics.median(ours - bare for ours, bare in pairs)
-        plain, plugged = (f"{_p(told[name], 0.5):.1f} / {_p(told[name], 0.95):.1f}" for name in ("without", "with"))
-        rows.append(f"| {told['pages']:,} pages | {plain} | {plugged} | {more:+.1f} |")
+        plain, plugged = (
+            f"{_p(figures[name], 0.5):.1f} / {_p(figures[name], 0.95):.1f}" for name in ("without", "with")
+        )
+        rows.append(f"| {figures['pages']:,} pages | {plain} | {plugged} | {more:+.1f} |")
     return rows
 
 
@@ -109,10 +111,12 @@ def _searches(tables: list[dict[str, object]]) -> list[str]:
         "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |"
     ]
     rows.append("|---|---|---|---|---|")
-    for told in tables:
-        cells = [f"{_p(told[name], 0.5):.1f} / {_p(told[name], 0.95):.1f}" for name in ("regex", "hybrid", "keyword")]
-        ratio = _p(told["regex"], 0.5) / _p(told["hybrid"], 0.5)
-        rows.append(f"| {told['pages']:,} pages | {' | '.join(cells)} | {ratio:.0f} × |")
+    for figures in tables:
+        cells = [
+            f"{_p(figures[name], 0.5):.1f} / {_p(figures[name], 0.95):.1f}" for name in ("regex", "hybrid", "keyword")
+        ]
+        ratio = _p(figures["regex"], 0.5) / _p(figures["hybrid"], 0.5)
+        rows.append(f"| {figures['pages']:,} pages | {' | '.join(cells)} | {ratio:.0f} × |")
     return rows
 
 
@@ -121,11 +125,11 @@ def _memory(tables: list[dict[str, object]]) -> list[str]:
         "| memory of a worker, MB, its own | at rest | after searches | after saves | threads |",
         "|---|---|---|---|---|",
     ]
-    for told in tables:
+    for figures in tables:
         for name, called in (("bare", "without"), ("ours", "with the plugin")):
-            cells = [f"{told[f'{name} {moment}']:.0f}" for moment in ("idle", "searched", "saved")]
+            cells = [f"{figures[f'{name} {moment}']:.0f}" for moment in ("idle", "searched", "saved")]
             rows.append(
-                f"| {told['pages']:,} pages, {called} | {' | '.join(cells)} | {told['threads'] if name == 'ours' else ''} |"
+                f"| {figures['pages']:,} pages, {called} | {' | '.join(cells)} | {figures['threads'] if name == 'ours' else ''} |"
             )
     return rows
 

@@ -1,4 +1,4 @@
-"""A running Otterwiki that is watched: with the plugin or without."""
+"""A running Otterwiki that is measured, with or without the plugin."""
 
 import os
 import re
@@ -71,14 +71,14 @@ class Wiki:
         return took * 1e3
 
     def search(self, query: str, mode: str) -> float:
-        """Milliseconds a search through the plugin takes; the answer must be a whole one."""
+        """Milliseconds of a search with the plugin; the answer must not be degraded."""
         began = time.perf_counter()
         answer = self.client.get("/api/v1/search", params={"q": query, "n": 10, "mode": mode})
         took = time.perf_counter() - began
         assert answer.status_code == 200, answer.text[:500]
-        told = answer.json()
-        assert told["results"], told
-        assert not told["degraded"], told["notes"]
+        document = answer.json()
+        assert document["results"], document
+        assert not document["degraded"], document["notes"]
         return took * 1e3
 
     def follow(self) -> None:
@@ -92,7 +92,7 @@ class Wiki:
             time.sleep(0.2)
 
     def memory(self) -> float:
-        """What the worker holds of its own, in MB."""
+        """Private memory of the worker in MB."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         lines = Path(f"/proc/{children[0]}/smaps_rollup").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_", "Swap:"))) / 1024

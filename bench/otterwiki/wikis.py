@@ -16,7 +16,7 @@ HOME = DATA / "otterwiki"
 
 
 def prepared(bundle: Path, pages: int | None) -> Path:
-    """A directory with repository/ and wikiholt/ for a wiki of so many pages; None means all there are."""
+    """A directory with repository/ and wikiholt/ for a wiki of `pages` pages; None means all."""
     place = (HOME / (str(pages) if pages else "all")).resolve()
     if (place / "ready").exists():
         return place
@@ -75,7 +75,7 @@ def _take_over(data: Path, place: Path) -> None:
 
 
 def _fewer(repository: Path, pages: int) -> None:
-    """Commit the deletion of all but about so many pages, evenly chosen."""
+    """Commit the deletion of all but about `pages` pages, evenly chosen."""
 
     def git(*arguments: str, stdin: str = "") -> str:
         who = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]

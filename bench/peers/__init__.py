@@ -102,8 +102,8 @@ class Running:
 
 def missing(peers: Iterable[Peer]) -> str:
     """What a person must do before these can be asked, or nothing."""
-    lacking = sorted({peer.environment for peer in peers if not peer.python.exists()})
-    return f"{', '.join(lacking)} not found: make them from bench/requirements-*.txt, see there" if lacking else ""
+    absent = sorted({peer.environment for peer in peers if not peer.python.exists()})
+    return f"{', '.join(absent)} not found: make them from bench/requirements-*.txt, see there" if absent else ""
 
 
 def write_texts(directory: Path, data: Path, opened: Callable[[], WikiIndex]) -> None:

@@ -2,9 +2,9 @@
 
     python -m bench.postgres shared|roles|small|large|graphs|nodes|takeover|agreement [--wikis 1000] [--rounds N] [--write]
 
-Every part starts servers of its own (fsync on, 1 GB of shared buffers) and removes them; what it found is kept in
+Every part starts its own servers (fsync on, 1 GB of shared buffers) and removes them; its result is kept in
 bench/data/postgres, and `--write` (or `report --write`) joins all parts that were run into bench/results/postgres.md.
-Ways that are compared are asked in turns. The machine is shared: compare ratios, not milliseconds.
+Compared ways run in turns. The machine is shared: compare ratios, not milliseconds.
 """
 
 import argparse

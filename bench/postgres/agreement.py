@@ -1,4 +1,4 @@
-"""Whether PostgreSQL ranks the judged collections as the embedded store does: all queries, every mode, the real model."""
+"""Whether PostgreSQL ranks the judged collections like the embedded store: all queries, every mode, the real model."""
 
 import tempfile
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from bench import collections
 from bench.postgres.parts import KEPT, Part
 from bench.postgres.server import started
-from bench.postgres.sides import Knowing, Side
+from bench.postgres.sides import PreparedEmbedder, Side
 from bench.quality import DATA
 from bench.search import Remembering
 from wikiholt.domain.protocols import Embedder
@@ -25,7 +25,7 @@ DEPTH = 10
 
 @dataclass
 class Agreement:
-    """How alike two rankings were, over many queries."""
+    """The agreement of two rankings, over many queries."""
 
     places: list[float] = field(default_factory=list)
     """Share of the first ten places with the same page."""
@@ -53,7 +53,7 @@ class Agreement:
 
 
 def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) -> None:
-    """Index the collections in PostgreSQL, ask both, and keep what was found."""
+    """Index the collections in PostgreSQL, ask both, and save the result."""
     part = Part("agreement", "The same hits as the embedded store")
     part.say(
         "Every query of the judged collections, asked of an index in files and of one in PostgreSQL, synced from the same "
@@ -65,7 +65,7 @@ def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) ->
         "|---|---|---|---|---|---|---|",
     )
     with started() as server, load_embedder() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
-        embedder = Knowing(model)
+        embedder = PreparedEmbedder(model)
         known, files = Side("known", DATA / "quality", embedder), Side("files", KEPT / "files", embedder)
         for name in names:
             synced(known, files, name, embedder)
@@ -78,7 +78,7 @@ def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) ->
     part.keep()
 
 
-def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: Path) -> None:
+def compared(part: Part, files: Side, ours: Side, embedder: PreparedEmbedder, directory: Path) -> None:
     """One collection on both sides."""
     synced(files, ours, directory.name, embedder)
     for asked in collections.queries(directory):
@@ -117,7 +117,7 @@ def synced(known: Side, side: Side, name: str, embedder: Embedder) -> None:
     """Bring the collection's repository into a side; vectors of texts that are known are taken from there."""
     wiki = known.service.get_handle(name).wiki
     index = known.store.open(wiki.id)
-    side.use(Knowing(Remembering(embedder, index)))
+    side.use(PreparedEmbedder(Remembering(embedder, index)))
     if name not in [each.slug for each in side.service.list_wikis()]:
         side.service.add(name, wiki.source, {})
     report = side.service.get_handle(name).sync()

@@ -28,7 +28,7 @@ REVISION = "0" * 40
 
 
 def pages(chunks: int = CHUNKS) -> list[PageEntry]:
-    """The first pages of the large wiki that have so many chunks together."""
+    """The first pages of the large wiki, with `chunks` chunks in total."""
     kept = KEPT / "entries.pickle"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def whole(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
 
 
 def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChange:
-    """A small wiki of exactly so many chunks, the same for the same number."""
+    """A small wiki of exactly `chunks` chunks, the same for the same number."""
     rng, taken, left = random.Random(number), {}, chunks
     while left:
         page = pool[rng.randrange(len(pool))]
@@ -79,8 +79,8 @@ def _made(chunks: int) -> Iterator[PageEntry]:
             drafts = _drafts(source, some, tree, embedder)
             known = index.find_vectors_by_hash([each for draft in drafts for each in draft.hashes])
             for draft in drafts:
-                lacking = [text for text, h in zip(draft.texts, draft.hashes, strict=True) if h not in known]
-                fresh = iter(embedder.embed_passages(lacking) if lacking else ())
+                missing = [text for text, h in zip(draft.texts, draft.hashes, strict=True) if h not in known]
+                fresh = iter(embedder.embed_passages(missing) if missing else ())
                 vectors = [known[each] if each in known else next(fresh) for each in draft.hashes]
                 block = np.stack(vectors) if vectors else np.empty((0, embedder.dimensions), np.float32)
                 yield PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, block, draft.terms)

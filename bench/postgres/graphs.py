@@ -24,7 +24,7 @@ ASKED = 180
 
 
 def main() -> None:
-    """Build each, ask the collection's own questions, and keep what was found."""
+    """Build each, ask the collection's own questions, and save the result."""
     part = Part("graphs", "HNSW on real text")
     vectors = _vectors()
     texts = [text for asked in collections.queries(collections.DEFAULT / WIKI) for text in asked.texts.values()]
@@ -88,10 +88,10 @@ def _asked(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
             taken.append(time.perf_counter() - began)
             if taken is times[0]:
                 recalls.append(float(np.mean(np.array(found[:10]) <= worst)))
-    return _told(times, recalls)
+    return _format_row(times, recalls)
 
 
-def _told(times: Sequence[Sequence[float]], recalls: Sequence[float]) -> str:
+def _format_row(times: Sequence[Sequence[float]], recalls: Sequence[float]) -> str:
     (p50, _), (whole, _) = (spread(each) for each in times)
     short = sum(recall < 1 for recall in recalls)
     return f"{np.mean(recalls):.4f} | {min(recalls):.1f} | {short} | {p50:.1f} | {p50 / whole:.2f}"

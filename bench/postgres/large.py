@@ -11,7 +11,7 @@ import numpy as np
 from bench.postgres import entries
 from bench.postgres.parts import Part
 from bench.postgres.server import started
-from bench.postgres.sides import Knowing, Side
+from bench.postgres.sides import PreparedEmbedder, Side
 from bench.postgres.times import Times
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.search import PageFilter
@@ -33,11 +33,11 @@ SIDES = (
 
 
 def main(sizes: Sequence[int] = SIZES) -> None:
-    """Write each wiki on every side in turns, ask, and keep what was found."""
+    """Write each wiki on every side in turns, ask, and save the result."""
     part = Part("large", "Large wikis")
     part.say("As set by default, nodes keep a cache of a large wiki's vectors; alone (`vectors = \"store\"`), the database finds them.", "")  # fmt: skip
     with load_embedder() as model, started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
-        embedder, sides = Knowing(model), []
+        embedder, sides = PreparedEmbedder(model), []
         for name, vectors, hnsw in SIDES:
             address = "" if name == "files" else server.create_database()
             given = {"vectors": vectors, "postgres__hnsw_from": hnsw}
@@ -78,7 +78,7 @@ def written(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEnt
     part.say("")
 
 
-def asked(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry], embedder: Knowing) -> None:
+def asked(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry], embedder: PreparedEmbedder) -> None:
     """Titles as questions, to every side in turn; recall against a product of all vectors."""
     rng = np.random.default_rng(4)
     titles = [pool[int(at)].page.name for at in rng.choice(len(pool), QUESTIONS, replace=False)]
@@ -102,8 +102,8 @@ def asked(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry
                         lambda i=index, w=words: i.search_keywords(w, LIMIT, PageFilter()),
                     )
     part.say(*times.table("as a search asks", [side.name for side in sides]), "")
-    told = "; ".join(f"{name} {np.mean(some):.3f} (worst question {min(some):.1f})" for name, some in recalls.items())
-    part.say(f"Recall@10: {told}.", "")
+    text = "; ".join(f"{name} {np.mean(some):.3f} (worst question {min(some):.1f})" for name, some in recalls.items())
+    part.say(f"Recall@10: {text}.", "")
 
 
 def edited(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry]) -> None:

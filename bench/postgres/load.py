@@ -1,4 +1,4 @@
-"""Clients that search as fast as they are answered, and what that costs the machine."""
+"""Clients that search without pause, and the CPU time this takes."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Load:
-    """What clients saw in so many seconds, and the CPU time nodes and database took meanwhile."""
+    """Answers to clients within some seconds, and the CPU time of nodes and database in that time."""
 
     seconds: float
     times: list[float]
@@ -39,10 +39,10 @@ class Load:
         return f"| {name} | {rate:.0f} | {rate / base:.2f} | {p50:.1f} | {p95:.1f} | {node:.2f} | {database:.2f} |"
 
 
-def hammered(
+def run_load(
     ports: Sequence[int], question: Callable[[int], tuple[str, str]], mode: str, seconds: float, clients: int
 ) -> Load:
-    """So many clients, spread over the ports, each with a connection that stays open."""
+    """Run `clients` clients, spread over the ports, each with a persistent connection."""
     times: list[list[float]] = [[] for _ in range(clients)]
     failed: list[BaseException] = []
     until = time.perf_counter() + seconds
@@ -56,13 +56,13 @@ def hammered(
                 began = time.perf_counter()
                 connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(text)}")
                 answer = connection.getresponse()
-                told = json.loads(answer.read())
+                document = json.loads(answer.read())
                 times[number].append(time.perf_counter() - began)
-                assert answer.status == 200, told
-                assert told["results"], (slug, text)
+                assert answer.status == 200, document
+                assert document["results"], (slug, text)
                 turn += clients
             connection.close()
-        except BaseException as error:  # noqa: BLE001 - told by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised by the main thread
             failed.append(error)
 
     threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]

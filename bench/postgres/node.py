@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from bench.farm.server import Server
+from bench.many_wikis.server import Server
 
 
 class Node(Server):
@@ -22,7 +22,7 @@ class Node(Server):
 
     @staticmethod
     def run(data: Path, *words: str) -> None:
-        """A command of ours on the same data."""
+        """Run a wikiholt command on the same data."""
         command = [str(Path(sys.executable).with_name("wikiholt")), "--data", str(data), *words]
         subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)
 
@@ -47,7 +47,7 @@ class Node(Server):
         self._process.wait(60)
 
     def again(self) -> "Node":
-        """A new process in its place."""
+        """Start a new process."""
         return Node(*self._made_of)
 
     def end(self) -> None:
@@ -60,7 +60,7 @@ class Node(Server):
         try:
             connection.request("GET", f"/w/{slug}/api/v1/search?mode=keyword&n=5&q={quote(word)}")
             answer = connection.getresponse()
-            told = json.loads(answer.read())
-            return list(told["results"]) if answer.status == 200 else None
+            document = json.loads(answer.read())
+            return list(document["results"]) if answer.status == 200 else None
         finally:
             connection.close()

@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 
 from bench.collections import DEFAULT
-from bench.farm.wikis import small_pages
-from bench.postgres.farm import Farm
-from bench.postgres.load import Load, cpu_below, hammered
+from bench.many_wikis.wikis import small_pages
+from bench.postgres.cluster import Cluster
+from bench.postgres.load import Load, cpu_below, run_load
 from bench.postgres.parts import Part
 from bench.postgres.server import pid_of, started
 from tests.support.postgres_server import PostgresServer
@@ -20,31 +20,31 @@ CLIENTS = 8
 
 
 def main(seconds: float = SECONDS) -> None:
-    """Measure, and keep what was found."""
+    """Measure, and save the result."""
     part = Part("nodes", "Nodes and databases on one machine: searches")
     pages = small_pages(DEFAULT)
     with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
-        throughput(part, Farm(Path(place), pages, WIKIS), server, seconds)
+        throughput(part, Cluster(Path(place), pages, WIKIS), server, seconds)
     part.keep()
 
 
-def throughput(part: Part, farm: Farm, server: PostgresServer, seconds: float) -> None:
-    """All kinds of farm at the same time, one under load at a time, in turns."""
+def throughput(part: Part, cluster: Cluster, server: PostgresServer, seconds: float) -> None:
+    """All kinds of clusters run at the same time, with one under load at a time, in turns."""
     one, first, second = (server.create_database() for _ in range(3))
     loads: dict[tuple[str, str], list[Load]] = {}
     with (
-        farm.nodes(1, "") as embedded,
-        farm.nodes(1, one) as single,
-        farm.nodes(2, first, [second]) as double,
+        cluster.nodes(1, "") as embedded,
+        cluster.nodes(1, one) as single,
+        cluster.nodes(2, first, [second]) as double,
     ):
         kinds = {"files, one node": embedded, "one node, one database": single, "one of two nodes, two databases": double[:1], "two nodes, two databases": double}  # fmt: skip
         for nodes in kinds.values():
-            hammered([node.port for node in nodes], farm.question, "hybrid", 1.0, CLIENTS)
+            run_load([node.port for node in nodes], cluster.question, "hybrid", 1.0, CLIENTS)
         for _ in range(ROUNDS):
             for mode in ("hybrid", "keyword"):
                 for name, nodes in kinds.items():
                     before = sum(node.cpu() for node in nodes), cpu_below(pid_of(server))
-                    load = hammered([node.port for node in nodes], farm.question, mode, seconds, CLIENTS)
+                    load = run_load([node.port for node in nodes], cluster.question, mode, seconds, CLIENTS)
                     load.nodes = sum(node.cpu() for node in nodes) - before[0]
                     load.database = cpu_below(pid_of(server)) - before[1]
                     loads.setdefault((mode, name), []).append(load)

@@ -1,4 +1,4 @@
-"""What the seed would have: one table for all wikis, every query with `WHERE tenant_id = …`."""
+"""The usual alternative: one table for all wikis, every query with `WHERE tenant_id = …`."""
 
 import time
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import psycopg
 
 from bench.postgres.rows import copied, int4, said, vector
-from bench.postgres.sides import Knowing
+from bench.postgres.sides import PreparedEmbedder
 from wikiholt.domain.index import IndexChange
 
 
 class OneTable:
     """Chunks of all wikis with an HNSW index, a GIN index, and one on tenant_id, so that small ones lose nothing."""
 
-    def __init__(self, address: str, embedder: Knowing) -> None:
+    def __init__(self, address: str, embedder: PreparedEmbedder) -> None:
         self._database: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(address, autocommit=True)
         self._embedder = embedder
         self._next = 0

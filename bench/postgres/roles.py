@@ -1,4 +1,4 @@
-"""What it costs a query that its session is the wiki's own, and what it costs when it is not."""
+"""The cost of a query in the wiki's own session and in a shared session."""
 
 import secrets
 import time
@@ -19,7 +19,7 @@ _OTHERS = "SELECT count(*) FROM {}.chunks"
 
 
 def main(rounds: int = 20) -> None:
-    """Measure, try to get out of each kind of session, and keep what was found."""
+    """Measure, try to get out of each kind of session, and save the result."""
     part = Part("roles", "A login a wiki, or one session that changes roles")
     with started() as server, ExitStack() as stack:
         wikis = made(server, WIKIS)

@@ -1,4 +1,4 @@
-"""The PostgreSQL that is measured: a real one, which forgets nothing, of a size for a small machine."""
+"""The measured PostgreSQL: a real server with fsync, sized for a small machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ _LIKE_IN_EARNEST = {
 
 @contextmanager
 def started(**options: str) -> Iterator[PostgresServer]:
-    """A new server, gone afterwards with all it holds."""
+    """A new server, removed afterwards with its data."""
     with run_postgres(_LIKE_IN_EARNEST | options) as server:
         yield server
 

@@ -28,7 +28,7 @@ QUERIES = 20
 _TABLES = GenerationTables(1)
 _FIND = "SELECT id FROM chunks WHERE {} = %s ORDER BY vector <#> %s::vector LIMIT 30"
 _WAYS: dict[str, tuple[str, ...]] = {
-    "shared table, HNSW (the seed's)": (),
+    "shared table, HNSW (as usual)": (),
     "the same, iterative scan": ("SET hnsw.iterative_scan = strict_order",),
     "the same, iterative scan to the end": (
         "SET hnsw.iterative_scan = strict_order",
@@ -54,7 +54,7 @@ class Found:
     recalls: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
-    def told(self) -> str:
+    def format_row(self) -> str:
         p50, p95 = spread(self.times)
         return f"{np.mean(self.rows):.1f} | {np.mean(self.recalls):.2f} | {p50:.2f} | {p95:.2f}"
 
@@ -64,7 +64,7 @@ Database = psycopg.Connection[tuple[Any, ...]]
 
 
 def main(rows: int = ROWS, queries: int = QUERIES) -> None:
-    """Measure both ways of cutting rows into wikis, and keep what was found."""
+    """Measure both ways of cutting rows into wikis, and save the result."""
     part = Part("shared", "One shared table, and what it loses")
     real = real_rows(rows)
     part.say(
@@ -169,7 +169,7 @@ def measured(database: Database, column: str, wikis: Sequence[Wiki], real: Rows)
         "|---|---|---|---|---|---|",
     ]
     order = [*_WAYS, *indexed, "one schema a wiki"]
-    return lines + [f"| {size:,} | {name} | {found[name, size].told()} |" for size in SIZES for name in order]
+    return lines + [f"| {size:,} | {name} | {found[name, size].format_row()} |" for size in SIZES for name in order]
 
 
 def asked_of(ways: dict[str, Way], wikis: Sequence[Wiki], real: Rows) -> dict[tuple[str, int], Found]:

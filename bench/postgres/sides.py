@@ -15,7 +15,7 @@ from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.wikis.service import WikiService
 
 
-class Knowing:
+class PreparedEmbedder:
     """The real embedder, which has embedded the questions of a bench before they are asked."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -26,7 +26,7 @@ class Knowing:
         return getattr(self._embedder, name)
 
     def run_self_test(self) -> None:
-        """It was proved when it was loaded."""
+        """Do nothing: the self-test ran when it was loaded."""
 
     def embed_query(self, text: str) -> FloatArray:
         if text not in self._known:
@@ -37,7 +37,7 @@ class Knowing:
 class Side:
     """A service over one store, with wikis that have the same ids and pages on every side."""
 
-    def __init__(self, name: str, data: Path, embedder: Knowing, store: str = "", **settings: object) -> None:
+    def __init__(self, name: str, data: Path, embedder: PreparedEmbedder, store: str = "", **settings: object) -> None:
         self.name = name
         self.data = data
         self.address = store
@@ -64,7 +64,7 @@ class Side:
         return self._ids[slug]
 
     def create(self, slug: str, recipe: Recipe) -> None:
-        """On-board it: an empty index that is there to be searched."""
+        """Provision the wiki: an empty index that can be searched."""
         self.store.create(self._ids[slug], recipe).close()
 
     def fill(self, slug: str, *changes: IndexChange) -> None:
@@ -96,7 +96,7 @@ class Side:
         return self._open[slug]
 
     def vectors(self, slug: str) -> VectorCache:
-        """What a search asks for nearest passages: a cache of files, or the database itself."""
+        """The source of nearest passages for a search: a cache of files, or the database itself."""
         cache = self.service.components.vector_cache(self.index(slug), self._ids[slug])
         cache.refresh()
         cache.wait_idle(600)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.farm.wikis import slug
-from bench.postgres import asking, entries, onboarding
+from bench.many_wikis.wikis import slug
+from bench.postgres import entries, provisioning, queries
 from bench.postgres.one_table import OneTable
 from bench.postgres.parts import Part
 from bench.postgres.server import started
-from bench.postgres.sides import Knowing, Side
+from bench.postgres.sides import PreparedEmbedder, Side
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.embedding import load_embedder
@@ -48,23 +48,27 @@ class Small:
 
 
 def main(wikis: int, rounds: int) -> None:
-    """Make so many wikis on every side, measure, and keep what was found."""
+    """Create `wikis` wikis in every store, measure, and save the result."""
     part = Part(f"small-{wikis}", f"{wikis:,} wikis of 20 chunks")
     pool = entries.pages()
-    with started() as server, load_embedder() as model, sides(server, Knowing(model)) as (files, postgres, shared):
+    with (
+        started() as server,
+        load_embedder() as model,
+        sides(server, PreparedEmbedder(model)) as (files, postgres, shared),
+    ):
         small = Small(files, postgres, shared, pool, wikis, random.Random(9))
-        onboarding.onboard(small, part, server, entries.recipe(model))
-        asking.search(small, part, rounds)
-        asking.cpu(small, part, server, rounds)
-        asking.backends(part, server)
+        provisioning.provision(small, part, server, entries.recipe(model))
+        queries.search(small, part, rounds)
+        queries.cpu(small, part, server, rounds)
+        queries.backends(part, server)
         crash(small, part, server)
         part.keep()  # what follows takes long
-        onboarding.offboard(small, part)
+        provisioning.remove(small, part)
     part.keep()
 
 
 @contextmanager
-def sides(server: PostgresServer, embedder: Knowing) -> Iterator[tuple[Side, Side, OneTable]]:
+def sides(server: PostgresServer, embedder: PreparedEmbedder) -> Iterator[tuple[Side, Side, OneTable]]:
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         files = Side("files", Path(place) / "files", embedder)
         postgres = Side("PostgreSQL", Path(place) / "postgres", embedder, server.create_database())

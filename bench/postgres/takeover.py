@@ -1,4 +1,4 @@
-"""Two nodes share the wikis, and one of them is killed: how long until the other has all, and has done the work."""
+"""Two nodes share the wikis, and one is killed: the time until the other has all wikis and has indexed them."""
 
 import tempfile
 import time
@@ -9,8 +9,8 @@ import psycopg
 
 from bench.collections import DEFAULT
 from bench.corpus import BareWiki
-from bench.farm.wikis import small_pages
-from bench.postgres.farm import Farm
+from bench.many_wikis.wikis import small_pages
+from bench.postgres.cluster import Cluster
 from bench.postgres.node import Node
 from bench.postgres.parts import Part
 from bench.postgres.server import started
@@ -23,38 +23,38 @@ LEASES = (5.0, 15.0)
 
 
 def main(tries: int = TRIES) -> None:
-    """Kill so many times with each lease, and keep what was found."""
+    """Kill a node `tries` times with each lease, and save the result."""
     part = Part("takeover", "A node killed with SIGKILL")
     with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
-        farm = Farm(Path(place), small_pages(DEFAULT), WIKIS)
+        cluster = Cluster(Path(place), small_pages(DEFAULT), WIKIS)
         for lease in LEASES:
-            takeovers(part, farm, server, lease, tries)
+            takeovers(part, cluster, server, lease, tries)
     part.keep()
 
 
-def takeovers(part: Part, farm: Farm, server: PostgresServer, lease: float, tries: int) -> None:
-    """Two nodes share the wikis; one is killed, then a page is committed to every wiki that was its."""
+def takeovers(part: Part, cluster: Cluster, server: PostgresServer, lease: float, tries: int) -> None:
+    """Two nodes share the wikis; one is killed, then a page is committed to each of its wikis."""
     store = server.create_database()
     claimed: list[float] = []
     found: list[tuple[float, float]] = []
-    with farm.nodes(2, store, lease=lease) as nodes, psycopg.connect(store, autocommit=True) as database:
+    with cluster.nodes(2, store, lease=lease) as nodes, psycopg.connect(store, autocommit=True) as database:
         for turn in range(tries):
             # Which of the two ids is the one that will die shows when its process is new.
-            before = set(_until_shared(database, farm.wikis))
+            before = set(_until_shared(database, cluster.wikis))
             nodes[0].end()
             nodes[0] = nodes[0].again()
-            shares = _until_shared(database, farm.wikis, but=before)
+            shares = _until_shared(database, cluster.wikis, but=before)
             (lost,) = (shares[node] for node in set(shares) - before)
             word, began = f"quokka{lease:.0f}x{turn}", time.perf_counter()
             nodes[0].kill()
-            _commit(farm, lost, word)
-            claimed.append(_until_claimed(database, farm.wikis) - began)
+            _commit(cluster, lost, word)
+            claimed.append(_until_claimed(database, cluster.wikis) - began)
             found.append(_until_found(nodes[1], lost, word, began))
             nodes[0] = nodes[0].again()
-    told = ", ".join(f"{each:.1f}" for each in claimed)
+    text = ", ".join(f"{each:.1f}" for each in claimed)
     pages = ", ".join(f"{first:.1f} to {last:.1f}" for first, last in found)
     part.say(
-        f"Lease {lease:g} s, {tries} times: all wikis of a killed node were the other's after {told} s; pages committed "
+        f"Lease {lease:g} s, {tries} times: all wikis of a killed node were the other's after {text} s; pages committed "
         f"to each of them were found through it {pages} s after the kill (first wiki to last; looked at every 2 s).",
         "",
     )
@@ -91,9 +91,9 @@ def _until_claimed(database: Database, wikis: int) -> float:
     return time.perf_counter()
 
 
-def _commit(farm: Farm, wikis: Set[str], word: str) -> None:
+def _commit(cluster: Cluster, wikis: Set[str], word: str) -> None:
     for name in wikis:
-        BareWiki(farm.place / "wikis" / f"{name}.git").edit(f"{word}.md", f"# News\n\nThe {word} is here.\n")
+        BareWiki(cluster.place / "wikis" / f"{name}.git").edit(f"{word}.md", f"# News\n\nThe {word} is here.\n")
 
 
 def _until_found(node: Node, lost: Set[str], word: str, began: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""How long each thing took that was asked of each in turn."""
+"""Times of operations that run on each store in turn."""
 
 import statistics
 import time
@@ -10,7 +10,7 @@ from bench.postgres.parts import spread
 
 @dataclass
 class Times:
-    """Seconds by what was asked and of whom."""
+    """Seconds by operation and store."""
 
     of: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
@@ -20,7 +20,7 @@ class Times:
         self.of.setdefault((what, whom), []).append(time.perf_counter() - began)
 
     def table(self, first: str, whom: Sequence[str]) -> Iterator[str]:
-        """A row for each thing asked: p50 and p95 of everybody, and the second beside the first."""
+        """A row for each operation: p50 and p95 of every store, and the ratio of the second to the first."""
         heads = [first, *(f"{name}, p50 / p95 ms" for name in whom), f"{whom[1]} ÷ {whom[0]}"]
         yield "| " + " | ".join(heads) + " |"
         yield "|---" * len(heads) + "|"

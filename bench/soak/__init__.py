@@ -1,1 +1,1 @@
-"""A service under everything at once for a long time: what goes wrong, what grows, how fresh answers are."""
+"""A service under mixed load for a long time: errors, growth, freshness."""

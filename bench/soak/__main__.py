@@ -1,12 +1,12 @@
-"""`wikiholt serve` under everything at once: searches, writes, pushes, reindexes, backups, keys, wikis that come and go,
+"""`wikiholt serve` under mixed load: searches, writes, pushes, reindexes, backups, keys, added and removed wikis,
 SIGTERM and SIGKILL.
 
     python -m bench.soak --minutes 60 --write
     python -m bench.soak --minutes 5 --wikis 200
 
 Two hundred small wikis (small real pages in real git repositories, a key for reading and one for all else each) behind
-one process, visited over HTTP on loopback at a rate that fits two cores. In the first part the process is ended and
-killed; then it is left alone and measured at equal points. Exits with 1 if anything was not as it should be.
+one process, with requests over HTTP on loopback at a rate for two cores. In the first part the process is stopped and
+killed; then it runs on and is measured at regular points. Exits with 1 on any fault.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from pathlib import Path
 from bench.collections import DEFAULT
 from bench.corpus import DATA
 from bench.report import machine, write
-from bench.soak.conductor import Soak
 from bench.soak.plan import Plan
-from bench.soak.telling import told
+from bench.soak.report import format_report
+from bench.soak.runner import Soak
 from bench.soak.wikis import pages_of
 
 
@@ -46,7 +46,7 @@ def main() -> int:
     if home.exists() and not (home / "serve.log").exists() and any(home.iterdir()):
         parser.error(f"{home} is not of an earlier soak, and would be emptied")
     outcome = Soak(plan, home, pages_of(arguments.collections), program).run()
-    rows = told(outcome)
+    rows = format_report(outcome)
     print("\n".join(rows))
     if arguments.write:
         note = f" {arguments.note}" if arguments.note else ""

@@ -1,4 +1,4 @@
-"""What lies in a data directory, sorted by what it is; whatever is not accounted for is named."""
+"""The files of a data directory by kind; unexpected files are named."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ _OF_A_WIKI: Mapping[str, tuple[str, int]] = {
     r"words-g\d+-v\d+\.postings": ("cache", 1),
     r"reindex\.json|health\.json": ("job", 2),
 }
-"""What a wiki's directory may hold when nobody writes, what kind of thing it is, and how many of it there may be."""
+"""Permitted files of a wiki's directory without a writer: pattern, kind and maximum number."""
 _REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal|-seal)?|wikiholt\.toml|registry\.lock")
 
 
@@ -36,7 +36,7 @@ class Disk:
 
 
 def looked_at(data: Path, ids: set[str], kept: int) -> Disk:
-    """The data directory of wikis with these ids, of whose backups so many are kept each."""
+    """Classify the data directory of wikis with these ids, with `kept` backups each."""
     disk = Disk()
     for file in sorted(data.rglob("*")):
         if file.is_dir():
@@ -57,7 +57,7 @@ def looked_at(data: Path, ids: set[str], kept: int) -> Disk:
         whole = [name for name in names if re.fullmatch(r"[^.].*\.sqlite", name)]
         if len(whole) > kept + 1:
             disk.strange.append(f"backups: {len(whole)} where {kept} are kept")
-        # One draft may be left by a kill until the next backup; more are forgotten ones.
+        # A kill may leave one pending file until the next backup; more are a fault.
         if len(names) - len(whole) > 3:
             disk.strange.append(f"backups: {len(names) - len(whole)} files that are none")
     return disk

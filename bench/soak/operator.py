@@ -1,17 +1,17 @@
-"""The operator: wikis come and go, keys are made and revoked, indexes are built anew, backed up and restored."""
+"""The operator: adds and removes wikis, creates and revokes keys, reindexes, backs up and restores."""
 
 import time
 
-from bench.soak.visiting import NOT_YET, Visitor
+from bench.soak.visitor import NOT_YET, Visitor
 from bench.soak.wikis import CANARY_PAGE, SoakWiki
 
-_BUSY = {"busy": "the index is being written or built anew"}
+_BUSY = {"busy": "the index is being written or rebuilt"}
 _GONE = {"wiki-not-found": "the wiki was removed"}
 _PATIENCE = 60.0
 
 
 class Operator(Visitor):
-    """One thing after another, at a rate that leaves room for visitors."""
+    """One operation after another, at a rate that leaves room for visitors."""
 
     rests = 8.0
 
@@ -63,7 +63,7 @@ class Operator(Visitor):
             self.session.ask("watch", None, "GET", path, key=self.scene.operator)
 
     def _guest(self, _: SoakWiki) -> None:
-        """A wiki that is added, searched as soon as that is possible, and removed with all it has."""
+        """Add a wiki, search it as soon as possible, and remove it."""
         guest = self.rng.choice(self.scene.guests)
         key = self.scene.operator
         added = self.session.ask(
@@ -96,8 +96,8 @@ class Operator(Visitor):
         self.ledger.complain(f"a new wiki could not be searched within {_PATIENCE:.0f} s")
 
 
-class Hasty(Visitor):
-    """Asks without a pause until told to go slower, which must be said politely and to this key alone."""
+class ImpatientClient(Visitor):
+    """Sends requests without a pause until it is rate limited; only this key may be limited."""
 
     rests = 300.0
 

@@ -1,12 +1,12 @@
-"""All that a soak found, and whether that is good enough."""
+"""The result of a soak, and whether it passed."""
 
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.soak.asking import Ledger
-from bench.soak.ending import Ending
+from bench.soak.client import Ledger
+from bench.soak.final_checks import Ending
 from bench.soak.growth import Point, Trend
 from bench.soak.plan import Plan
 from bench.soak.process import Service
@@ -19,7 +19,7 @@ _BLOAT = 2.0
 
 @dataclass(slots=True)
 class Outcome:
-    """All that a soak found."""
+    """The result of a soak."""
 
     plan: Plan
     ledger: Ledger
@@ -32,7 +32,7 @@ class Outcome:
     lasted: float = 0.0
 
     def faults(self) -> list[str]:
-        """Why this soak is not passed; empty when it is."""
+        """Why this soak failed; empty if it passed."""
         found = list(self.ledger.unexplained)
         found += [f"{t.name} grew from {t.before:.1f} to {t.after:.1f}" for t in self.trends if t.grows]
         found += [f"{count} × strange on disk: {what}" for what, count in self.strange.items()]
@@ -53,6 +53,6 @@ def lines_of(log: Path) -> Counter[str]:
     for line in log.read_text(errors="replace").splitlines():
         match = _LINE.search(line)
         if match or line.startswith("Traceback"):
-            told = f"{match['level']} {match['rest']}" if match else line
-            found[_OWN.sub("…", told)[:200]] += 1
+            document = f"{match['level']} {match['rest']}" if match else line
+            found[_OWN.sub("…", document)[:200]] += 1
     return found

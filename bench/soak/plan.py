@@ -1,14 +1,14 @@
-"""What a soak does when: restarts in the first part, then one process that is left alone and measured at equal points."""
+"""The plan of a soak: restarts in the first part, then one process that is measured at regular points."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 RESTARTING = 0.4
-"""The share of the time in which the process is ended and killed; the rest is one life, in which growth is looked for."""
+"""The share of the time with restarts; the rest is one life, in which growth is measured."""
 
 
 class Step(StrEnum):
-    """What happens to the service at one moment."""
+    """An action on the service at one time."""
 
     TERMINATE = "SIGTERM"
     KILL = "SIGKILL"
@@ -19,7 +19,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The size of a soak; `interval` is how often the service looks at a repository that nobody woke it for."""
+    """The size of a soak; `interval` is how often the service checks a repository without a notification."""
 
     seconds: float
     wikis: int

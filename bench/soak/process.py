@@ -41,7 +41,7 @@ class Service:
         assert json.loads(line)["port"] == self.port
 
     def restart(self, number: signal.Signals) -> str:
-        """End it by a signal and start it again; says what was wrong with how it ended, or nothing."""
+        """Stop it by a signal and start it again; returns the fault of its exit, if any."""
         began = time.monotonic()
         with self._lock:
             self._away.append((began, float("inf")))
@@ -58,7 +58,7 @@ class Service:
         return "" if code == expected else f"{number.name}: exit code {code}, not {expected}"
 
     def was_away(self, since: float) -> bool:
-        """Whether it was being restarted at any time since then."""
+        """Whether it was restarting at any time since then."""
         with self._lock:
             return any(ended >= since for _, ended in self._away)
 
@@ -66,7 +66,7 @@ class Service:
         return self._process.poll() is None
 
     def stop(self) -> int:
-        """End it as an operator would; its exit code."""
+        """Stop it like an operator; returns its exit code."""
         self._process.send_signal(signal.SIGTERM)
         try:
             return self._process.wait(60)
@@ -81,7 +81,7 @@ class Service:
             self._process.stdout.close()
 
     def footprint(self) -> dict[str, float]:
-        """What the process takes just now: the least of a few moments, so that one request's share does not count."""
+        """Current resources of the process: the minimum of a few samples, so that single requests do not count."""
         seen = []
         for _ in range(3):
             time.sleep(0.2)

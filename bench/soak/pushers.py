@@ -1,29 +1,29 @@
-"""Who works at a desk: plain git commits, pushed."""
+"""Users of plain git: commits that are pushed."""
 
 import hashlib
 import hmac
 
-from bench.soak.visiting import Scene, Visitor
+from bench.soak.visitor import SharedState, Visitor
 from bench.soak.wikis import SECRET, Clone, SoakWiki, words
 
 _WIKIS = 15
 
 
 class Pusher(Visitor):
-    """Commits at a desk and pushes: new pages, edits, renames and deletions; then wakes the service, or does not."""
+    """Commits in a clone and pushes: new pages, edits, renames and deletions; then notifies the service, or does not."""
 
     rests = 6.0
     wakes = True
 
-    def __init__(self, scene: Scene, name: str) -> None:
+    def __init__(self, scene: SharedState, name: str) -> None:
         super().__init__(scene, name)
-        # A few wikis, of which each holds two pages of this desk soon: what is written is bounded.
+        # A few wikis with two pages of this pusher each, so that the content is bounded.
         self._wikis = self.rng.sample(scene.wikis, min(_WIKIS, len(scene.wikis)))
 
     def act(self) -> None:
         wiki = self.rng.choice(self._wikis)
         for _ in range(5):
-            clone = Clone(wiki, self.scene.desk / self.name)
+            clone = Clone(wiki, self.scene.clones / self.name)
             path, mark = self._change(clone, wiki)
             if clone.push():
                 break
@@ -50,7 +50,7 @@ class Pusher(Visitor):
         return path, mark
 
     def _wake(self, wiki: SoakWiki) -> str:
-        """Say that the repository changed, in one of the two ways there are; what was done, if it was taken."""
+        """Notify the service in one of two ways; returns the way, if it was accepted."""
         if self.rng.random() < 0.5:
             reply = self.session.ask("wake", wiki, "POST", "/api/v1/wake", key=wiki.owning, expects=(202,))
         else:
@@ -63,6 +63,6 @@ class Pusher(Visitor):
 
 
 class SilentPusher(Pusher):
-    """Pushes and tells nobody: the service finds out by itself."""
+    """Pushes without a notification: the service finds the commit itself."""
 
     wakes = False

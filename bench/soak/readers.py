@@ -1,6 +1,6 @@
-"""Who reads: searches of all kinds, and whatever else there is to read."""
+"""Readers: searches of all kinds, and all other reads."""
 
-from bench.soak.visiting import Visitor
+from bench.soak.visitor import Visitor
 from bench.soak.wikis import CANARY_PAGE, SoakWiki
 
 
@@ -35,7 +35,7 @@ class Reader(Visitor):
             self.ledger.complain(f"search: {outside} passed the filter {chosen}")
 
     def _tagged(self, wiki: SoakWiki) -> None:
-        """Ask twice; the second answer is 304 unless somebody wrote in between."""
+        """Request twice; the second answer is 304 unless the wiki changed in between."""
         asked = {"q": "home", "mode": "keyword"}
         first = self.session.ask("search with a tag", wiki, "GET", "/api/v1/search", key=wiki.reading, query=asked)
         if first.status == 200:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from bench.farm.wikis import SmallPage, chosen, small_pages, write_repository
+from bench.many_wikis.wikis import SmallPage, chosen, small_pages, write_repository
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
@@ -69,7 +69,7 @@ def _below(place: Traversable) -> Iterable[Traversable]:
 
 
 def make(pages: Sequence[SmallPage], root: Path, names: Sequence[str], seed: int) -> list[SoakWiki]:
-    """Write a bare repository for each name, anew."""
+    """Write a new bare repository for each name."""
     made = []
     root.mkdir(parents=True)
     for number, name in enumerate(names):
@@ -107,7 +107,7 @@ def register(data: Path, wikis: Sequence[SoakWiki]) -> str:
 
 
 class Clone:
-    """A fresh clone to commit in and push from, as somebody at a desk would."""
+    """A fresh clone for commits and pushes, like a user's."""
 
     def __init__(self, wiki: SoakWiki, place: Path) -> None:
         self._wiki = wiki
@@ -116,9 +116,9 @@ class Clone:
         self.git("clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place), cwd=place.parent)
 
     def push(self) -> bool:
-        """Commit whatever was changed and push it; False where somebody else was faster."""
+        """Commit all changes and push them; False if another push was faster."""
         self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "Work at a desk")
+        self.git("commit", "--quiet", "--allow-empty", "-m", "Work in a clone")
         revision = self.git("rev-parse", "HEAD").strip()
         try:
             self.git("push", "--quiet", "origin", "HEAD")

@@ -1,9 +1,9 @@
-"""Who writes over the API: pages come, change, move and go, and are looked for afterwards."""
+"""Writers over the API: create, edit, rename and delete pages, then search for them."""
 
 import re
 from collections.abc import Callable
 
-from bench.soak.visiting import Scene, Visitor
+from bench.soak.visitor import SharedState, Visitor
 from bench.soak.wikis import CANARY_PAGE, SoakWiki, words
 
 _CONFLICT = {"revision-mismatch": "somebody else wrote in between", "busy": "the repository was being written"}
@@ -16,7 +16,7 @@ class Writer(Visitor):
 
     rests = 4.0
 
-    def __init__(self, scene: Scene, name: str) -> None:
+    def __init__(self, scene: SharedState, name: str) -> None:
         super().__init__(scene, name)
         self._pages: dict[str, list[str]] = {}
 

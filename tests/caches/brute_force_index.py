@@ -1,4 +1,4 @@
-"""A truth in memory: the few methods of a WikiIndex that a vector cache uses, and the brute-force answer."""
+"""A reference index in memory: the methods of WikiIndex that a vector cache uses, answered by brute force."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ def normalize(vectors: FloatArray) -> FloatArray:
 
 
 def random_vectors(count: int, seed: int = 0, dimensions: int = DIMENSIONS) -> FloatArray:
-    """Unit vectors whose variance falls off from direction to direction, as that of real text does."""
+    """Unit vectors whose variance decreases from dimension to dimension, like vectors of real text."""
     rng = np.random.default_rng(seed)
     return normalize(rng.normal(size=(count, dimensions)) / np.sqrt(1.0 + np.arange(dimensions)))
 

@@ -1,4 +1,4 @@
-"""What may happen to any cache of vectors, in whatever order, and that its answers stay those of the truth."""
+"""A state machine for vector caches: any operations in any order must give the answers of the reference index."""
 
 import shutil
 import tempfile
@@ -17,21 +17,21 @@ QUERIES = random_vectors(8, seed=77)
 
 
 class ClosableCache(VectorCache, Protocol):
-    """A cache that can be opened anew."""
+    """A cache that can be reopened."""
 
     def close(self) -> None: ...
 
 
 class VectorCacheMachine(RuleBasedStateMachine):
-    """Rows come and go, the past is forgotten, caches are reopened; searches are compared with the truth."""
+    """Rows are added and removed, the change log is truncated, caches are reopened; searches are compared."""
 
     compared: ClassVar[int] = 0
-    """Answers that were compared so far, over all examples of the class."""
+    """Number of answers compared, over all examples of the class."""
 
     cache: ClosableCache
 
     def prepare(self) -> None:
-        """Whatever caches need beside truth and folder."""
+        """Set up what caches need besides index and directory."""
 
     def make_cache(self) -> ClosableCache:
         raise NotImplementedError
@@ -84,10 +84,10 @@ class VectorCacheMachine(RuleBasedStateMachine):
         type(self).compared += 1
 
     def release_cache(self) -> None:
-        """Give back what `prepare` took."""
+        """Release the resources of `prepare`."""
 
     def teardown(self) -> None:
-        """Compare once more: of a few examples, hardly one draws a search after everything else."""
+        """Compare once more, because few examples end with a search."""
         if not hasattr(self, "cache"):
             return
         try:
@@ -100,7 +100,7 @@ class VectorCacheMachine(RuleBasedStateMachine):
 
 
 def run_cache_machine(machine: type[VectorCacheMachine], examples: int, steps: int) -> int:
-    """Let it happen, so often and so many things at a time; returns how many answers were compared."""
+    """Run `examples` examples of at most `steps` steps. Returns the number of compared answers."""
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     case = machine.TestCase()
     case.settings = settings(

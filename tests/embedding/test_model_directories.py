@@ -1,4 +1,4 @@
-"""Models as directories: what works, and what each kind of damage is answered with."""
+"""Models as directories: what works, and which error each kind of damage raises."""
 
 import importlib.util
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_another_onnx_model_is_a_directory(tmp_path: Path) -> None:
     assert embedder.embed_passages(["the cat"])[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
 
 
-def test_pooling_is_the_cards(tmp_path: Path) -> None:
+def test_pooling_follows_the_card(tmp_path: Path) -> None:
     first = load_embedder(write_model(tmp_path / "cls", pooling="cls"))
     assert first.embed_query("cat") == pytest.approx(
         make_embedding_table()[1] / np.linalg.norm(make_embedding_table()[1]), abs=1e-6
@@ -38,7 +38,7 @@ def test_pooling_is_the_cards(tmp_path: Path) -> None:
     assert pooled.embed_query("the cat") == pytest.approx(mean.embed_query("the cat"), abs=1e-6)
 
 
-def test_weights_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
+def test_weights_may_be_in_a_separate_file(tmp_path: Path) -> None:
     parts = {
         "model.onnx": build_onnx_graph(make_embedding_table(), external="model.data"),
         "model.data": make_embedding_table().tobytes(),
@@ -48,7 +48,7 @@ def test_weights_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
     assert np.array_equal(split.embed_query("the cat"), whole.embed_query("the cat"))
 
 
-def test_prefixes_are_put_before_the_text_and_count_against_the_window(tmp_path: Path) -> None:
+def test_prefixes_precede_the_text_and_count_against_the_window(tmp_path: Path) -> None:
     plain = load_embedder(write_model(tmp_path / "plain"))
     prefixed = load_embedder(write_model(tmp_path / "prefixed", query_prefix="bank ", passage_prefix="the sofa "))
     assert np.array_equal(prefixed.embed_query("cat"), plain.embed_query("bank cat"))
@@ -73,7 +73,7 @@ def test_the_fingerprint_follows_everything_a_vector_depends_on(tmp_path: Path) 
     assert len({same[0], *others}) == 5
 
 
-def test_a_name_that_is_no_model_is_answered_with_the_names_there_are() -> None:
+def test_an_unknown_model_name_raises_with_the_known_names() -> None:
     with pytest.raises(ModelMissing, match="no-such-model") as caught:
         load_embedder("no-such-model")
     assert "all-MiniLM-L6-v2" in caught.value.hint
@@ -118,7 +118,7 @@ def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pyte
         assert "pip install --force-reinstall" in caught.value.hint
 
 
-def test_a_precision_the_model_lacks_is_answered_with_those_it_has() -> None:
+def test_an_unknown_precision_raises_with_the_known_precisions() -> None:
     with pytest.raises(ModelMismatch, match="int3") as caught:
         load_embedder(precision="int3")
     assert "fp32, int8" in caught.value.hint
@@ -133,14 +133,14 @@ def test_a_file_that_does_not_match_its_digest_is_refused(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     (write_model(tmp_path) / name).unlink()
     with pytest.raises(ModelMissing, match=name):
         load_embedder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "references.json"])
-def test_a_file_that_is_something_else_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_with_other_content_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ModelCorrupt):
         load_embedder(write_model(tmp_path, files={name: b"not what it should be"}, references="references.json"))
 
@@ -159,9 +159,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path, name: str) -> 
         ({"licence": None}, "licence is missing"),
     ],
 )
-def test_a_wrong_card_is_answered_with_the_wrong_field(
-    tmp_path: Path, changes: dict[str, object], complaint: str
-) -> None:
+def test_a_wrong_card_raises_with_the_wrong_field(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ModelCorrupt, match=complaint):
         load_embedder(write_model(tmp_path, **changes))
 
@@ -185,7 +183,7 @@ def test_a_card_with_the_wrong_pooling_is_refused_before_anything_is_embedded(tm
         embedder.run_self_test()
 
 
-def test_a_graph_that_is_no_text_model_is_refused(tmp_path: Path) -> None:
+def test_a_graph_that_is_not_a_text_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="pixels"):
         load_embedder(
             write_model(tmp_path, files={"model.onnx": build_onnx_graph(make_embedding_table(), extra_input="pixels")})
@@ -201,14 +199,14 @@ def test_a_graph_that_is_no_text_model_is_refused(tmp_path: Path) -> None:
         (np.ones_like(make_embedding_table()), "unrelated sentences"),
     ],
 )
-def test_a_model_that_gives_nonsense_proves_nothing(tmp_path: Path, rows: np.ndarray, complaint: str) -> None:
+def test_a_model_that_returns_nonsense_fails_its_self_test(tmp_path: Path, rows: np.ndarray, complaint: str) -> None:
     embedder = load_embedder(write_model(tmp_path, files={"model.onnx": build_onnx_graph(rows)}))
     with pytest.raises(ModelSelfTestFailed, match=complaint) as caught:
         embedder.run_self_test()
     assert "nothing was indexed" in caught.value.hint
 
 
-def test_nonsense_is_never_handed_out_even_without_a_proof(tmp_path: Path) -> None:
+def test_invalid_vectors_are_never_returned_even_without_a_self_test(tmp_path: Path) -> None:
     rows = make_embedding_table()
     rows[tiny_model.VOCABULARY.index("bank")] = np.nan
     embedder = load_embedder(write_model(tmp_path, files={"model.onnx": build_onnx_graph(rows)}))
@@ -230,7 +228,7 @@ def test_references_of_another_dimension_are_refused(tmp_path: Path) -> None:
         load_embedder(write_model(tmp_path, files={"references.json": references}, references="references.json"))
 
 
-def test_a_proof_is_remembered_until_the_model_fails_or_the_time_is_over(
+def test_a_passed_self_test_is_cached_until_the_model_fails_or_the_ttl_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedder = load_embedder(write_model(tmp_path))
@@ -238,22 +236,22 @@ def test_a_proof_is_remembered_until_the_model_fails_or_the_time_is_over(
     really = LoadedModel.run
     monkeypatch.setattr(LoadedModel, "run", lambda model, ids: (runs.append("run"), really(model, ids))[1])
 
-    def proved_anew() -> bool:
+    def runs_self_test_again() -> bool:
         runs.clear()
         embedder.run_self_test()
         return bool(runs)
 
-    assert [proved_anew(), proved_anew()] == [True, False]
+    assert [runs_self_test_again(), runs_self_test_again()] == [True, False]
     with monkeypatch.context() as broken:
         broken.setattr(LoadedModel, "run", lambda model, ids: np.full((1, 3, 4), np.nan, np.float32))
         with pytest.raises(ModelSelfTestFailed):
             embedder.embed_query("the cat")
         with pytest.raises(ModelSelfTestFailed):
             embedder.run_self_test()
-    assert [proved_anew(), proved_anew()] == [True, False]
+    assert [runs_self_test_again(), runs_self_test_again()] == [True, False]
     monkeypatch.setattr("wikiholt.embedding.embedder._SELF_TEST_TTL_S", 0.0)
-    assert proved_anew(), "nothing is trusted for ever"
+    assert runs_self_test_again(), "the result expires"
     monkeypatch.undo()
     monkeypatch.setattr("os.getpid", lambda: 1)
     monkeypatch.setattr(LoadedModel, "run", lambda model, ids: (runs.append("run"), really(model, ids))[1])
-    assert proved_anew(), "another process proves for itself"
+    assert runs_self_test_again(), "another process runs its own self-test"

@@ -1,4 +1,4 @@
-"""The reranker, with its real weights and with tiny ones: scores, time, turns, forks, and damage."""
+"""The reranker, with its real weights and with tiny ones: scores, time limits, concurrency, forks and damage."""
 
 import importlib.util
 import json
@@ -59,7 +59,7 @@ def test_the_published_example_gets_the_published_scores(marco: OnnxReranker) ->
 
 @packaged
 @pytest.mark.model
-def test_an_answer_scores_above_the_rest_whatever_it_is_read_with(marco: OnnxReranker) -> None:
+def test_an_answer_scores_above_the_rest_in_every_batch(marco: OnnxReranker) -> None:
     alone = [marco.score(QUERY, [text], 60.0) for text in TEXTS]
     assert alone[0] is not None
     assert alone[0][0] > max(found[0] for found in alone[1:] if found)
@@ -73,7 +73,7 @@ def test_an_answer_scores_above_the_rest_whatever_it_is_read_with(marco: OnnxRer
 
 @packaged
 @pytest.mark.model
-def test_query_and_text_are_told_apart_and_cut_to_what_is_read(marco: OnnxReranker) -> None:
+def test_query_and_text_are_separate_segments_and_truncated(marco: OnnxReranker) -> None:
     ids, types = marco._model.tokenizer.encode_pair("a question", "an answer", MAX_PAIR_TOKENS)
     assert len(ids) == len(types) == 7
     assert types.tolist() == [0, 0, 0, 0, 1, 1, 1]
@@ -116,7 +116,7 @@ def test_a_file_of_the_carrier_with_other_bytes_is_refused(tmp_path: Path, monke
         load_reranker(MODEL)
 
 
-def test_a_directory_of_ones_own_is_a_reranker_too(tmp_path: Path) -> None:
+def test_a_reranker_can_be_loaded_from_a_directory(tmp_path: Path) -> None:
     own = load_reranker(load_tiny_reranker(tmp_path))
     found = own.score("the cat", ["the cat sleeps", "zebra xylophone quartz"], 60.0)
     assert found is not None
@@ -124,7 +124,7 @@ def test_a_directory_of_ones_own_is_a_reranker_too(tmp_path: Path) -> None:
     assert own.name == "tiny"
 
 
-def test_known_pairs_of_ones_own_are_proved(tmp_path: Path) -> None:
+def test_the_self_test_checks_the_reference_pairs_of_the_directory(tmp_path: Path) -> None:
     pairs = [{"query": "the cat", "text": "sleeps", "score": 1.0}]
     good = {"references.json": json.dumps(pairs).encode()}
     load_reranker(load_tiny_reranker(tmp_path / "good", files=good, references="references.json")).run_self_test()
@@ -136,13 +136,13 @@ def test_known_pairs_of_ones_own_are_proved(tmp_path: Path) -> None:
         load_reranker(load_tiny_reranker(tmp_path / "odd", files=odd, references="references.json"))
 
 
-def test_a_reranker_that_cannot_tell_an_answer_is_refused(tmp_path: Path) -> None:
+def test_a_reranker_that_cannot_recognize_an_answer_is_refused(tmp_path: Path) -> None:
     flat = build_onnx_graph(np.ones((len(VOCABULARY), 1), np.float32), pooled=True)
     with pytest.raises(ModelSelfTestFailed, match="unrelated text"):
         load_reranker(load_tiny_reranker(tmp_path, files={"model.onnx": flat}))
 
 
-def test_neither_kind_is_taken_for_the_other(tmp_path: Path) -> None:
+def test_an_embedder_does_not_load_as_a_reranker_or_the_reverse(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="reranker") as caught:
         load_embedder(MODEL)
     assert "rerank.model" in caught.value.hint
@@ -174,13 +174,13 @@ def _make_wide_table() -> np.ndarray:
     ],
     ids=["kind", "order", "number"],
 )
-def test_a_card_that_is_wrong_is_told_so(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
+def test_a_wrong_reranker_card_is_refused(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ModelCorrupt, match=complaint):
         load_embedder(write_model(tmp_path, **changes))
 
 
 class GatedSession:
-    """A session that answers when it is let, and counts what it was given."""
+    """A session that waits until the test releases it, and counts its inputs."""
 
     def __init__(self) -> None:
         self.released = threading.Event()
@@ -200,16 +200,16 @@ def load_gated_reranker(place: Path, gate: Any) -> OnnxReranker:
     return OnnxReranker(replace(load_model(load_tiny_reranker(place), None, RERANKER), session=gate), threads=2)
 
 
-def test_over_time_nothing_comes_back_and_what_was_not_begun_is_never_read(tmp_path: Path) -> None:
+def test_after_the_time_limit_nothing_is_returned_and_no_further_text_is_read(tmp_path: Path) -> None:
     gate = GatedSession()
     slow = load_gated_reranker(tmp_path, gate)
     assert slow.score("the cat", ["cat"] * 20, 0.2) is None
     gate.released.set()
     assert slow.score("the cat", ["cat"], 60.0) == [1.0]
-    assert gate.runs <= 3, "two were under way when the time was over"
+    assert gate.runs <= 3, "two texts were in progress at the time limit"
 
 
-def test_a_search_that_does_not_get_its_turn_begins_nothing(tmp_path: Path) -> None:
+def test_a_search_that_gets_no_worker_in_time_reads_nothing(tmp_path: Path) -> None:
     gate = GatedSession()
     slow = load_gated_reranker(tmp_path, gate)
     with ThreadPoolExecutor(1) as pool:
@@ -219,7 +219,7 @@ def test_a_search_that_does_not_get_its_turn_begins_nothing(tmp_path: Path) -> N
         waiting = [slow.score("the cat", ["cat"] * 20, 0.05) for _ in range(5)]
         assert waiting == [None] * 5
         assert time.monotonic() - began < 30
-        assert gate.runs == 2, "two workers, however many ask"
+        assert gate.runs == 2, "two workers, whatever the number of requests"
         gate.released.set()
         assert first.result(60) == [1.0] * 4
     assert gate.runs == 4
@@ -243,14 +243,14 @@ def _raise() -> list[Any]:
     ],
     ids=["raises", "not-finite", "two-numbers"],
 )
-def test_a_model_that_fails_while_reading_is_an_error_of_the_model(
+def test_a_failure_while_scoring_is_a_model_error(
     tmp_path: Path, fail: Callable[[], list[Any]], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         load_gated_reranker(tmp_path, BrokenSession(fail)).score("the cat", ["cat", "sofa"], 60.0)
 
 
-def test_what_is_loaded_once_is_loaded_once_by_many_threads() -> None:
+def test_many_threads_load_a_lazy_value_once() -> None:
     loaded: list[object] = []
 
     def make() -> object:
@@ -265,7 +265,7 @@ def test_what_is_loaded_once_is_loaded_once_by_many_threads() -> None:
 
 
 @pytest.mark.parametrize(("again", "count"), [(0.0, 3), (3600.0, 1)])
-def test_what_cannot_be_loaded_is_tried_again_at_once_or_later_as_is_wanted(again: float, count: int) -> None:
+def test_a_failed_load_is_retried_at_once_or_later(again: float, count: int) -> None:
     tries = []
 
     def fail() -> object:

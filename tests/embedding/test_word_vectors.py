@@ -1,4 +1,4 @@
-"""Which sentence is closest to a query, by the model's table of words."""
+"""Which sentence is closest to a query, by the model's word vectors."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ PASSAGE = (
     "The office is on the second floor, beside the stairs.",
     "Every evening a copy of all files is written to the disk in the cellar.",
     "Vehicles can be parked in the yard after six o'clock.",
-    "Whoever leaves last turns the heating down and the lights off.",
+    "The last person to leave turns the heating down and the lights off.",
 )
 
 
@@ -35,19 +35,19 @@ def test_the_closest_sentence_may_share_no_word_with_the_query(minilm: OnnxEmbed
 
 
 @pytest.mark.model
-def test_the_answer_is_the_same_whatever_was_asked_before(minilm: OnnxEmbedder) -> None:
+def test_the_answer_does_not_depend_on_earlier_queries(minilm: OnnxEmbedder) -> None:
     assert isinstance(minilm, SupportsSentenceScoring)
     first = minilm.make_sentence_scorer("warm rooms")
     other = minilm.make_sentence_scorer("コーヒー")
     assert first is not None
     assert other is not None
-    told = first(PASSAGE)
+    scored = first(PASSAGE)
     other(PASSAGE)
     first(["Tea?"])
-    assert first(PASSAGE) == told
+    assert first(PASSAGE) == scored
     again = minilm.make_sentence_scorer("warm rooms")
     assert again is not None
-    assert again(list(PASSAGE)) == told
+    assert again(list(PASSAGE)) == scored
 
 
 @pytest.mark.model
@@ -61,5 +61,5 @@ def test_any_text_can_be_compared(minilm: OnnxEmbedder, query: str) -> None:
     assert np.isfinite(scores).all()
 
 
-def test_a_model_without_a_table_says_that_it_cannot_tell(tmp_path: Path) -> None:
+def test_a_model_without_word_vectors_gives_no_scores(tmp_path: Path) -> None:
     assert load_embedder(write_model(tmp_path)).make_sentence_scorer("cat") is None

@@ -13,7 +13,7 @@ VOCABULARY = ["[UNK]", "[CLS]", "[SEP]", "the", "cat", "sleeps", "on", "a", "is"
 
 
 def make_embedding_table(seed: int = 7) -> np.ndarray:
-    """A vector for each word; the words of one meaning get the same one."""
+    """A vector for each word; synonyms get the same vector."""
     rows = np.random.default_rng(seed).normal(size=(len(VOCABULARY), DIMENSIONS)).astype(np.float32)
     rows[VOCABULARY.index("sleeping")] = rows[VOCABULARY.index("sleeps")]
     rows[VOCABULARY.index("couch")] = rows[VOCABULARY.index("sofa")]
@@ -24,7 +24,7 @@ def make_embedding_table(seed: int = 7) -> np.ndarray:
 def build_onnx_graph(
     rows: np.ndarray, *, pooled: bool = False, external: str | None = None, extra_input: str = ""
 ) -> bytes:
-    """input_ids → the rows of the table, one a token, or their mean."""
+    """input_ids → the table row of each token, or the mean of the rows."""
     tensor = numpy_helper.from_array(rows, "rows")
     if external is not None:
         tensor.ClearField("raw_data")
@@ -52,14 +52,14 @@ def build_tokenizer() -> bytes:
     made.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
-    # As real files do: cut and padded to a length that nobody asked for.
+    # Like real files: truncation and padding to a fixed length.
     made.enable_truncation(3)
     made.enable_padding(length=3, pad_id=0, pad_token="[UNK]")
     return made.to_str().encode()
 
 
 def write_model(directory: Path, *, files: dict[str, bytes] | None = None, **changes: object) -> Path:
-    """A working model in this directory, changed as asked for; the digests are right."""
+    """Write a working model with the given changes to this directory. The digests are right."""
     directory.mkdir(parents=True, exist_ok=True)
     contents = {
         "model.onnx": build_onnx_graph(make_embedding_table()),

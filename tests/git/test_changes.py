@@ -16,7 +16,7 @@ EDITS = st.dictionaries(FILES, st.sampled_from(["one", "two", None]), max_size=5
 @pytest.mark.parametrize("subdirectory", ["", "docs"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=EDITS, second=EDITS)
-def test_changes_lead_from_one_tree_to_the_other(
+def test_changes_turn_one_tree_into_the_other(
     tmp_path_factory: pytest.TempPathFactory,
     subdirectory: str,
     first: dict[str, str | None],
@@ -37,12 +37,12 @@ def test_changes_lead_from_one_tree_to_the_other(
     assert tree == source.read_tree(new)
 
 
-def test_changes_from_a_commit_that_is_gone_are_unknown(repository: Repository, source: GitSource) -> None:
+def test_changes_from_a_missing_commit_are_unknown(repository: Repository, source: GitSource) -> None:
     head = repository.commit({"a.md": "alpha"})
     assert source.get_changes("0123456789" * 4, head) is None
 
 
-def test_changes_with_names_of_two_readings_are_unknown(
+def test_changes_with_ambiguous_file_names_are_unknown(
     repository: Repository, source: GitSource, tmp_path: Path
 ) -> None:
     first = repository.commit({"a.md": "alpha"})

@@ -15,7 +15,7 @@ REPOSITORY_OPTIONS = [(), ("--bare",), ("--object-format=sha256",), ("--bare", "
 
 
 def put_file(source: GitSource, file: str, content: str | bytes, message: str = "Write") -> str:
-    """Write one page, whatever it holds now."""
+    """Write one page, whatever its current content."""
     data = content.encode() if isinstance(content, str) else content
     return source.commit([FileEdit(file, data, get_blob(source, file))], ADA, message)
 
@@ -76,7 +76,7 @@ def test_several_edits_are_one_commit(repository: Repository, source: GitSource)
     assert sorted(file.name for file in repository.path.rglob("*.md")) == ["b.md", "new.md"]
 
 
-def test_a_directory_that_lost_its_last_page_is_gone(repository: Repository, source: GitSource) -> None:
+def test_a_directory_without_pages_is_removed(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "a", "x/y/z.md": "z"})
     source.commit([FileEdit("x/y/z.md", None, get_blob(source, "x/y/z.md"))], ADA, "Delete")
     assert repository.run_git("ls-tree", "--name-only", "HEAD") == b"a.md"
@@ -89,7 +89,7 @@ def test_the_last_page_may_be_deleted(repository: Repository, source: GitSource)
     assert source.read_tree(revision) == {}
 
 
-def test_files_that_are_no_pages_keep_content_mode_and_kind(repository: Repository, source: GitSource) -> None:
+def test_files_that_are_not_pages_keep_content_mode_and_kind(repository: Repository, source: GitSource) -> None:
     (repository.path / "link").symlink_to("a.md")
     (repository.path / "run").write_text("#!/bin/sh\n")
     (repository.path / "run").chmod(0o755)
@@ -124,7 +124,7 @@ def test_pages_below_a_sub_directory_are_written_there(repository: Repository) -
     assert repository.run_git("show", "HEAD:README.md") == b"top"
 
 
-def test_a_sub_directory_that_is_not_there_yet_is_made(repository: Repository) -> None:
+def test_a_missing_sub_directory_is_created(repository: Repository) -> None:
     repository.commit({"README.md": "top"})
     put_file(GitSource(repository.path, subdirectory="wiki"), "Home.md", "x")
     assert repository.run_git("show", "HEAD:wiki/Home.md") == b"x"
@@ -141,7 +141,7 @@ def test_a_page_that_changed_since_is_not_overwritten(repository: Repository, so
     assert read_content(source, "a.md") == b"theirs"
 
 
-def test_a_page_that_is_there_is_not_created_again(repository: Repository, source: GitSource) -> None:
+def test_an_existing_page_is_not_created_again(repository: Repository, source: GitSource) -> None:
     revision = repository.commit({"a.md": "one"})
     with pytest.raises(RevisionMismatch) as caught:
         source.commit([FileEdit("a.md", b"mine", None)], ADA, "Create")
@@ -151,7 +151,7 @@ def test_a_page_that_is_there_is_not_created_again(repository: Repository, sourc
     assert caught.value.current is None
 
 
-def test_one_edit_that_does_not_fit_stops_all(repository: Repository, source: GitSource) -> None:
+def test_one_invalid_edit_stops_the_commit(repository: Repository, source: GitSource) -> None:
     head = repository.commit({"a.md": "one"})
     with pytest.raises(RevisionMismatch):
         source.commit([FileEdit("b.md", b"b", None), FileEdit("a.md", b"mine", None)], ADA, "Both")
@@ -179,7 +179,7 @@ def test_no_hook_of_the_repository_is_run(make_repository: Callable[..., Reposit
     put_file(source, "a.md", "two")
     assert not trace.exists()
     repository.run_git("update-ref", "refs/heads/probe", source.get_head())
-    assert "reference-transaction" in trace.read_text(), "the hook does run when git is asked plainly"
+    assert "reference-transaction" in trace.read_text(), "the hook runs in a plain git command"
 
 
 def test_a_signing_key_an_encoding_or_a_template_in_its_config_changes_nothing(repository: Repository) -> None:
@@ -194,7 +194,7 @@ def test_a_signing_key_an_encoding_or_a_template_in_its_config_changes_nothing(r
 
 
 @pytest.mark.parametrize("name", ["", " ", "...", "<>", "A\nB", "A\0", "A <b>", "A\x1b[2J", "\ud800", "x" * 2000])
-def test_an_author_that_no_commit_can_have_is_refused(repository: Repository, source: GitSource, name: str) -> None:
+def test_an_invalid_author_name_is_refused(repository: Repository, source: GitSource, name: str) -> None:
     head = repository.commit({"a.md": "a"})
     with pytest.raises(InvalidPage):
         source.commit([FileEdit("b.md", b"x", None)], Author(name, "a@b"), "Write")
@@ -202,20 +202,20 @@ def test_an_author_that_no_commit_can_have_is_refused(repository: Repository, so
 
 
 @pytest.mark.parametrize("email", ["a@b>\ncommitter Eve <e@v> 1 +0000", "<x>", "a\0b", "\udfff"])
-def test_an_address_that_no_commit_can_have_is_refused(repository: Repository, source: GitSource, email: str) -> None:
+def test_an_invalid_author_address_is_refused(repository: Repository, source: GitSource, email: str) -> None:
     head = repository.commit({"a.md": "a"})
     with pytest.raises(InvalidPage):
         source.commit([FileEdit("b.md", b"x", None)], Author("Ada", email), "Write")
     assert source.get_head() == head
 
 
-def test_an_author_without_an_address_is_fine(source: GitSource) -> None:
+def test_an_author_without_an_address_is_accepted(source: GitSource) -> None:
     source.commit([FileEdit("b.md", b"x", None)], Author("Ada", ""), "Write")
     assert (source.read_log(1)[0].commit.author, source.read_log(1)[0].commit.email) == ("Ada", "")
 
 
 @pytest.mark.parametrize("message", ["", " \n ", "a\0b", "\ud800"])
-def test_a_message_that_is_empty_or_no_text_is_refused(source: GitSource, message: str) -> None:
+def test_an_empty_or_invalid_message_is_refused(source: GitSource, message: str) -> None:
     with pytest.raises(InvalidPage):
         source.commit([FileEdit("b.md", b"x", None)], ADA, message)
     assert source.read_log(1) == []
@@ -255,7 +255,7 @@ def test_a_repository_without_a_branch_is_not_written(repository: Repository, so
     assert source.get_head() == head
 
 
-def test_a_branch_that_was_never_born_beside_others_is_not_begun(repository: Repository, source: GitSource) -> None:
+def test_an_unborn_branch_beside_others_is_not_created(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "a"})
     repository.run_git("symbolic-ref", "HEAD", "refs/heads/typo")
     with pytest.raises(NotWritable, match="other branches do"):
@@ -274,7 +274,7 @@ def test_a_linked_work_tree_is_written_on_its_own_branch(repository: Repository,
     assert repository.run_git("-C", str(tmp_path / "side"), "status", "--porcelain") == b""
 
 
-def test_packed_branches_and_objects_are_written_on(repository: Repository, source: GitSource) -> None:
+def test_a_repository_with_packed_refs_and_objects_is_written(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "a", "d/b.md": "b"})
     repository.run_git("gc", "--quiet")
     put_file(source, "d/b.md", "c")

@@ -50,7 +50,7 @@ def create_page(source: GitSource, file: str) -> str:
         "drafts/x.md",
     ],
 )
-def test_a_name_that_is_no_place_for_a_page_is_refused_and_changes_nothing(repository: Repository, file: str) -> None:
+def test_an_invalid_page_name_is_refused_and_changes_nothing(repository: Repository, file: str) -> None:
     head = repository.commit({"a.md": "a"})
     source = GitSource(repository.path, ignore=["drafts/"])
     with pytest.raises(InvalidPage):
@@ -63,7 +63,9 @@ def test_a_name_that_is_no_place_for_a_page_is_refused_and_changes_nothing(repos
     "file",
     ["-rf.md", "--help.md", ":(top)x.md", "*.md", "a b/ c d.md".replace("/ ", "/"), "日本語/ページ.md", "é.markdown"],
 )
-def test_an_odd_but_honest_name_is_written_and_read_back(repository: Repository, source: GitSource, file: str) -> None:
+def test_an_unusual_but_valid_name_is_written_and_read_back(
+    repository: Repository, source: GitSource, file: str
+) -> None:
     repository.commit({"a.md": "a"})
     revision = create_page(source, file)
     assert source.find_file(file, revision) is not None
@@ -74,7 +76,7 @@ def test_an_odd_but_honest_name_is_written_and_read_back(repository: Repository,
 
 
 @pytest.mark.parametrize(
-    ("there", "asked"),
+    ("there", "requested"),
     [
         ("Home.md", "home.md"),
         ("Guides/a.md", "guides/b.md"),
@@ -87,15 +89,17 @@ def test_an_odd_but_honest_name_is_written_and_read_back(repository: Repository,
         ("README", "Readme/x.md"),
     ],
 )
-def test_a_name_that_many_disks_take_for_another_is_refused(repository: Repository, there: str, asked: str) -> None:
+def test_a_name_that_collides_on_many_file_systems_is_refused(
+    repository: Repository, there: str, requested: str
+) -> None:
     head = repository.commit({there: "a", "other.md": "b"})
     source = GitSource(repository.path)
     with pytest.raises(InvalidPage, match="only in case or spelling"):
-        create_page(source, asked)
+        create_page(source, requested)
     assert source.get_head() == head
 
 
-def test_look_alikes_that_are_there_already_can_be_edited(repository: Repository, source: GitSource) -> None:
+def test_existing_colliding_names_can_be_edited(repository: Repository, source: GitSource) -> None:
     blob = repository.write_blob(b"x")
     repository.commit_tree([f"100644 blob {blob}\tHome.md".encode(), f"100644 blob {blob}\thome.md".encode()])
     repository.run_git("reset", "--hard", "--quiet")
@@ -112,13 +116,13 @@ def test_a_page_can_be_renamed_to_another_case(repository: Repository, source: G
     assert [file.name for file in repository.path.glob("*.md")] == ["Home.md"]
 
 
-def test_two_look_alikes_in_one_commit_are_refused(source: GitSource) -> None:
+def test_two_colliding_names_in_one_commit_are_refused(source: GitSource) -> None:
     with pytest.raises(InvalidPage, match="only in case"):
         source.commit([FileEdit("a.md", b"x", None), FileEdit("A.md", b"x", None)], ADA, "Both")
     assert source.read_log(1) == []
 
 
-def test_a_link_a_file_or_a_submodule_on_the_way_is_refused(repository: Repository, source: GitSource) -> None:
+def test_a_link_a_file_or_a_submodule_in_the_path_is_refused(repository: Repository, source: GitSource) -> None:
     (repository.path / "link").symlink_to("/tmp")
     (repository.path / "page.md").symlink_to("a.md")
     head = repository.commit({"a.md": "a", "plain": "x"})

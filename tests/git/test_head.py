@@ -21,7 +21,7 @@ def test_head_is_the_commit_git_names(repository: Repository, source: GitSource)
         assert source.get_head() == commit
 
 
-def test_making_a_source_touches_nothing(tmp_path: Path) -> None:
+def test_creating_a_source_reads_nothing(tmp_path: Path) -> None:
     GitSource(tmp_path / "not there yet")
     assert list(tmp_path.iterdir()) == []
 
@@ -32,9 +32,7 @@ def test_an_empty_repository_has_no_commits(source: GitSource) -> None:
     assert caught.value.hint == "Commit a page first."
 
 
-def test_an_unborn_branch_beside_a_full_one_is_named_with_the_way_out(
-    repository: Repository, source: GitSource
-) -> None:
+def test_an_unborn_branch_beside_a_full_one_is_named_with_a_hint(repository: Repository, source: GitSource) -> None:
     repository.commit({"Home.md": "text"})
     repository.run_git("symbolic-ref", "HEAD", "refs/heads/master")
     with pytest.raises(NoCommits) as caught:
@@ -42,18 +40,18 @@ def test_an_unborn_branch_beside_a_full_one_is_named_with_the_way_out(
     assert "git symbolic-ref HEAD refs/heads/main" in caught.value.hint
 
 
-def test_a_missing_path_is_missing(tmp_path: Path) -> None:
+def test_a_missing_path_raises_source_missing(tmp_path: Path) -> None:
     with pytest.raises(SourceMissing, match="does not exist"):
         GitSource(tmp_path / "gone").get_head()
 
 
-def test_a_plain_directory_is_no_repository(tmp_path: Path) -> None:
+def test_a_plain_directory_is_not_a_repository(tmp_path: Path) -> None:
     with pytest.raises(SourceMissing, match="not a git repository") as caught:
         GitSource(tmp_path).get_head()
     assert "init" in caught.value.hint
 
 
-def test_a_file_is_no_repository(tmp_path: Path) -> None:
+def test_a_file_is_not_a_repository(tmp_path: Path) -> None:
     file = tmp_path / "wiki.md"
     file.write_text("text")
     with pytest.raises(InvalidSource, match="is a file"):
@@ -132,7 +130,7 @@ def test_head_that_is_a_symbolic_ref_to_a_symbolic_ref_is_followed(repository: R
     assert source.get_head() == commit
 
 
-def test_head_outside_the_branches_is_asked_of_git(repository: Repository, source: GitSource) -> None:
+def test_head_outside_the_branches_is_read_by_git(repository: Repository, source: GitSource) -> None:
     commit = repository.commit({"Home.md": "one"})
     repository.run_git("update-ref", "refs/published/wiki", commit)
     (repository.path / ".git" / "HEAD").write_text("ref: refs/published/wiki\n")
@@ -164,7 +162,7 @@ def test_a_repository_without_head_is_broken(repository: Repository, source: Git
         source.get_head()
 
 
-def test_a_repository_may_go_and_come_back(repository: Repository, source: GitSource, tmp_path: Path) -> None:
+def test_a_repository_may_disappear_and_return(repository: Repository, source: GitSource, tmp_path: Path) -> None:
     commit = repository.commit({"Home.md": "one"})
     assert source.get_head() == commit
     repository.path.rename(tmp_path / "away")
@@ -188,7 +186,7 @@ def test_sha256_repositories_are_read(make_repository: Callable[..., Repository]
     assert list(source.get_change_dates(["Home.md"], commit, None)) == ["Home.md"]
 
 
-def test_what_hooks_export_does_not_lead_astray(
+def test_git_variables_in_the_environment_are_ignored(
     make_repository: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = make_repository("mine"), make_repository("other")
@@ -219,7 +217,7 @@ def test_a_repository_of_another_user_is_read(repository: Repository, source: Gi
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
-def test_a_repository_that_may_not_be_read_says_so(repository: Repository, source: GitSource) -> None:
+def test_an_unreadable_repository_raises_a_clear_error(repository: Repository, source: GitSource) -> None:
     repository.commit({"Home.md": "one"})
     (repository.path / ".git").chmod(0)
     try:
@@ -229,7 +227,7 @@ def test_a_repository_that_may_not_be_read_says_so(repository: Repository, sourc
         (repository.path / ".git").chmod(0o755)
 
 
-def test_a_missing_git_is_said_as_such(
+def test_a_missing_git_program_raises_a_clear_error(
     repository: Repository, source: GitSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = repository.commit({"Home.md": "one"})
@@ -250,7 +248,7 @@ def hanging_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hanging_git")
-def test_a_hanging_git_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
+def test_a_hanging_git_process_ends_with_an_error(tmp_path: Path) -> None:
     git_dir = tmp_path / "bare.git"
     for name in ("objects", "refs"):
         (git_dir / name).mkdir(parents=True)
@@ -278,7 +276,7 @@ def test_head_is_cheap_and_safe_from_many_threads(repository: Repository, source
     assert time.perf_counter() - began < 1.0
 
 
-def test_a_git_file_that_comes_to_lead_elsewhere_is_followed(
+def test_a_git_file_that_changes_its_target_is_followed(
     make_repository: Callable[..., Repository], tmp_path: Path
 ) -> None:
     first, second = make_repository("first"), make_repository("second")

@@ -57,7 +57,7 @@ def test_since_does_not_change_the_answer(repository: Repository, source: GitSou
         assert get_change_dates(source, files, head, since) == expected
 
 
-def test_since_on_rewritten_history_is_no_bound(repository: Repository, source: GitSource) -> None:
+def test_since_is_ignored_on_rewritten_history(repository: Repository, source: GitSource) -> None:
     first = repository.commit({"a.md": "1"})
     lost = repository.commit({"a.md": "2"})
     repository.run_git("reset", "--quiet", "--hard", first)
@@ -102,13 +102,13 @@ def test_an_unknown_file_gets_the_date_of_the_revision(repository: Repository, s
     assert get_change_dates(source, ["never.md"], head) == {"never.md": repository.get_commit_time(2)}
 
 
-def test_the_newest_commit_date_does_not_fool_an_older_revision(repository: Repository, source: GitSource) -> None:
+def test_dates_of_an_older_revision_ignore_newer_commits(repository: Repository, source: GitSource) -> None:
     first = repository.commit({"a.md": "1"})
     repository.commit({"a.md": "2"})
     assert get_change_dates(source, ["a.md"], first) == {"a.md": repository.get_commit_time(1)}
 
 
-def test_a_shallow_clone_dates_what_it_knows(repository: Repository, tmp_path: Path) -> None:
+def test_a_shallow_clone_dates_pages_from_known_commits(repository: Repository, tmp_path: Path) -> None:
     repository.commit({"old.md": "1"})
     repository.commit({"b.md": "2"})
     head = repository.commit({"c.md": "3"})
@@ -131,7 +131,7 @@ def test_files_are_dated_by_their_names_below_the_sub_directory(repository: Repo
     assert [commit.date.timestamp() for commit in source.read_history("a.md")] == [repository.get_commit_time(1)]
 
 
-def test_a_hole_in_the_history_costs_dates_but_not_the_wiki(
+def test_a_gap_in_the_history_loses_dates_but_not_the_wiki(
     repository: Repository, source: GitSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     repository.commit({"a.md": "1"})
@@ -190,7 +190,7 @@ def test_merges_do_not_use_up_the_limit(repository: Repository, source: GitSourc
     assert [commit.message for commit in source.read_history("a.md", limit=3)] == ["Side 2", "Side 1", "Side 0"]
 
 
-def test_history_with_a_hole_is_an_error(repository: Repository, source: GitSource) -> None:
+def test_history_with_a_gap_is_an_error(repository: Repository, source: GitSource) -> None:
     lost = repository.commit({"a.md": "1"})
     repository.commit({"a.md": "2"})
     repository.get_loose_object_file(lost).unlink()

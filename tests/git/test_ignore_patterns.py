@@ -51,7 +51,7 @@ FILES = [
         (["**"], set(FILES)),
     ],
 )
-def test_patterns_leave_out_what_they_say(patterns: list[str], left_out: set[str]) -> None:
+def test_patterns_exclude_matching_files(patterns: list[str], left_out: set[str]) -> None:
     ignored = build_matcher(patterns)
     assert {file for file in FILES if ignored(file)} == left_out
 
@@ -80,7 +80,7 @@ def test_an_escaped_path_is_left_out_and_nothing_beside_it(parts: list[str]) -> 
 @pytest.mark.parametrize(
     "pattern", ["*a" * 40 + "*b", "*?" * 40 + "b", "/" + "**/a/" * 12 + "b", "**/*a*a*a*a*/" * 6 + "b"]
 )
-def test_no_pattern_takes_for_ever(pattern: str) -> None:
+def test_every_pattern_ends_in_bounded_time(pattern: str) -> None:
     ignored = build_matcher([pattern])
     began = time.process_time()
     assert not ignored("a" * 252 + ".md")

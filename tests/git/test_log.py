@@ -22,10 +22,10 @@ def test_the_log_lists_commits_that_touched_pages_newest_first(repository: Repos
 def test_the_log_can_be_read_in_parts(repository: Repository, source: GitSource) -> None:
     for number in range(7):
         repository.commit({"a.md": str(number), f"{number}.png": "x"}, f"n{number}")
-    whole = [entry.commit.message for entry in source.read_log(100)]
-    assert whole == [f"n{number}" for number in reversed(range(7))]
+    complete = [entry.commit.message for entry in source.read_log(100)]
+    assert complete == [f"n{number}" for number in reversed(range(7))]
     parts = [entry.commit.message for skip in (0, 3, 6, 9) for entry in source.read_log(3, skip)]
-    assert parts == whole
+    assert parts == complete
     assert source.read_log(0) == source.read_log(-1) == source.read_log(5, 100) == []
 
 
@@ -43,7 +43,7 @@ def test_pages_left_out_are_not_in_the_log(repository: Repository) -> None:
     assert [entry.files for entry in log] == [("a.md",)]
 
 
-def test_a_merge_that_only_brought_pages_along_is_not_in_the_log(repository: Repository, source: GitSource) -> None:
+def test_a_merge_without_own_changes_is_not_in_the_log(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "a"})
     repository.run_git("checkout", "--quiet", "-b", "side")
     side = repository.commit({"b.md": "b"})
@@ -69,7 +69,7 @@ def test_a_revision_is_found_by_seven_digits_or_all(repository: Repository, sour
 @pytest.mark.parametrize(
     "text", ["", "abc", "HEAD", "main", "HEAD~1", "--all", "abcdef1\n", "0" * 65, "gggggggg", "^x"]
 )
-def test_what_is_no_revision_is_refused(repository: Repository, source: GitSource, text: str) -> None:
+def test_an_invalid_revision_is_refused(repository: Repository, source: GitSource, text: str) -> None:
     repository.commit({"a.md": "a"})
     with pytest.raises(InvalidPage):
         source.resolve_revision(text)
@@ -99,7 +99,7 @@ def test_a_page_is_found_at_the_revision_asked_for(repository: Repository, sourc
 @pytest.mark.parametrize(
     "file", ["", "d", "d/", "/d/a.md", "d//a.md", "d/../d/a.md", "./d/a.md", "D/a.md", "x.png", "a\0.md", "\ud800.md"]
 )
-def test_what_is_no_page_is_not_found(repository: Repository, source: GitSource, file: str) -> None:
+def test_a_file_that_is_not_a_page_is_not_found(repository: Repository, source: GitSource, file: str) -> None:
     revision = repository.commit({"d/a.md": "a", "x.png": "x"})
     assert source.find_file(file, revision) is None
 
@@ -109,7 +109,7 @@ def test_a_page_left_out_is_not_found(repository: Repository) -> None:
     assert GitSource(repository.path, ignore=["drafts/"]).find_file("drafts/a.md", revision) is None
 
 
-def test_a_directory_that_bears_the_name_of_a_page_is_not_found(repository: Repository, source: GitSource) -> None:
+def test_a_directory_with_the_name_of_a_page_is_not_found(repository: Repository, source: GitSource) -> None:
     revision = repository.commit({"a.md/x.md": "x"})
     assert source.find_file("a.md", revision) is None
 

@@ -12,10 +12,10 @@ from wikiholt.git.source import GitSource
 MAX_BLOB_BYTES = 1_000_000
 
 
-def test_blobs_come_in_the_order_asked_for_and_as_often(repository: Repository, source: GitSource) -> None:
+def test_blobs_come_in_the_requested_order_with_repetitions(repository: Repository, source: GitSource) -> None:
     blobs = [repository.write_blob(text) for text in (b"one", b"", b"three\n", b"\0\xff")]
-    asked = [blobs[2], blobs[0], blobs[1], blobs[0], blobs[3]]
-    assert [blob.data for blob in source.read_blobs(asked, MAX_BLOB_BYTES)] == [
+    requested = [blobs[2], blobs[0], blobs[1], blobs[0], blobs[3]]
+    assert [blob.data for blob in source.read_blobs(requested, MAX_BLOB_BYTES)] == [
         b"three\n",
         b"one",
         b"",
@@ -24,7 +24,7 @@ def test_blobs_come_in_the_order_asked_for_and_as_often(repository: Repository, 
     ]
 
 
-def test_nothing_asked_is_nothing_read(repository: Repository, source: GitSource) -> None:
+def test_an_empty_request_reads_nothing(repository: Repository, source: GitSource) -> None:
     assert list(source.read_blobs([], MAX_BLOB_BYTES)) == []
 
 
@@ -35,13 +35,15 @@ def test_missing_blobs_do_not_harm_the_others(repository: Repository, source: Gi
     assert read == [Blob(blob, 3, b"one"), *(Blob(name, -1, None) for name in odd), Blob(blob, 3, b"one")]
 
 
-def test_a_tree_or_commit_is_no_blob(repository: Repository, source: GitSource) -> None:
+def test_a_tree_or_commit_is_not_a_blob(repository: Repository, source: GitSource) -> None:
     commit = repository.commit({"Home.md": "one"})
     blob = source.read_tree(commit)["Home.md"].blob
     assert [found.size for found in source.read_blobs([commit, blob], MAX_BLOB_BYTES)] == [-1, 3]
 
 
-def test_a_blob_over_the_limit_is_passed_over_without_holding_it(repository: Repository, source: GitSource) -> None:
+def test_a_blob_over_the_limit_is_skipped_without_being_kept_in_memory(
+    repository: Repository, source: GitSource
+) -> None:
     large = repository.write_blob(random.Random(1).randbytes(20_000_000))
     small, edge, over = (
         repository.write_blob(b"small"),
@@ -61,7 +63,7 @@ def test_a_blob_over_the_limit_is_passed_over_without_holding_it(repository: Rep
     assert peak < 6_000_000
 
 
-def test_five_thousand_blobs_are_read_in_one_conversation(repository: Repository, source: GitSource) -> None:
+def test_five_thousand_blobs_are_read_by_one_process(repository: Repository, source: GitSource) -> None:
     texts = [f"Page {number}\n".encode() * (number % 40) for number in range(5000)]
     stream = b"".join(b"blob\nmark :%d\ndata %d\n%s\n" % (n + 1, len(t), t) for n, t in enumerate(texts))
     repository.run_git("fast-import", "--quiet", "--export-marks=marks", stdin=stream)
@@ -79,7 +81,7 @@ def test_a_reader_that_stops_early_leaves_no_process_behind(repository: Reposito
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "noise", "another blob's content"])
-def test_a_damaged_loose_object_loses_itself_alone(repository: Repository, source: GitSource, damage: str) -> None:
+def test_a_damaged_loose_object_does_not_affect_others(repository: Repository, source: GitSource, damage: str) -> None:
     noise = random.Random(2).randbytes(100_000)
     blobs = [repository.write_blob(b"first"), repository.write_blob(noise), repository.write_blob(b"last")]
     file = repository.get_loose_object_file(blobs[1])
@@ -99,7 +101,7 @@ def test_a_damaged_loose_object_loses_itself_alone(repository: Repository, sourc
     assert [blob.size for blob in source.read_blobs([blobs[1]], MAX_BLOB_BYTES)] == [-1]
 
 
-def test_a_truncated_pack_loses_what_it_held_and_nothing_else(repository: Repository, source: GitSource) -> None:
+def test_a_truncated_pack_loses_only_its_own_objects(repository: Repository, source: GitSource) -> None:
     packed = [repository.commit({"Home.md": f"{number}\n" * 200}) for number in range(3)]
     blobs = [source.read_tree(commit)["Home.md"].blob for commit in packed]
     repository.run_git("gc", "--quiet")
@@ -137,7 +139,7 @@ def test_an_lfs_pointer_is_a_blob_like_any_other(repository: Repository, source:
     assert [blob.data for blob in source.read_blobs([repository.write_blob(pointer)], MAX_BLOB_BYTES)] == [pointer]
 
 
-def test_a_repository_that_goes_while_it_is_read_is_an_error(repository: Repository, source: GitSource) -> None:
+def test_a_repository_removed_during_a_read_is_an_error(repository: Repository, source: GitSource) -> None:
     blobs = [repository.write_blob(f"{number}".encode()) for number in range(3)]
     reading = source.read_blobs((blob for blob in _then_remove(blobs, repository)), MAX_BLOB_BYTES)
     with pytest.raises((SourceCorrupt, SourceMissing)):

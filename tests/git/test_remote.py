@@ -45,7 +45,7 @@ def remote(server: LocalServer, tmp_path: Path) -> RemoteSource:
     return RemoteSource(server.get_url("wiki/.git"), tmp_path / "place", LOCAL_LIMITS)
 
 
-def test_the_first_fetch_makes_a_mirror_and_the_next_bring_what_is_new(
+def test_the_first_fetch_makes_a_mirror_and_later_ones_update_it(
     repository: Repository, remote: RemoteSource, tmp_path: Path
 ) -> None:
     first = repository.commit({"a.md": "one"})
@@ -61,7 +61,7 @@ def test_the_first_fetch_makes_a_mirror_and_the_next_bring_what_is_new(
     assert sorted(file.name for file in (tmp_path / "place").iterdir()) == ["mirror.git", "mirror.lock"]
 
 
-def test_a_directory_named_from_where_the_process_runs_is_fine(
+def test_a_relative_mirror_directory_is_accepted(
     repository: Repository, server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = repository.commit({"a.md": "one"})
@@ -85,7 +85,7 @@ def test_a_rewritten_history_and_another_default_branch_are_followed(
     assert remote.get_head() == repository.get_head()
 
 
-def test_only_what_head_leads_to_is_fetched_and_nothing_is_named_by_the_remote(
+def test_only_what_head_reaches_is_fetched_and_the_remote_names_no_refs(
     repository: Repository, remote: RemoteSource, tmp_path: Path
 ) -> None:
     repository.commit({"a.md": "one"})
@@ -115,9 +115,7 @@ def test_an_empty_repository_is_mirrored_and_says_that_it_has_no_commits(
     assert remote.get_head() == revision
 
 
-def test_a_remote_that_lost_its_branch_costs_nothing_that_was_fetched(
-    repository: Repository, remote: RemoteSource
-) -> None:
+def test_a_remote_that_lost_its_branch_keeps_the_fetched_commits(repository: Repository, remote: RemoteSource) -> None:
     head = repository.commit({"a.md": "a"})
     remote.fetch()
     repository.run_git("symbolic-ref", "HEAD", "refs/heads/nowhere")
@@ -139,7 +137,7 @@ def test_sha256_repositories_are_mirrored(make_repository: Callable[..., Reposit
         assert remote.get_head() == again
 
 
-def test_before_the_first_fetch_there_is_nothing_and_the_error_says_so(remote: RemoteSource, tmp_path: Path) -> None:
+def test_before_the_first_fetch_the_error_says_that_nothing_was_fetched(remote: RemoteSource, tmp_path: Path) -> None:
     for ask in (remote.get_head, lambda: remote.read_tree("1" * 40), lambda: remote.read_history("a.md")):
         with pytest.raises(SourceMissing, match="Nothing has been fetched") as caught:
             ask()
@@ -153,7 +151,7 @@ def test_a_mirror_is_not_written(repository: Repository, remote: RemoteSource) -
         remote.commit([FileEdit("b.md", b"b", None)], Author("A", "a"), "Write")
 
 
-def test_a_repository_that_is_not_there_is_an_error_and_leaves_no_mirror(server: LocalServer, tmp_path: Path) -> None:
+def test_a_missing_repository_is_an_error_and_leaves_no_mirror(server: LocalServer, tmp_path: Path) -> None:
     remote = RemoteSource(server.get_url("absent"), tmp_path / "place", LOCAL_LIMITS)
     for act in (remote.check_readable, remote.fetch):
         with pytest.raises(SourceCorrupt, match="could not be read"):
@@ -161,7 +159,7 @@ def test_a_repository_that_is_not_there_is_an_error_and_leaves_no_mirror(server:
     assert not (tmp_path / "place" / "mirror.git").exists()
 
 
-def test_hooks_templates_and_settings_of_the_user_play_no_part(
+def test_hooks_templates_and_settings_of_the_user_are_ignored(
     repository: Repository, remote: RemoteSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -198,7 +196,7 @@ def test_credentials_are_sent_and_shown_nowhere(
         assert secret.encode() not in files
 
 
-def test_a_password_asked_for_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_password_prompt_fails_at_once(tmp_path: Path) -> None:
     def challenge(request: object) -> None:
         request.send_response(401)  # type: ignore[attr-defined]
         request.send_header("WWW-Authenticate", 'Basic realm="x"')  # type: ignore[attr-defined]
@@ -220,7 +218,7 @@ def test_a_redirect_is_not_followed(repository: Repository, server: LocalServer,
     assert server.requested_paths == []
 
 
-def test_a_remote_that_never_answers_is_given_up(tmp_path: Path) -> None:
+def test_a_remote_that_never_answers_times_out(tmp_path: Path) -> None:
     release = threading.Event()
     with run_http_server(make_advertising_handler(lambda _: wait_for_release(release))) as server:
         began = time.monotonic()
@@ -235,7 +233,7 @@ def test_a_remote_that_never_answers_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_remote_that_lists_without_end_is_given_up(tmp_path: Path) -> None:
+def test_an_endless_ref_list_is_aborted(tmp_path: Path) -> None:
     def endless(send: Callable[[bytes], object]) -> None:
         number = 0
         while True:
@@ -247,7 +245,7 @@ def test_a_remote_that_lists_without_end_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_remote_that_sends_too_much_is_given_up_and_what_was_there_stays(
+def test_a_remote_that_sends_too_much_is_aborted_and_the_mirror_stays(
     repository: Repository, server: LocalServer, tmp_path: Path
 ) -> None:
     head = repository.commit({"a.md": "a"})
@@ -294,7 +292,7 @@ def test_a_fetch_that_was_killed_is_done_again(repository: Repository, remote: R
     assert not list(mirror.rglob("tmp_*"))
 
 
-def test_two_fetches_at_once_bring_it_once(repository: Repository, remote: RemoteSource) -> None:
+def test_two_concurrent_fetches_transfer_once(repository: Repository, remote: RemoteSource) -> None:
     repository.commit({"a.md": "a"})
     came: list[bool] = []
     threads = [threading.Thread(target=lambda: came.append(remote.fetch())) for _ in range(4)]
@@ -328,7 +326,7 @@ def test_the_git_protocol_works_where_it_is_allowed(repository: Repository, tmp_
 def test_ssh_gets_no_prompt_and_the_address_that_was_checked(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in for ssh notes how it was called and runs what it was asked to, as the other side would."""
+    """A fake ssh records its arguments and runs the requested command, like the server."""
     head = repository.commit({"a.md": "a"})
     bin_, trace = tmp_path / "bin", tmp_path / "trace"
     bin_.mkdir()

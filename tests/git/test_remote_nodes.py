@@ -16,7 +16,7 @@ LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=60)
 
 
 class FakeSharedHead:
-    """What nodes have told each other."""
+    """The heads that nodes have published."""
 
     def __init__(self) -> None:
         self.published: str | None = None
@@ -43,7 +43,7 @@ def test_a_page_is_read_on_a_node_that_never_fetched(
     source = open_node(server, tmp_path / "one", FakeSharedHead())
     with pytest.raises(SourceMissing):
         source.get_last_known_head()
-    assert not (tmp_path / "one").exists(), "saying how fresh an answer is fetches nothing"
+    assert not (tmp_path / "one").exists(), "reporting freshness fetches nothing"
     entry = source.read_tree(source.get_head())["a.md"]
     assert [blob.data for blob in source.read_blobs([entry.blob], 100)] == [b"one"]
     assert source.get_head() == head
@@ -57,12 +57,12 @@ def test_a_node_follows_the_head_that_another_has_fetched(
     first = repository.commit({"a.md": "one"})
     assert (other.get_head(), board.published) == (first, first)
     second = repository.commit({"a.md": "two"})
-    assert (other.get_last_known_head(), other.get_head()) == (first, first), "nobody has looked yet"
+    assert (other.get_last_known_head(), other.get_head()) == (first, first), "no node has fetched yet"
     assert one.fetch()
     assert (other.get_last_known_head(), other.get_head()) == (second, second)
 
 
-def test_a_remote_that_cannot_be_reached_is_asked_once_and_its_old_mirror_answers(
+def test_an_unreachable_remote_is_tried_once_and_its_old_mirror_answers(
     repository: Repository, server: LocalServer, tmp_path: Path
 ) -> None:
     board = FakeSharedHead()
@@ -79,7 +79,7 @@ def test_a_remote_that_cannot_be_reached_is_asked_once_and_its_old_mirror_answer
     assert not (tmp_path / "two" / "mirror.git").exists()
 
 
-def test_many_readers_wait_for_one_fetch_and_none_for_ever() -> None:
+def test_many_readers_wait_for_one_fetch_with_a_time_limit() -> None:
     fetched: list[int] = []
     gate = threading.Event()
 

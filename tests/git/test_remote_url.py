@@ -1,4 +1,4 @@
-"""Which addresses a wiki's source may have, and which machines it may lead to."""
+"""Which addresses a wiki's source may have, and which hosts it may connect to."""
 
 import ipaddress
 import socket
@@ -29,7 +29,7 @@ ALL_SCHEMES = ("https", "http", "ssh", "git", "file")
         ("file:///srv/wiki", RemoteUrl("file", "", 0, "/srv/wiki")),
     ],
 )
-def test_addresses_are_read(source: str, address: RemoteUrl) -> None:
+def test_addresses_are_parsed(source: str, address: RemoteUrl) -> None:
     assert is_remote(source)
     assert parse_remote_url(source, ALL_SCHEMES) == address
 
@@ -40,7 +40,7 @@ def test_an_address_in_the_form_of_scp_stays_relative_to_the_home() -> None:
 
 
 @pytest.mark.parametrize("source", ["/srv/wiki", "wiki", "./a:b", "C:/wiki", "a b@c", "/x@y:z"])
-def test_paths_are_no_addresses(source: str) -> None:
+def test_paths_are_not_addresses(source: str) -> None:
     assert not is_remote(source)
     assert redact_url(source) == source
 
@@ -89,14 +89,14 @@ def test_paths_are_no_addresses(source: str) -> None:
         "transport::address://x",
     ],
 )
-def test_what_is_no_address_of_a_repository_is_refused(source: str) -> None:
+def test_an_invalid_repository_address_is_refused(source: str) -> None:
     with pytest.raises(InvalidSource) as caught:
         parse_remote_url(source, ALL_SCHEMES)
     assert caught.value.message.isprintable()
 
 
 @pytest.mark.parametrize("source", ["http://host/w", "file:///etc", "git://host/w"])
-def test_what_is_not_allowed_by_the_settings_is_refused(source: str) -> None:
+def test_an_address_that_the_settings_forbid_is_refused(source: str) -> None:
     with pytest.raises(InvalidSource, match="not allowed") as caught:
         parse_remote_url(source, ("https", "ssh"))
     assert "https, ssh" in caught.value.hint
@@ -136,12 +136,12 @@ PRIVATE_ADDRESSES = [
 
 
 @pytest.mark.parametrize("number", PRIVATE_ADDRESSES)
-def test_addresses_that_are_not_public_are_told(number: str) -> None:
+def test_private_addresses_are_recognized(number: str) -> None:
     assert not is_public_address(ipaddress.ip_address(number))
 
 
 @pytest.mark.parametrize("number", ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "::ffff:8.8.8.8", "2a00:1450::1"])
-def test_public_addresses_are_told(number: str) -> None:
+def test_public_addresses_are_recognized(number: str) -> None:
     assert is_public_address(ipaddress.ip_address(number))
 
 
@@ -150,7 +150,7 @@ def test_public_addresses_are_told(number: str) -> None:
     ["127.0.0.1", "localhost", "[::1]", "10.0.0.1", "169.254.169.254", "[::ffff:127.0.0.1]", "0.0.0.0", "[fe80::1]"],
 )
 @pytest.mark.parametrize("scheme", ["https", "http", "ssh", "git"])
-def test_no_source_leads_into_this_machine_or_a_private_network(tmp_path: Path, host: str, scheme: str) -> None:
+def test_no_source_connects_to_this_host_or_a_private_network(tmp_path: Path, host: str, scheme: str) -> None:
     remote = RemoteSource(f"{scheme}://{host}/wiki", tmp_path / "place", FetchLimits(schemes=ALL_SCHEMES))
     for act in (remote.check_readable, remote.fetch):
         with pytest.raises(InvalidSource, match="private network"):
@@ -158,14 +158,12 @@ def test_no_source_leads_into_this_machine_or_a_private_network(tmp_path: Path, 
     assert not (tmp_path / "place" / "mirror.git").exists()
 
 
-def test_the_form_of_scp_leads_nowhere_else(tmp_path: Path) -> None:
+def test_scp_addresses_are_checked_too(tmp_path: Path) -> None:
     with pytest.raises(InvalidSource, match="private network"):
         RemoteSource("git@localhost:wiki", tmp_path, FetchLimits()).check_readable()
 
 
-def test_a_server_here_hears_nothing_from_a_source_that_may_not_lead_here(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_a_local_server_gets_no_request_from_a_forbidden_source(repository: Repository, tmp_path: Path) -> None:
     repository.commit({"a.md": "a"})
     with run_http_server(make_git_handler(tmp_path)) as server:
         for host in ("127.0.0.1", "localhost"):
@@ -183,15 +181,15 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse(monkeypatch: 
         remote_url.resolve_host(RemoteUrl("https", "git.example", 443, "/w"), allow_private=False)
 
 
-def test_a_name_that_resolves_to_nothing_is_missing(tmp_path: Path) -> None:
+def test_a_host_name_that_does_not_resolve_is_missing(tmp_path: Path) -> None:
     with pytest.raises(SourceMissing, match="is unknown"):
         RemoteSource("https://nowhere.invalid/w", tmp_path, FetchLimits()).check_readable()
 
 
-def test_git_connects_to_the_address_that_was_checked_and_never_asks_for_the_name_again(
+def test_git_connects_to_the_checked_address_without_another_lookup(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name exists for our check alone: that git reaches the server shows that it used what was checked."""
+    """Only the check can resolve the name: if git reaches the server, it used the checked address."""
     head = repository.commit({"a.md": "a"})
     real = socket.getaddrinfo
 
@@ -209,12 +207,12 @@ def test_git_connects_to_the_address_that_was_checked_and_never_asks_for_the_nam
     assert remote.get_head() == head
 
 
-def test_a_name_that_means_another_machine_by_the_time_git_connects_gains_nothing(
+def test_a_name_that_resolves_to_another_host_after_the_check_is_not_used(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check sees one address; for the system the same name is the one where the server is."""
+    """The check resolves one address; the system resolves the same name to the server."""
     repository.commit({"a.md": "a"})
-    checked = [(0, 0, 0, "", ("127.0.0.2", 80))]  # nobody listens there
+    checked = [(0, 0, 0, "", ("127.0.0.2", 80))]  # no server listens there
     monkeypatch.setattr(remote_url, "is_public_address", lambda _: True)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: checked)
     with run_http_server(make_git_handler(tmp_path)) as server:

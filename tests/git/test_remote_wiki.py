@@ -33,16 +33,16 @@ def server(repository: Repository) -> Iterator[LocalServer]:
 
 
 def open_test_service(settings: Settings) -> WikiService:
-    ground, embedder = open_backend(settings, BackupPolicy()), FakeEmbedder()
-    store = ground.store
-    shop = Components(
+    directory, embedder = open_backend(settings, BackupPolicy()), FakeEmbedder()
+    store = directory.store
+    components = Components(
         store,
         lambda: embedder,
         lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id)),
         lambda index, wiki_id: None,
         0.05,
     )
-    return WikiService(ground.registry, shop, lambda wiki: build_wiki_config(wiki, settings, ground))
+    return WikiService(directory.registry, components, lambda wiki: build_wiki_config(wiki, settings, directory))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def service(tmp_path: Path) -> Iterator[WikiService]:
     made.close()
 
 
-def test_a_remote_wiki_is_added_fetched_synced_searched_and_removed_to_the_last_byte(
+def test_a_remote_wiki_is_added_fetched_synced_searched_and_removed_completely(
     repository: Repository, server: LocalServer, service: WikiService, tmp_path: Path
 ) -> None:
     repository.commit({"home.md": "the heron stands still"})
@@ -77,7 +77,7 @@ def test_a_remote_wiki_is_added_fetched_synced_searched_and_removed_to_the_last_
     assert not place.exists()
 
 
-def test_the_stores_housekeeping_leaves_the_mirror_alone(
+def test_cleanup_of_the_store_keeps_the_mirror(
     repository: Repository, server: LocalServer, service: WikiService, tmp_path: Path
 ) -> None:
     head = repository.commit({"home.md": "the heron stands still"})
@@ -106,9 +106,7 @@ def test_the_stores_housekeeping_leaves_the_mirror_alone(
     assert files() == before
 
 
-def test_a_remote_that_cannot_be_read_or_may_not_be_is_not_registered(
-    server: LocalServer, service: WikiService
-) -> None:
+def test_an_unreadable_or_forbidden_remote_is_not_registered(server: LocalServer, service: WikiService) -> None:
     for source, kind in [
         (server.get_url("absent"), SourceCorrupt),
         ("https://git.example/w", InvalidSource),
@@ -120,7 +118,7 @@ def test_a_remote_that_cannot_be_read_or_may_not_be_is_not_registered(
     assert service.list_wikis() == []
 
 
-def test_with_the_settings_as_they_come_nothing_here_can_be_added(server: LocalServer, tmp_path: Path) -> None:
+def test_with_default_settings_no_local_server_can_be_added(server: LocalServer, tmp_path: Path) -> None:
     plain = open_test_service(load_settings(tmp_path / "plain", None, {}, {}))
     for host in ("127.0.0.1", "localhost", "[::1]", "10.0.0.1", "169.254.169.254"):
         with pytest.raises(InvalidSource, match="private network"):
@@ -138,7 +136,7 @@ def test_a_setting_can_be_changed_while_the_remote_is_down(repository: Repositor
     assert service.configure("far", {"language": "german"}).settings["language"] == "german"
 
 
-def test_a_remote_that_is_down_costs_nothing_that_was_indexed(repository: Repository, service: WikiService) -> None:
+def test_the_index_answers_while_the_remote_is_down(repository: Repository, service: WikiService) -> None:
     repository.commit({"home.md": "the heron stands still"})
     with run_http_server(make_git_handler(repository.path.parent)) as server:
         service.add("far", server.get_url("wiki/.git"), {})
@@ -196,26 +194,26 @@ def test_credentials_in_a_url_are_in_no_document(
     assert not any(SECRET.encode() in file.read_bytes() for file in held if file.is_file())
 
 
-def test_the_keeper_fetches_a_remote_wiki_and_what_is_pushed_to_it(
+def test_the_scheduler_fetches_a_remote_wiki_and_later_pushes(
     repository: Repository, server: LocalServer, service: WikiService, tmp_path: Path
 ) -> None:
     repository.commit({"home.md": "the heron stands still"})
     settings = load_settings(tmp_path / "data", None, {}, {"remote.schemes": "http", "remote.allow_private": True})
     wiki = service.add("far", server.get_url("wiki/.git"), {})
-    farm = open_application(settings, (), service=service)
-    farm.scheduler.start()
+    application = open_application(settings, (), service=service)
+    application.scheduler.start()
     try:
-        assert farm.scheduler.wait_until_fresh(wiki.id, 20)
+        assert application.scheduler.wait_until_fresh(wiki.id, 20)
         assert [hit.path for hit in service.get_handle("far").search(SearchRequest("heron")).hits] == ["home"]
         repository.commit({"otter.md": "an otter swims"})
-        farm.scheduler.notify_changed(wiki.id)
-        assert farm.scheduler.wait_until_fresh(wiki.id, 20)
+        application.scheduler.notify_changed(wiki.id)
+        assert application.scheduler.wait_until_fresh(wiki.id, 20)
         assert next(hit.path for hit in service.get_handle("far").search(SearchRequest("otter")).hits) == "otter"
     finally:
-        assert farm.scheduler.stop(20)
+        assert application.scheduler.stop(20)
 
 
-def test_a_service_that_ends_does_not_wait_for_a_slow_remote(service: WikiService, tmp_path: Path) -> None:
+def test_closing_a_service_does_not_wait_for_a_slow_remote(service: WikiService, tmp_path: Path) -> None:
     release, arrived = threading.Event(), threading.Event()
 
     def slow(_: object) -> None:
@@ -225,11 +223,11 @@ def test_a_service_that_ends_does_not_wait_for_a_slow_remote(service: WikiServic
     settings = load_settings(tmp_path / "data", None, {}, {})
     with run_http_server(make_advertising_handler(slow)) as server:
         wiki = service.registry.add("far", server.get_url(), {})
-        farm = open_application(settings, (), service=service)
-        farm.scheduler.start()
-        farm.scheduler.notify_changed(wiki.id)
+        application = open_application(settings, (), service=service)
+        application.scheduler.start()
+        application.scheduler.notify_changed(wiki.id)
         assert arrived.wait(10)
-        assert farm.scheduler.stop(5)
+        assert application.scheduler.stop(5)
         release.set()
 
 

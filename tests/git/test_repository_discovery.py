@@ -8,7 +8,7 @@ from wikiholt.git.repository_discovery import find_repositories
 
 
 def make_repositories(root: Path, *names: str) -> None:
-    """What a repository looks like from outside, without the cost of a real one."""
+    """Make directories that look like repositories; cheaper than real ones."""
     for name in names:
         inner = root / name if name.endswith(".git") else root / name / ".git"
         (inner / "objects").mkdir(parents=True)
@@ -25,7 +25,7 @@ def get_skipped(root: Path) -> dict[str, str]:
     return {found.path.relative_to(root).as_posix(): found.reason for found in find_repositories(root) if found.reason}
 
 
-def test_repositories_are_found_in_each_of_the_four_places(tmp_path: Path) -> None:
+def test_repositories_are_found_in_all_four_places(tmp_path: Path) -> None:
     Repository(tmp_path / "plain")
     Repository(tmp_path / "otter" / "repo")
     Repository(tmp_path / "other" / "repository")
@@ -51,12 +51,12 @@ def test_of_several_that_claim_a_slug_the_first_wins_and_the_others_are_reported
     assert get_skipped(tmp_path)["b.git"] == "b/repo is already the wiki b"
 
 
-def test_what_lies_inside_a_repository_is_its_content(tmp_path: Path) -> None:
+def test_repositories_inside_a_repository_are_its_content(tmp_path: Path) -> None:
     make_repositories(tmp_path, "a", "a/repo")
     assert [found.path.name for found in find_repositories(tmp_path)] == ["a"]
 
 
-def test_a_name_that_is_no_slug_is_reported_with_the_reason(tmp_path: Path) -> None:
+def test_an_invalid_slug_is_reported_with_the_reason(tmp_path: Path) -> None:
     make_repositories(tmp_path, "Big", "under_score", "admin", "x" * 64, "gr\u00fcn", "a.b", "fine")
     assert get_found_slugs(tmp_path) == {"fine": "fine"}
     assert set(get_skipped(tmp_path)) == {"Big", "under_score", "admin", "x" * 64, "gr\u00fcn", "a.b"}
@@ -101,19 +101,19 @@ def test_a_work_tree_of_another_wikis_repository_is_reported(tmp_path: Path) -> 
     assert get_found_slugs(tmp_path) == {"victim": "victim"}
 
 
-def test_a_git_file_that_stays_in_its_own_directory_is_fine(tmp_path: Path) -> None:
+def test_a_git_file_inside_its_own_directory_is_accepted(tmp_path: Path) -> None:
     make_repositories(tmp_path, "a/store.git")
     (tmp_path / "a" / ".git").write_text("gitdir: store.git\n")
     assert get_found_slugs(tmp_path) == {"a": "a"}
 
 
-def test_a_directory_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     (found,) = find_repositories(tmp_path / "absent")
     assert "cannot be read" in found.reason
 
 
 @pytest.mark.slow
-def test_ten_thousand_are_found_in_a_second_or_two(tmp_path: Path) -> None:
+def test_ten_thousand_repositories_are_found_in_seconds(tmp_path: Path) -> None:
     for number in range(10_000):
         path = tmp_path / f"wiki-{number:05d}" / ".git"
         (path / "objects").mkdir(parents=True)

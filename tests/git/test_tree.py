@@ -16,12 +16,12 @@ def test_a_tree_holds_pages_by_extension_whatever_its_case(repository: Repositor
     assert set(source.read_tree(commit)) == {"Home.md", "B.MD", "c.markdown", "d/E.Md"}
 
 
-def test_a_name_that_is_only_an_extension_is_no_page(repository: Repository, source: GitSource) -> None:
+def test_a_name_that_is_only_an_extension_is_not_a_page(repository: Repository, source: GitSource) -> None:
     commit = repository.commit({".md": "a", "x/.markdown": "b", ".draft.md": "c"})
     assert set(source.read_tree(commit)) == {".draft.md"}
 
 
-def test_directories_that_start_with_a_dot_are_left_out_unless_taken_back(repository: Repository) -> None:
+def test_hidden_directories_are_excluded_unless_included_by_a_pattern(repository: Repository) -> None:
     commit = repository.commit({"Home.md": "a", ".github/PULL.md": "b", "x/.obsidian/y.md": "c"})
     assert set(GitSource(repository.path).read_tree(commit)) == {"Home.md"}
     taken_back = GitSource(repository.path, ignore=["!.github/"])
@@ -35,7 +35,7 @@ def test_names_are_relative_to_the_sub_directory(repository: Repository) -> None
         assert set(source.read_tree(commit)) == {"Home.md", "x/y.md"}
 
 
-def test_a_missing_sub_directory_is_an_error_that_names_those_there_are(repository: Repository) -> None:
+def test_a_missing_sub_directory_is_an_error_that_names_the_existing_ones(repository: Repository) -> None:
     commit = repository.commit({"docs/Home.md": "a", "notes/x.md": "b", "top.md": "c"})
     for wrong in ("doc", "top.md", "docs/Home.md"):
         with pytest.raises(InvalidSource, match="no directory") as caught:
@@ -127,7 +127,7 @@ def test_an_empty_tree_has_no_pages(repository: Repository, source: GitSource) -
     assert dict(source.read_tree(repository.commit({}))) == {}
 
 
-def test_a_commit_that_is_gone_is_an_error(repository: Repository, source: GitSource) -> None:
+def test_a_missing_commit_is_an_error(repository: Repository, source: GitSource) -> None:
     repository.commit({"Home.md": "one"})
     with pytest.raises(SourceCorrupt, match="does not contain commit"):
         source.read_tree("1" * 40)

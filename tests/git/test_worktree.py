@@ -1,4 +1,4 @@
-"""What a write does to the files somebody has checked out."""
+"""The effect of a write on a checked-out work tree."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ DISTURBANCES: list[Disturbance] = [
 
 
 @pytest.mark.parametrize("mess", DISTURBANCES)
-def test_a_page_with_changes_that_are_not_committed_is_not_written(repository: Repository, mess: Disturbance) -> None:
+def test_a_page_with_uncommitted_changes_is_not_written(repository: Repository, mess: Disturbance) -> None:
     head = repository.commit({"a.md": "a", "b.md": "b"})
     mess(repository)
     before = repository.run_git("status", "--porcelain=v2")
@@ -88,7 +88,7 @@ def test_a_file_in_conflict_is_not_written(repository: Repository, source: GitSo
     assert b"<<<<<<<" in (repository.path / "a.md").read_bytes()
 
 
-def test_a_page_that_a_sparse_checkout_leaves_out_is_not_written(repository: Repository, source: GitSource) -> None:
+def test_a_page_outside_the_sparse_checkout_is_not_written(repository: Repository, source: GitSource) -> None:
     head = repository.commit({"a.md": "a", "b/c.md": "c"})
     repository.run_git("sparse-checkout", "set", "--no-cone", "/a.md")
     put_fails = [FileEdit("b/c.md", b"mine", source.read_tree(head)["b/c.md"].blob)]
@@ -113,20 +113,20 @@ def test_a_directory_that_is_a_link_on_disk_is_not_followed(repository: Reposito
     assert (outside / "a.md").read_text() == "a"
 
 
-def test_line_ends_of_another_system_are_no_change(repository: Repository, source: GitSource) -> None:
+def test_other_line_endings_are_not_a_change(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "one\ntwo\n"})
     (repository.path / "a.md").write_bytes(b"one\r\ntwo\r\n")
     put_file(source, "a.md", "three\n")
     assert (repository.path / "a.md").read_bytes() == b"three\n"
 
 
-def test_a_git_directory_named_as_the_source_lets_its_work_tree_follow(repository: Repository) -> None:
+def test_a_source_that_is_a_git_directory_updates_its_work_tree(repository: Repository) -> None:
     repository.commit({"a.md": "a"})
     put_file(GitSource(repository.path / ".git"), "a.md", "b")
     assert (repository.path / "a.md").read_text() == "b"
 
 
-def test_a_work_tree_that_lies_elsewhere_is_not_written(repository: Repository, tmp_path: Path) -> None:
+def test_a_work_tree_outside_the_repository_is_not_written(repository: Repository, tmp_path: Path) -> None:
     head = repository.commit({"a.md": "a"})
     repository.run_git("config", "core.worktree", str(tmp_path))
     source = GitSource(repository.path)
@@ -135,7 +135,7 @@ def test_a_work_tree_that_lies_elsewhere_is_not_written(repository: Repository, 
     assert source.get_head() == head
 
 
-def test_another_git_at_work_is_waited_for_and_then_busy(repository: Repository) -> None:
+def test_a_lock_of_another_git_process_is_awaited_then_busy(repository: Repository) -> None:
     head = repository.commit({"a.md": "a"})
     lock = repository.path / ".git" / "index.lock"
     lock.write_text("")
@@ -143,7 +143,7 @@ def test_another_git_at_work_is_waited_for_and_then_busy(repository: Repository)
     with pytest.raises(Busy):
         put_file(source, "a.md", "b")
     assert source.get_head() == head
-    assert lock.exists(), "a lock of somebody else is never taken away"
+    assert lock.exists(), "a lock of another process is never removed"
     lock.unlink()
     put_file(source, "a.md", "b")
     assert (repository.path / "a.md").read_text() == "b"
@@ -169,7 +169,7 @@ def test_a_page_committed_by_others_meanwhile_is_a_mismatch_and_not_lost(
     assert repository.run_git("status", "--porcelain") == b""
 
 
-def test_what_a_killed_writer_left_is_finished_by_the_next_look(repository: Repository) -> None:
+def test_the_next_access_finishes_the_commit_of_a_killed_writer(repository: Repository) -> None:
     old = repository.commit({"a.md": "a", "gone.md": "g"})
     entries = {name: repository.run_git("rev-parse", f"HEAD:{name}").decode() for name in ("a.md", "gone.md")}
     new = repository.commit({"a.md": "b", "gone.md": None, "n/new.md": "n"})
@@ -191,7 +191,7 @@ def test_what_a_killed_writer_left_is_finished_by_the_next_look(repository: Repo
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"commit": "x", "files": 3}', '{"commit": "--help", "files": []}'])
-def test_a_note_that_makes_no_sense_is_thrown_away(repository: Repository, note: str) -> None:
+def test_an_unreadable_journal_entry_is_discarded(repository: Repository, note: str) -> None:
     repository.commit({"a.md": "a"})
     (repository.path / ".git" / "wikiholt.pending").write_text(note)
     source = GitSource(repository.path)
@@ -200,7 +200,7 @@ def test_a_note_that_makes_no_sense_is_thrown_away(repository: Repository, note:
     assert not (repository.path / ".git" / "wikiholt.pending").exists()
 
 
-def test_a_repository_that_may_not_be_written_says_so_without_a_path(repository: Repository) -> None:
+def test_a_read_only_repository_raises_an_error_without_its_path(repository: Repository) -> None:
     head = repository.commit({"a.md": "a"})
     mine = repository.path / ".git" / "wikiholt.lock"
     mine.mkdir()
@@ -212,7 +212,7 @@ def test_a_repository_that_may_not_be_written_says_so_without_a_path(repository:
 
 
 def test_people_who_commit_in_the_work_tree_and_writers_lose_nothing(repository: Repository) -> None:
-    """The other committer takes git's lock on the index like any git; who finds it taken tries again."""
+    """The other committer takes git's index lock like any git process; a writer that finds it taken retries."""
     repository.commit({"a.md": "a"})
     script = (
         "n=0; while [ $n -lt 15 ]; do echo $n > other.md; "

@@ -1,4 +1,4 @@
-"""A small wiki whose searches are reranked by whoever a test sends."""
+"""A small wiki whose searches are reranked by the reranker of the test."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -30,15 +30,15 @@ PAGES: dict[str, str | bytes | None] = {
 
 
 class TimedOutReranker(FakeReranker):
-    """Never has the scores in time."""
+    """Never returns scores in time."""
 
     def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
         super().score(query, texts, timeout_s)
         return None
 
 
-class Backwards(FakeReranker):
-    """Finds the last of what it is given the best; knows what it was asked under a lock."""
+class ReversingReranker(FakeReranker):
+    """Rates the last text best. Records its calls under a lock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class RerankFixture:
     ) -> WikiHandle:
         wiki = Wiki(WIKI_ID, "house", str(self.repository.path), datetime.now(UTC))
         parts = WikiConfig(GitSource(self.repository.path), TextPipeline(), "/wiki/{path}")
-        shop = Components(
+        components = Components(
             self.store,
             lambda: self.embedder,
             lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
@@ -74,7 +74,7 @@ class RerankFixture:
             scale=lambda _: scale or CosineScale(),
             reranking=RerankConfig(reranker, 30.0, "a reader") if reranker is not None else None,
         )
-        return WikiHandle(wiki, parts, shop)
+        return WikiHandle(wiki, parts, components)
 
 
 def get_ranking(answer: SearchResult) -> list[tuple[str, float, str]]:

@@ -1,4 +1,4 @@
-"""A small wiki as people write one, asked with slips."""
+"""A small realistic wiki, searched with typing errors."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -61,7 +61,7 @@ class SpellingFixture:
     ) -> WikiHandle:
         wiki = Wiki(WIKI_ID, "house", str(self.repository.path), datetime.now(UTC))
         parts = WikiConfig(GitSource(self.repository.path), self.pipeline, "/wiki/{path}")
-        shop = Components(
+        components = Components(
             self.store,
             lambda: self.embedder,
             lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
@@ -69,4 +69,4 @@ class SpellingFixture:
             1,
             **({"lexicon": LexiconProvider} if correct else {}),
         )
-        return WikiHandle(wiki, parts, shop)
+        return WikiHandle(wiki, parts, components)

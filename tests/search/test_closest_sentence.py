@@ -1,4 +1,4 @@
-"""The sentence of a hit that is closest in meaning: in every mode, for every number of hits, on every surface."""
+"""The sentence of a hit that is closest in meaning: in every mode, for every number of hits, in every interface."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,9 +27,9 @@ from wikiholt.wikis.live_index import Components, WikiConfig
 WIKI_ID = "cccccccccccccccccccc"
 PAGES: dict[str, str | bytes | None] = {
     "Kitchen.md": "# Kitchen\n\nThe machine stands beside the sink. Beans are in the cupboard on the left, and a new "
-    "bag is ordered every Monday by whoever opens the last one. Every second week the chalk has to come out: fill the "
-    "tank with the powder dissolved in warm water and let it run through. The milk goes into the small fridge. Cups "
-    "are washed by everyone who uses them.",
+    "bag is ordered every Monday by the person who opens the last one. Every second week the chalk has to come out: "
+    "fill the tank with the powder dissolved in warm water and let it run through. The milk goes into the small "
+    "fridge. Cups are washed by everyone who uses them.",
     "Travel.md": "# Travel\n\nTickets are bought at the counter. The company pays for trains and buses. Nobody flies "
     "for less than five hundred kilometres. Keep every receipt until the money is back on your account.",
     "Leave.md": "# Leave\n\nHolidays are written into the calendar on the wall. Ask the others first.",
@@ -37,14 +37,14 @@ PAGES: dict[str, str | bytes | None] = {
 
 
 class SentenceFixture:
-    """A wiki whose model can be taken away."""
+    """A wiki whose model can be removed."""
 
     def __init__(self, directory: Path) -> None:
         repository = Repository(directory / "wiki")
         repository.commit(PAGES)
         self.model: Embedder | None = load_embedder(threads=1)
         store = SqliteStore(directory / "data")
-        shop = Components(
+        components = Components(
             store,
             self._get_embedder,
             lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id), background=False),
@@ -52,7 +52,7 @@ class SentenceFixture:
             1,
         )
         wiki = Wiki(WIKI_ID, "office", str(repository.path), datetime.now(UTC))
-        self.handle = WikiHandle(wiki, WikiConfig(GitSource(repository.path), TextPipeline(), "/{path}"), shop)
+        self.handle = WikiHandle(wiki, WikiConfig(GitSource(repository.path), TextPipeline(), "/{path}"), components)
         self.handle.sync()
 
     def _get_embedder(self) -> Embedder:
@@ -62,7 +62,7 @@ class SentenceFixture:
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentenceFixture]:
+def sentence_wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentenceFixture]:
     made = SentenceFixture(tmp_path_factory.mktemp("office"))
     yield made
     made.handle.close()
@@ -78,45 +78,47 @@ def find_hit(answer: SearchResult, name: str) -> Hit:
 
 
 @pytest.mark.model
-def test_a_sentence_without_any_word_of_the_query_is_shown_and_told(ward: SentenceFixture) -> None:
-    hit = find_hit(ward.handle.search(SearchRequest("who pays for airplanes", 3, SearchMode.SEMANTIC)), "Travel")
+def test_a_sentence_without_any_word_of_the_query_is_shown_and_marked(sentence_wiki: SentenceFixture) -> None:
+    hit = find_hit(
+        sentence_wiki.handle.search(SearchRequest("who pays for airplanes", 3, SearchMode.SEMANTIC)), "Travel"
+    )
     assert get_closest(hit) in {
         "The company pays for trains and buses.",
         "Nobody flies for less than five hundred kilometres.",
     }
-    kitchen = find_hit(ward.handle.search(SearchRequest("dishes cleaned", 3)), "Kitchen")
+    kitchen = find_hit(sentence_wiki.handle.search(SearchRequest("dishes cleaned", 3)), "Kitchen")
     assert kitchen.snippet.matches == ()
     assert get_closest(kitchen) == "Cups are washed by everyone who uses them."
     assert kitchen.snippet.text.endswith("who uses them.")
 
 
 @pytest.mark.model
-def test_it_is_the_same_for_every_number_of_hits(ward: SentenceFixture) -> None:
-    few = ward.handle.search(SearchRequest("where do I put the receipts", 1)).hits
-    many = ward.handle.search(SearchRequest("where do I put the receipts", 3)).hits
+def test_it_is_the_same_for_every_number_of_hits(sentence_wiki: SentenceFixture) -> None:
+    few = sentence_wiki.handle.search(SearchRequest("where do I put the receipts", 1)).hits
+    many = sentence_wiki.handle.search(SearchRequest("where do I put the receipts", 3)).hits
     assert [hit.snippet for hit in many[:1]] == [hit.snippet for hit in few]
     assert get_closest(few[0]) == "Keep every receipt until the money is back on your account."
 
 
 @pytest.mark.model
-def test_words_tell_it_where_no_model_does(ward: SentenceFixture) -> None:
-    by_words = ward.handle.search(SearchRequest("milk", 3, SearchMode.KEYWORD))
+def test_without_a_model_words_select_the_sentence(sentence_wiki: SentenceFixture) -> None:
+    by_words = sentence_wiki.handle.search(SearchRequest("milk", 3, SearchMode.KEYWORD))
     assert get_closest(by_words.hits[0]) == "The milk goes into the small fridge."
-    named_only = ward.handle.search(SearchRequest("travel", 1, SearchMode.KEYWORD)).hits[0]
+    named_only = sentence_wiki.handle.search(SearchRequest("travel", 1, SearchMode.KEYWORD)).hits[0]
     assert (get_closest(named_only), named_only.snippet.matches) == (None, ())
     assert named_only.snippet.text.startswith("Tickets are bought")
-    model, ward.model = ward.model, None
+    model, sentence_wiki.model = sentence_wiki.model, None
     try:
-        degraded = ward.handle.search(SearchRequest("milk", 3))
+        degraded = sentence_wiki.handle.search(SearchRequest("milk", 3))
         assert degraded.degraded
         assert degraded.hits[0].snippet == by_words.hits[0].snippet
     finally:
-        ward.model = model
+        sentence_wiki.model = model
 
 
 @pytest.mark.model
-def test_documents_give_its_offsets_and_pages_a_class(ward: SentenceFixture) -> None:
-    hit = ward.handle.search(SearchRequest("milk", 1)).hits[0]
+def test_documents_give_its_offsets_and_pages_a_class(sentence_wiki: SentenceFixture) -> None:
+    hit = sentence_wiki.handle.search(SearchRequest("milk", 1)).hits[0]
     span = hit.snippet.sentence
     assert span is not None
     assert build_hit_document(hit)["sentence"] == [span.start, span.end]

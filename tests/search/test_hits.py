@@ -1,4 +1,4 @@
-"""The chunk of a page that a hit shows: found by words as the keyword index understands them, at a bounded cost."""
+"""The chunk of a page that a hit shows: matched like in the keyword index, at a bounded cost."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +53,7 @@ def make_menu_page(line: str) -> str:
     [
         ("café", "We run a café."),
         ("cafe", "We run a CAFE\u0301."),
-        ("Straße", "It lies in a STRASSE."),
+        ("Straße", "It is in a STRASSE."),
         ("naive", "How naïve."),
         ("full", "ＦＵＬＬ"),
         ("がく", "入学がくせい"),
@@ -63,13 +63,13 @@ def make_menu_page(line: str) -> str:
         ('"été dernier"', "L’été dernier."),
     ],
 )
-def test_a_word_is_shown_where_it_stands_however_it_is_written(show: Show, typed: str, line: str) -> None:
+def test_the_chunk_with_the_word_is_shown_in_every_spelling(show: Show, typed: str, line: str) -> None:
     hit = show(make_menu_page(line), typed)
     assert hit.anchor == "menu"
     assert hit.first_line >= 5
 
 
-def test_marks_that_are_no_accents_tell_words_apart(show: Show) -> None:
+def test_marks_that_are_not_accents_distinguish_words(show: Show) -> None:
     hit = show(f"# Page\n\nかく {FILLER}\n\n## Menu\n\nがく {FILLER}\n", "がく")
     assert hit.anchor == "menu"
 
@@ -90,7 +90,7 @@ def test_a_word_beyond_what_is_read_still_gives_a_hit(show: Show, monkeypatch: p
     assert show(page, "word8 ").anchor == "part-0"
 
 
-def test_a_query_without_a_word_is_mentioned_nowhere() -> None:
+def test_a_query_without_a_word_has_no_mentions() -> None:
     assert get_stems(parse_query("!!!")) == ()
     assert count_mentions("anything", ()) == 0
 

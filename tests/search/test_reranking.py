@@ -1,4 +1,4 @@
-"""Searches whose best pages are read again: their order, their scores, and what happens when the reader fails."""
+"""Reranked searches: order, scores, and failures of the reranker."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.rerank_fixtures import PAGES, Backwards, RerankFixture, TimedOutReranker, get_ranking
+from tests.search.rerank_fixtures import PAGES, RerankFixture, ReversingReranker, TimedOutReranker, get_ranking
 from wikiholt.domain.index import CosineScale
 from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchMode
@@ -23,23 +23,23 @@ QUERY = "how often is the boiler inspected when in use"
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> RerankFixture:
+def rerank_wiki(tmp_path_factory: pytest.TempPathFactory) -> RerankFixture:
     return RerankFixture(tmp_path_factory.mktemp("house"))
 
 
 @pytest.fixture
-def plain(house: RerankFixture) -> Iterator[WikiHandle]:
-    handle = house.open_handle()
+def plain(rerank_wiki: RerankFixture) -> Iterator[WikiHandle]:
+    handle = rerank_wiki.open_handle()
     yield handle
     handle.close()
 
 
 @pytest.mark.parametrize("mode", RERANKED_MODES)
-def test_the_reader_changes_the_order_and_the_answer_says_so(
-    house: RerankFixture, plain: WikiHandle, mode: SearchMode
+def test_the_reranker_changes_the_order_and_the_answer_says_so(
+    rerank_wiki: RerankFixture, plain: WikiHandle, mode: SearchMode
 ) -> None:
-    reader = Backwards()
-    handle = house.open_handle(lambda: reader)
+    reader = ReversingReranker()
+    handle = rerank_wiki.open_handle(lambda: reader)
     answer, before = handle.search(SearchRequest(QUERY, 30, mode)), plain.search(SearchRequest(QUERY, 30, mode))
     assert (answer.reranked, answer.degraded, before.reranked) == (True, False, False)
     assert [path for path, _, _ in get_ranking(answer)] != [path for path, _, _ in get_ranking(before)]
@@ -49,30 +49,30 @@ def test_the_reader_changes_the_order_and_the_answer_says_so(
 
 
 @pytest.mark.parametrize("mode", RERANKED_MODES)
-def test_asking_for_more_only_lengthens_a_reranked_list(house: RerankFixture, mode: SearchMode) -> None:
-    handle = house.open_handle(Backwards)
-    whole = get_ranking(handle.search(SearchRequest(QUERY, len(PAGES), mode)))
-    assert len(whole) == len(PAGES)
+def test_a_larger_n_only_extends_a_reranked_list(rerank_wiki: RerankFixture, mode: SearchMode) -> None:
+    handle = rerank_wiki.open_handle(ReversingReranker)
+    complete = get_ranking(handle.search(SearchRequest(QUERY, len(PAGES), mode)))
+    assert len(complete) == len(PAGES)
     for n in (1, 3, RERANK_DEPTH - 1, RERANK_DEPTH, RERANK_DEPTH + 1, 25):
-        assert get_ranking(handle.search(SearchRequest(QUERY, n, mode))) == whole[:n]
+        assert get_ranking(handle.search(SearchRequest(QUERY, n, mode))) == complete[:n]
     handle.close()
 
 
 @pytest.mark.parametrize("mode", RERANKED_MODES)
-@pytest.mark.parametrize("reader", [FakeReranker, Backwards])
+@pytest.mark.parametrize("reader", [FakeReranker, ReversingReranker])
 def test_scores_stay_in_bounds_and_never_rise_down_the_list(
-    house: RerankFixture, mode: SearchMode, reader: type[FakeReranker]
+    rerank_wiki: RerankFixture, mode: SearchMode, reader: type[FakeReranker]
 ) -> None:
-    handle = house.open_handle(reader)
+    handle = rerank_wiki.open_handle(reader)
     scores = [score for _, score, _ in get_ranking(handle.search(SearchRequest(QUERY, 30, mode)))]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
     handle.close()
 
 
-def test_name_headings_and_passage_are_read_of_each_page_once(house: RerankFixture) -> None:
+def test_name_headings_and_passage_are_read_of_each_page_once(rerank_wiki: RerankFixture) -> None:
     reader = FakeReranker()
-    handle = house.open_handle(lambda: reader)
+    handle = rerank_wiki.open_handle(lambda: reader)
     handle.search(SearchRequest("inspect the boiler", 1))
     ((query, texts),) = reader.calls
     assert query == "inspect the boiler"
@@ -101,10 +101,10 @@ def test_a_path_is_read_as_words(path: str, words: str) -> None:
 
 @pytest.mark.parametrize("mode", RERANKED_MODES)
 @pytest.mark.parametrize("n", [1, 7, 30])
-def test_over_budget_the_answer_is_the_one_without_a_reader(
-    house: RerankFixture, plain: WikiHandle, mode: SearchMode, n: int
+def test_after_the_time_limit_the_answer_is_not_reranked(
+    rerank_wiki: RerankFixture, plain: WikiHandle, mode: SearchMode, n: int
 ) -> None:
-    handle = house.open_handle(TimedOutReranker)
+    handle = rerank_wiki.open_handle(TimedOutReranker)
     answer, before = handle.search(SearchRequest(QUERY, n, mode)), plain.search(SearchRequest(QUERY, n, mode))
     assert answer.hits == before.hits
     assert (answer.reranked, answer.degraded, before.degraded) == (False, True, False)
@@ -119,10 +119,10 @@ def _raise_missing_model() -> Reranker:
 
 
 @pytest.mark.parametrize("mode", RERANKED_MODES)
-def test_a_reader_that_is_missing_is_noted_by_code_and_logged_in_full(
-    house: RerankFixture, plain: WikiHandle, mode: SearchMode, caplog: pytest.LogCaptureFixture
+def test_a_missing_reranker_is_noted_by_code_and_logged_in_full(
+    rerank_wiki: RerankFixture, plain: WikiHandle, mode: SearchMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handle = house.open_handle(_raise_missing_model)
+    handle = rerank_wiki.open_handle(_raise_missing_model)
     with caplog.at_level(logging.WARNING):
         answer = handle.search(SearchRequest(QUERY, 5, mode))
     assert answer.hits == plain.search(SearchRequest(QUERY, 5, mode)).hits
@@ -138,10 +138,10 @@ class FailingReranker(FakeReranker):
         raise RuntimeError("a path of this machine")
 
 
-def test_a_reader_that_fails_in_any_way_costs_the_reading_alone(
-    house: RerankFixture, plain: WikiHandle, caplog: pytest.LogCaptureFixture
+def test_any_failure_of_the_reranker_only_disables_reranking(
+    rerank_wiki: RerankFixture, plain: WikiHandle, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handle = house.open_handle(FailingReranker)
+    handle = rerank_wiki.open_handle(FailingReranker)
     answer = handle.search(SearchRequest(QUERY, 5))
     assert answer.hits == plain.search(SearchRequest(QUERY, 5)).hits
     assert (answer.reranked, answer.degraded) == (False, True)
@@ -151,24 +151,24 @@ def test_a_reader_that_fails_in_any_way_costs_the_reading_alone(
     handle.close()
 
 
-def test_rerank_false_leaves_the_reader_alone(house: RerankFixture, plain: WikiHandle) -> None:
-    handle = house.open_handle(_raise_missing_model)
+def test_rerank_false_does_not_call_the_reranker(rerank_wiki: RerankFixture, plain: WikiHandle) -> None:
+    handle = rerank_wiki.open_handle(_raise_missing_model)
     answer = handle.search(SearchRequest(QUERY, 5, rerank=False))
     assert answer.hits == plain.search(SearchRequest(QUERY, 5)).hits
     assert (answer.reranked, answer.degraded) == (False, False)
     handle.close()
 
 
-def test_asking_for_a_reader_where_none_is_set_is_refused_and_searches_go_on(plain: WikiHandle) -> None:
+def test_rerank_without_a_configured_reranker_is_refused(plain: WikiHandle) -> None:
     with pytest.raises(InvalidQuery, match="no reranker") as caught:
         plain.search(SearchRequest(QUERY, 5, rerank=True))
     assert "rerank.model" in caught.value.hint
     assert plain.search(SearchRequest(QUERY, 5)).hits
 
 
-def test_words_alone_and_likeness_are_not_reranked(house: RerankFixture) -> None:
+def test_keyword_and_similar_searches_are_not_reranked(rerank_wiki: RerankFixture) -> None:
     reader = FakeReranker()
-    handle = house.open_handle(lambda: reader)
+    handle = rerank_wiki.open_handle(lambda: reader)
     answer = handle.search(SearchRequest("boiler", 5, SearchMode.KEYWORD, rerank=True))
     assert answer.hits
     assert (answer.reranked, answer.degraded) == (False, False)
@@ -178,14 +178,14 @@ def test_words_alone_and_likeness_are_not_reranked(house: RerankFixture) -> None
     handle.close()
 
 
-def test_several_passages_of_a_page_are_read_each_and_stay_as_many(house: RerankFixture) -> None:
-    handle = house.open_handle(FakeReranker)
-    whole = get_ranking(handle.search(SearchRequest(QUERY, 30, chunks_per_page=2)))
-    assert get_ranking(handle.search(SearchRequest(QUERY, 4, chunks_per_page=2))) == whole[:4]
+def test_several_passages_of_a_page_are_reranked_separately_and_all_kept(rerank_wiki: RerankFixture) -> None:
+    handle = rerank_wiki.open_handle(FakeReranker)
+    complete = get_ranking(handle.search(SearchRequest(QUERY, 30, chunks_per_page=2)))
+    assert get_ranking(handle.search(SearchRequest(QUERY, 4, chunks_per_page=2))) == complete[:4]
     handle.close()
 
 
-def test_a_page_the_reader_finds_better_comes_first_and_is_likelier_than_without_its_word() -> None:
+def test_a_page_rated_higher_by_the_reranker_comes_first_with_a_higher_likelihood() -> None:
     one, other = Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)
     among = get_competition(SearchMode.HYBRID, [one, other])
     best = reorder_candidates(
@@ -206,14 +206,14 @@ def test_a_models_cosines_count_on_the_common_scale() -> None:
     for distance in (0.0, 0.1234567, 0.7, 1.0, 1.4):
         bare = Candidate(1, 1, distance)
         assert compute_evidence(SearchMode.SEMANTIC, bare) == max(0.0, 1.0 - distance), (
-            "without a scale not a bit changes"
+            "without a scale nothing changes"
         )
 
 
 def test_a_wiki_is_searched_on_the_scale_of_the_model_it_was_built_with(
-    house: RerankFixture, plain: WikiHandle
+    rerank_wiki: RerankFixture, plain: WikiHandle
 ) -> None:
-    scaled = house.open_handle(scale=CosineScale(0.3, 0.9))
+    scaled = rerank_wiki.open_handle(scale=CosineScale(0.3, 0.9))
     for mode in RERANKED_MODES:
         before, after = (each.search(SearchRequest(QUERY, 30, mode)).hits for each in (plain, scaled))
         assert [hit.distance for hit in before] != [hit.score for hit in before]
@@ -222,8 +222,8 @@ def test_a_wiki_is_searched_on_the_scale_of_the_model_it_was_built_with(
     scaled.close()
 
 
-def test_tags_of_answers_depend_on_the_reader(house: RerankFixture, plain: WikiHandle, tmp_path: Path) -> None:
-    handle = house.open_handle(FakeReranker)
+def test_etags_of_answers_depend_on_the_reranker(rerank_wiki: RerankFixture, plain: WikiHandle, tmp_path: Path) -> None:
+    handle = rerank_wiki.open_handle(FakeReranker)
     assert (handle.reranker_identity, plain.reranker_identity) == ("a reader", "")
     assert handle.get_version_token() == plain.get_version_token()
     handle.close()

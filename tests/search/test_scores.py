@@ -1,4 +1,4 @@
-"""What a score promises: the same for every n, never at the cost of the order, and that it means something."""
+"""Properties of scores: independent of n, consistent with the order, and meaningful."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ LONG_TEXT = "\n\n".join(
     for week in range(1, 12)
 )
 PAGES: PageFiles = {
-    "garden/diary.md": f"# Diary of the garden\n\n{LONG_TEXT}\n",
+    "garden/journal.md": f"# Journal of the garden\n\n{LONG_TEXT}\n",
     "garden/tomatoes.md": "# Tomatoes\n\nWater tomatoes in the morning, at the root, and never over the leaves.\n",
     "garden/slugs.md": "# Slugs\n\nSlugs come after rain. Boards laid between the lettuce gather them by morning.\n",
     "garden/compost.md": "# Compost\n\nTurn the heap every other week; it must be as damp as a wrung sponge.\n",
@@ -47,7 +47,7 @@ PAGES: PageFiles = {
     "office/keys-east.md": "# Keys, east wing\n\nKeys for the east wing hang in the porter's lodge. Sign for them.\n",
     "office/keys-west.md": "# Keys, west wing\n\nKeys for the west wing hang in the porter's lodge. Sign for them.\n",
     "kitchen/coffee.md": "# Coffee machine\n\nDescale it twice a year; code TRN-5031 on the display asks for it.\n",
-    "kitchen/spares.md": "# Spare parts\n\nThe seal for TRN-5031 lies in the left drawer, with the filters.\n",
+    "kitchen/spares.md": "# Spare parts\n\nThe seal for TRN-5031 is in the left drawer, with the filters.\n",
 }
 QUERIES = ("slugs after rain", "0x6100", "keys of the wing -phones")
 
@@ -75,11 +75,11 @@ def test_the_first_hits_and_their_scores_are_the_same_for_every_n(
 ) -> None:
     for query in QUERIES:
         request = SearchRequest(query, n=20, mode=mode, chunks_per_page=per_page)
-        whole = [(hit.path, hit.score, hit.confidence) for hit in notes.handle.search(request).hits]
-        for n in range(1, len(whole) + 1):
+        complete = [(hit.path, hit.score, hit.confidence) for hit in notes.handle.search(request).hits]
+        for n in range(1, len(complete) + 1):
             some = notes.handle.search(dataclasses.replace(request, n=n)).hits
-            assert [(hit.path, hit.score, hit.confidence) for hit in some] == whole[: len(some)]
-            assert len(some) == n or per_page > 1  # a passage that two candidates show is shown once
+            assert [(hit.path, hit.score, hit.confidence) for hit in some] == complete[: len(some)]
+            assert len(some) == n or per_page > 1  # a passage of two candidates is shown once
 
 
 amounts = st.floats(0, 1)
@@ -97,7 +97,7 @@ candidate = st.builds(
 
 
 @given(st.sampled_from(SearchMode), st.lists(candidate, max_size=12))
-def test_scores_change_nothing_in_the_order(mode: SearchMode, found: list[Candidate]) -> None:
+def test_scores_do_not_change_the_order(mode: SearchMode, found: list[Candidate]) -> None:
     def amount(each: Candidate) -> float:
         meaning, words = max(0.0, 1.0 - (each.distance or 0.0)), each.keyword_share or 0.0
         if mode is SearchMode.SEMANTIC:
@@ -109,17 +109,17 @@ def test_scores_change_nothing_in_the_order(mode: SearchMode, found: list[Candid
         )
 
     best = rank_candidates(mode, found)
-    told = with_likelihoods(mode, best, get_competition(mode, best))
-    assert [each._replace(likelihood=None) for each in told] == best
+    scored = with_likelihoods(mode, best, get_competition(mode, best))
+    assert [each._replace(likelihood=None) for each in scored] == best
     for one, after in pairwise(best):
         assert amount(one) >= amount(after) - 1e-9
-    judged = [each.score for each in rate_hits(mode, told)]
+    judged = [each.score for each in rate_hits(mode, scored)]
     assert judged == sorted(judged, reverse=True)
     assert all(0 <= score <= 1 for score in judged)
 
 
 @given(st.sampled_from(SearchMode), st.lists(candidate, min_size=1, max_size=8), st.integers(0, 8))
-def test_a_score_follows_from_the_page_and_the_depth_looked_at_alone(
+def test_a_score_depends_only_on_the_page_and_the_search_depth(
     mode: SearchMode, found: list[Candidate], n: int
 ) -> None:
     best = rank_candidates(mode, found)
@@ -128,25 +128,25 @@ def test_a_score_follows_from_the_page_and_the_depth_looked_at_alone(
 
 
 @given(st.sampled_from(SearchMode), *[st.floats(-1, 1.3)] * 4, st.floats(0, 0.5))
-def test_more_of_anything_that_speaks_for_a_page_never_lowers_its_score(
-    mode: SearchMode, evidence: float, meaning: float, standing: float, lead: float, more: float
+def test_more_evidence_never_lowers_a_score(
+    mode: SearchMode, evidence: float, meaning: float, margin: float, lead: float, more: float
 ) -> None:
-    known = ScoreFeatures(evidence, meaning, standing, lead)
+    known = ScoreFeatures(evidence, meaning, margin, lead)
     for name in ScoreFeatures._fields:
         assert compute_likelihood(mode, known._replace(**{name: getattr(known, name) + more})) >= compute_likelihood(
             mode, known
         )
 
 
-def test_what_a_reranker_said_of_a_page_stands() -> None:
+def test_the_likelihood_of_the_reranker_is_kept() -> None:
     read, unread = Candidate(1, 1, 0.2, 0.9, likelihood=0.125), Candidate(2, 2, 0.4, 0.5)
     best = rank_candidates(SearchMode.HYBRID, [read, unread])
-    told = with_likelihoods(SearchMode.HYBRID, best, get_competition(SearchMode.HYBRID, best))
-    assert told[0].likelihood == 0.125
-    assert told[1].likelihood is not None
+    scored = with_likelihoods(SearchMode.HYBRID, best, get_competition(SearchMode.HYBRID, best))
+    assert scored[0].likelihood == 0.125
+    assert scored[1].likelihood is not None
 
 
-def test_passages_of_one_page_are_no_rivals() -> None:
+def test_passages_of_one_page_do_not_compete() -> None:
     passages = [Candidate(1, chunk, 0.2, 0.8, title_overlap=0.5) for chunk in (1, 2, 3)]
     alone, several = (
         with_likelihoods(SearchMode.HYBRID, found, get_competition(SearchMode.HYBRID, found))[0]
@@ -158,9 +158,7 @@ def test_passages_of_one_page_are_no_rivals() -> None:
 @pytest.mark.model
 @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.KEYWORD])
 @pytest.mark.parametrize(("code", "page"), [("0x6100", "office/printer"), ("TRN-5031", "kitchen/coffee")])
-def test_a_code_that_few_pages_hold_is_no_low_hit(
-    handbook: IndexedWiki, mode: SearchMode, code: str, page: str
-) -> None:
+def test_a_rare_code_is_not_a_low_hit(handbook: IndexedWiki, mode: SearchMode, code: str, page: str) -> None:
     answer = handbook.handle.search(SearchRequest(code, n=3, mode=mode))
     assert page in [hit.path for hit in answer.hits[:2]]
     assert answer.hits[0].score >= MEDIUM_SCORES[mode]
@@ -169,14 +167,14 @@ def test_a_code_that_few_pages_hold_is_no_low_hit(
 
 @pytest.mark.model
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_a_page_that_stands_out_is_called_high(handbook: IndexedWiki, mode: SearchMode) -> None:
+def test_a_distinctly_best_page_has_high_confidence(handbook: IndexedWiki, mode: SearchMode) -> None:
     first, *others = handbook.handle.search(SearchRequest("turn the compost heap", n=3, mode=mode)).hits
     assert (first.path, first.confidence) == ("garden/compost", Confidence.HIGH)
     assert all(hit.confidence is Confidence.LOW for hit in others)
 
 
 @pytest.mark.model
-def test_of_two_pages_that_fit_alike_neither_is_called_high(handbook: IndexedWiki) -> None:
+def test_of_two_equally_good_pages_neither_has_high_confidence(handbook: IndexedWiki) -> None:
     first, second = handbook.handle.search(SearchRequest("keys in the porter's lodge", n=2)).hits
     assert {first.path, second.path} == {"office/keys-east", "office/keys-west"}
     assert {first.confidence, second.confidence} == {Confidence.MEDIUM}
@@ -185,7 +183,7 @@ def test_of_two_pages_that_fit_alike_neither_is_called_high(handbook: IndexedWik
 @pytest.mark.model
 @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.SEMANTIC])
 @pytest.mark.parametrize("query", ["boundary layer in hypersonic flow", "statins and the risk of stroke", "zebra"])
-def test_a_question_that_the_wiki_does_not_answer_is_said_to_have_nothing(
+def test_a_question_that_the_wiki_does_not_answer_has_no_relevant_result(
     handbook: IndexedWiki, mode: SearchMode, query: str
 ) -> None:
     answer = handbook.handle.search(SearchRequest(query, n=5, mode=mode))
@@ -193,7 +191,7 @@ def test_a_question_that_the_wiki_does_not_answer_is_said_to_have_nothing(
     assert answer.nothing_relevant
 
 
-def test_a_hybrid_search_without_its_model_is_judged_as_one_by_words(tmp_path: Path) -> None:
+def test_a_hybrid_search_without_its_model_is_scored_as_keyword_search(tmp_path: Path) -> None:
     away = False
 
     def embedder() -> Embedder:

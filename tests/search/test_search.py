@@ -51,8 +51,8 @@ class SearchFixture:
     def open_handle(self) -> WikiHandle:
         wiki = Wiki(WIKI_ID, "garden", str(self.repository.path), datetime.now(UTC))
         parts = WikiConfig(GitSource(self.repository.path), TextPipeline(), "/wiki/{path}")
-        shop = Components(self.store, lambda: self.embedder, self.vector_cache, self.word_cache, 1)
-        return WikiHandle(wiki, parts, shop)
+        components = Components(self.store, lambda: self.embedder, self.vector_cache, self.word_cache, 1)
+        return WikiHandle(wiki, parts, components)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_every_mode_finds_the_page_that_answers(wiki: WikiHandle, mode: SearchMo
     assert (hit.distance is None) == (mode is SearchMode.KEYWORD)
 
 
-def test_hits_are_pages_each_once_with_their_best_chunk(garden: SearchFixture) -> None:
+def test_every_page_is_one_hit_with_its_best_chunk(garden: SearchFixture) -> None:
     long = "\n\n".join(f"## Section {i}\n\n" + f"word{i} about the heap and compost. " * 30 for i in range(12))
     garden.repository.commit({"long.md": long})
     handle = garden.open_handle()
@@ -101,7 +101,7 @@ def test_hits_are_pages_each_once_with_their_best_chunk(garden: SearchFixture) -
     handle.close()
 
 
-def test_a_longer_list_begins_like_a_shorter_one(wiki: WikiHandle) -> None:
+def test_a_longer_list_starts_with_the_shorter_one(wiki: WikiHandle) -> None:
     for mode in SearchMode:
         short = wiki.search(SearchRequest("leaves and soil", n=2, mode=mode))
         long = wiki.search(SearchRequest("leaves and soil", n=100, mode=mode))
@@ -109,7 +109,7 @@ def test_a_longer_list_begins_like_a_shorter_one(wiki: WikiHandle) -> None:
 
 
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_a_hundred_pages_can_be_asked_for(garden: SearchFixture, mode: SearchMode) -> None:
+def test_a_hundred_pages_can_be_requested(garden: SearchFixture, mode: SearchMode) -> None:
     garden.repository.commit(
         {f"pond/{i}.md": f"# Pond {i}\n\nThe heron stands in pond number {i}." for i in range(120)}
     )
@@ -214,7 +214,7 @@ def test_an_answer_says_how_fresh_it_is(garden: SearchFixture, wiki: WikiHandle)
     assert get_paths(wiki.search(SearchRequest("brand new")))[0] == "new"
 
 
-def test_an_answer_survives_its_repository(garden: SearchFixture, wiki: WikiHandle) -> None:
+def test_search_works_without_the_repository(garden: SearchFixture, wiki: WikiHandle) -> None:
     garden.repository.path.rename(garden.repository.path.with_name("away"))
     answer = wiki.search(SearchRequest("heap"))
     assert answer.hits
@@ -245,7 +245,7 @@ def test_vectors_of_another_model_are_never_compared(garden: SearchFixture, wiki
     other.close()
 
 
-def test_a_model_that_cannot_be_loaded_leaves_the_words(garden: SearchFixture, wiki: WikiHandle) -> None:
+def test_without_a_loadable_model_search_uses_keywords(garden: SearchFixture, wiki: WikiHandle) -> None:
     class Gone(FakeEmbedder):
         def embed_query(self, text: str) -> FloatArray:
             raise ModelMissing("the weights are gone", hint="install them")
@@ -259,7 +259,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_words(garden: SearchFixture, w
 
 
 class BrokenVectorCache:
-    """A cache that fails in the way it is told to."""
+    """A cache that fails with the given fault."""
 
     def __init__(self, fault: Exception | None) -> None:
         self._error = fault
@@ -270,7 +270,7 @@ class BrokenVectorCache:
             raise self._error
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
-        raise AssertionError("not ready, so never asked")
+        raise AssertionError("not ready, so never searched")
 
     def wait_idle(self, timeout: float | None = None) -> bool:
         return False
@@ -280,9 +280,7 @@ class BrokenVectorCache:
 
 
 @pytest.mark.parametrize("fault", [None, OSError("disk"), ValueError("bad file"), MemoryError()])
-def test_a_cache_that_fails_costs_speed_and_nothing_else(
-    garden: SearchFixture, wiki: WikiHandle, fault: Exception | None
-) -> None:
+def test_a_failing_cache_only_costs_speed(garden: SearchFixture, wiki: WikiHandle, fault: Exception | None) -> None:
     good = wiki.search(SearchRequest("oil the handle of a spade", n=100))
     garden.vector_cache = lambda index, wiki_id: BrokenVectorCache(fault)
     broken = garden.open_handle()
@@ -294,7 +292,7 @@ def test_a_cache_that_fails_costs_speed_and_nothing_else(
     broken.close()
 
 
-def test_a_word_cache_that_fails_costs_speed_and_nothing_else(garden: SearchFixture, wiki: WikiHandle) -> None:
+def test_a_failing_keyword_cache_only_costs_speed(garden: SearchFixture, wiki: WikiHandle) -> None:
     class BrokenWords:
         version = 1
 
@@ -322,7 +320,7 @@ def test_a_word_cache_that_fails_costs_speed_and_nothing_else(garden: SearchFixt
     broken.close()
 
 
-def test_nothing_relevant_is_said_as_such(wiki: WikiHandle) -> None:
+def test_an_answer_without_relevant_results_says_so(wiki: WikiHandle) -> None:
     answer = wiki.search(SearchRequest("quantum chromodynamics lagrangian"))
     assert answer.nothing_relevant
     assert not wiki.search(SearchRequest("turn the heap every two weeks")).nothing_relevant

@@ -1,4 +1,4 @@
-"""Pages like a page, several passages of one page, and what a hit says of its page."""
+"""Similar pages, several passages of one page, and page details of a hit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,11 +35,11 @@ def get_paths(answer: SearchResult) -> list[str]:
     return [hit.path for hit in answer.hits]
 
 
-def test_the_pages_most_like_a_page_come_first_and_itself_never(notes: IndexedWiki) -> None:
+def test_the_most_similar_pages_come_first_without_the_page_itself(notes: IndexedWiki) -> None:
     answer = notes.handle.find_similar("heap", 10)
     assert set(get_paths(answer)[:2]) == {"compost", "tools/fork"}
     assert "heap" not in get_paths(answer)
-    assert "secret" not in get_paths(answer), "a hidden page has no passage to be found by"
+    assert "secret" not in get_paths(answer), "a hidden page has no passages"
     assert len(set(get_paths(answer))) == len(answer.hits)
     assert (answer.query, answer.mode, answer.total) == ("heap", SearchMode.SEMANTIC, len(PAGES) - 1)
     distances = [hit.distance for hit in answer.hits]
@@ -48,7 +48,7 @@ def test_the_pages_most_like_a_page_come_first_and_itself_never(notes: IndexedWi
     assert answer.indexed_revision == answer.head_revision == notes.repository.get_head()
 
 
-def test_asking_for_more_only_lengthens_the_list(notes: IndexedWiki) -> None:
+def test_a_larger_n_only_extends_the_list(notes: IndexedWiki) -> None:
     whole = get_paths(notes.handle.find_similar("heap", 50))
     for n in range(1, len(whole)):
         assert get_paths(notes.handle.find_similar("heap", n)) == whole[:n]
@@ -59,7 +59,7 @@ def test_the_page_is_named_as_everywhere(notes: IndexedWiki, path: str) -> None:
     assert "tools/fork" not in get_paths(notes.handle.find_similar(path))
 
 
-def test_filters_narrow_before_the_nearest_are_taken(notes: IndexedWiki) -> None:
+def test_filters_apply_before_the_nearest_pages_are_selected(notes: IndexedWiki) -> None:
     assert get_paths(notes.handle.find_similar("heap", 1, PageFilter(tags=("tools",)))) == ["tools/fork"]
     assert get_paths(notes.handle.find_similar("tools/fork", 5, PageFilter(tags=("tools",)))) == []
     assert notes.handle.find_similar("ferry", 5, PageFilter(path_prefix="tools")).total == 1
@@ -78,14 +78,14 @@ def test_a_page_of_many_passages_does_not_crowd_out_the_others(tmp_path: Path) -
     notes.close()
 
 
-def test_a_page_without_a_passage_is_like_none_and_says_so(notes: IndexedWiki) -> None:
+def test_a_page_without_passages_has_no_similar_pages(notes: IndexedWiki) -> None:
     for path in ("secret", "empty"):
         answer = notes.handle.find_similar(path)
         assert answer.hits == ()
         assert "no passage" in answer.notes[0]
 
 
-def test_what_cannot_be_asked_is_refused(notes: IndexedWiki, tmp_path: Path) -> None:
+def test_an_invalid_request_is_refused(notes: IndexedWiki, tmp_path: Path) -> None:
     with pytest.raises(PageNotFound):
         notes.handle.find_similar("nowhere")
     for path, n in (("", 5), ("heap", 0), ("heap", 101), ("heap", True), ("a\0b", 5), ("\ud800", 5)):
@@ -97,7 +97,7 @@ def test_what_cannot_be_asked_is_refused(notes: IndexedWiki, tmp_path: Path) -> 
         IndexedWiki(tmp_path / "other", {"a.md": "x"}).handle.find_similar("a")
 
 
-def test_likeness_needs_no_model(tmp_path: Path) -> None:
+def test_similar_pages_need_no_model(tmp_path: Path) -> None:
     def none() -> None:
         raise ModelMissing("there is no model")
 
@@ -127,18 +127,18 @@ def test_a_page_may_have_several_hits_each_another_passage(notes: IndexedWiki, m
     assert set(get_paths(three)) == set(get_paths(one))
 
 
-def test_by_words_a_page_has_one_hit(notes: IndexedWiki) -> None:
+def test_in_keyword_search_a_page_has_one_hit(notes: IndexedWiki) -> None:
     answer = notes.handle.search(SearchRequest("sentence", 20, SearchMode.KEYWORD, chunks_per_page=5))
     assert get_paths(answer) == ["long"]
 
 
 @pytest.mark.parametrize("bad", [0, 11, -1, True])
-def test_passages_a_page_are_a_small_number(bad: int) -> None:
+def test_the_number_of_passages_per_page_is_limited(bad: int) -> None:
     with pytest.raises(InvalidQuery):
         SearchRequest("x", chunks_per_page=bad)
 
 
-def test_a_hit_has_its_whole_passage_and_the_size_of_its_page(notes: IndexedWiki) -> None:
+def test_a_hit_has_its_complete_passage_and_the_size_of_its_page(notes: IndexedWiki) -> None:
     hit = notes.handle.search(SearchRequest("compost heap", 1, SearchMode.KEYWORD)).hits[0]
     assert (hit.path, hit.text, hit.total_chunks, hit.page_words) == ("heap", HEAP.strip(), 1, len(HEAP.split()))
 
@@ -147,7 +147,7 @@ def test_a_hit_has_its_whole_passage_and_the_size_of_its_page(notes: IndexedWiki
 
 
 @pytest.mark.model
-def test_the_real_model_finds_pages_of_the_same_matter(tmp_path: Path) -> None:
+def test_the_real_model_finds_pages_on_the_same_topic(tmp_path: Path) -> None:
     pages: PageFiles = {
         "bread.md": "# Sourdough\n\nFlour, water and a starter. Knead the dough, let it rise, bake it.",
         "pizza.md": "# Pizza\n\nStretch the yeast dough, add tomatoes and cheese, bake in a hot oven.",

@@ -1,4 +1,4 @@
-"""A query with a slip finds the page, and says what was meant."""
+"""A query with a typing error finds the page and gives a suggestion."""
 
 import threading
 from pathlib import Path
@@ -16,14 +16,14 @@ from wikiholt.search.request import SearchRequest
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> SpellingFixture:
+def spelling_wiki(tmp_path_factory: pytest.TempPathFactory) -> SpellingFixture:
     return SpellingFixture(tmp_path_factory.mktemp("house"))
 
 
 def get_suggestion(
-    house: SpellingFixture, query: str, where: PageFilter | None = None, mode: SearchMode = SearchMode.HYBRID
+    spelling_wiki: SpellingFixture, query: str, where: PageFilter | None = None, mode: SearchMode = SearchMode.HYBRID
 ) -> str:
-    handle = house.open_handle()
+    handle = spelling_wiki.open_handle()
     answer = handle.search(SearchRequest(query, mode=mode, where=where or PageFilter()))
     handle.close()
     return answer.did_you_mean
@@ -52,8 +52,8 @@ def get_suggestion(
         ("deploymnet", "deployment"),
     ],
 )
-def test_a_slip_of_one_letter_or_space_is_set_right(house: SpellingFixture, typed: str, wanted: str) -> None:
-    assert get_suggestion(house, typed) == wanted
+def test_an_error_of_one_letter_or_space_is_corrected(spelling_wiki: SpellingFixture, typed: str, wanted: str) -> None:
+    assert get_suggestion(spelling_wiki, typed) == wanted
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_a_slip_of_one_letter_or_space_is_set_right(house: SpellingFixture, type
         "%",
     ],
 )
-def test_what_is_right_quoted_left_out_a_code_or_on_no_page_that_may_be_found_stays_as_typed(
-    house: SpellingFixture, typed: str
+def test_correct_quoted_excluded_and_unknown_words_and_codes_are_not_corrected(
+    spelling_wiki: SpellingFixture, typed: str
 ) -> None:
-    assert get_suggestion(house, typed) == ""
+    assert get_suggestion(spelling_wiki, typed) == ""
 
 
 @pytest.mark.parametrize("mode", list(SearchMode))
-def test_the_page_is_found_and_its_snippet_marks_the_word_that_was_meant(
-    house: SpellingFixture, mode: SearchMode
+def test_the_page_is_found_and_its_snippet_marks_the_corrected_word(
+    spelling_wiki: SpellingFixture, mode: SearchMode
 ) -> None:
-    handle = house.open_handle()
+    handle = spelling_wiki.open_handle()
     answer = handle.search(SearchRequest("kuberntes replicas", mode=mode))
     handle.close()
     assert (answer.query, answer.did_you_mean) == ("kuberntes replicas", "kubernetes replicas")
@@ -102,74 +102,74 @@ def test_the_page_is_found_and_its_snippet_marks_the_word_that_was_meant(
     assert "kubernetes" in marked
 
 
-def test_the_same_answer_comes_as_if_the_right_word_had_been_typed(house: SpellingFixture) -> None:
-    handle = house.open_handle()
+def test_the_answer_is_the_same_as_for_the_correct_word(spelling_wiki: SpellingFixture) -> None:
+    handle = spelling_wiki.open_handle()
     for mode in SearchMode:
-        slip, right = (
+        typo, right = (
             handle.search(SearchRequest(query, mode=mode)) for query in ("descalle the kettle", "descale the kettle")
         )
-        assert slip.did_you_mean == "descale the kettle"
-        assert [(hit.path, hit.score) for hit in slip.hits] == [(hit.path, hit.score) for hit in right.hits]
+        assert typo.did_you_mean == "descale the kettle"
+        assert [(hit.path, hit.score) for hit in typo.hits] == [(hit.path, hit.score) for hit in right.hits]
     handle.close()
 
 
-def test_phrases_and_exclusions_are_kept_as_they_were_typed(house: SpellingFixture) -> None:
-    assert get_suggestion(house, '"rear flap" pritner -tonner') == '"rear flap" printer -tonner'
+def test_phrases_and_exclusions_are_kept_as_they_were_typed(spelling_wiki: SpellingFixture) -> None:
+    assert get_suggestion(spelling_wiki, '"rear flap" pritner -tonner') == '"rear flap" printer -tonner'
 
 
-def test_a_word_only_on_pages_that_the_filter_leaves_out_is_not_suggested(house: SpellingFixture) -> None:
-    assert get_suggestion(house, "kuberntes", PageFilter(path_prefix="Cluster")) == "kubernetes"
-    assert get_suggestion(house, "kuberntes", PageFilter(path_prefix="Kitchen")) == ""
+def test_a_word_only_on_filtered_pages_is_not_suggested(spelling_wiki: SpellingFixture) -> None:
+    assert get_suggestion(spelling_wiki, "kuberntes", PageFilter(path_prefix="Cluster")) == "kubernetes"
+    assert get_suggestion(spelling_wiki, "kuberntes", PageFilter(path_prefix="Kitchen")) == ""
 
 
-def test_a_word_that_the_model_knows_is_no_slip(house: SpellingFixture) -> None:
-    assert get_suggestion(house, "boat") == ""
+def test_a_word_that_the_model_knows_is_not_corrected(spelling_wiki: SpellingFixture) -> None:
+    assert get_suggestion(spelling_wiki, "boat") == ""
     try:
-        house.embedder = VocabularyEmbedder()
-        assert get_suggestion(house, "boat") == "boots"
+        spelling_wiki.embedder = VocabularyEmbedder()
+        assert get_suggestion(spelling_wiki, "boat") == "boots"
     finally:
-        house.embedder = VocabularyEmbedder("boat")
+        spelling_wiki.embedder = VocabularyEmbedder("boat")
 
 
-def test_the_word_cache_corrects_as_the_index_alone_does(house: SpellingFixture, tmp_path: Path) -> None:
-    handle = house.open_handle(lambda index, _: FileKeywordCache(index, tmp_path, background=False))
+def test_the_word_cache_corrects_as_the_index_alone_does(spelling_wiki: SpellingFixture, tmp_path: Path) -> None:
+    handle = spelling_wiki.open_handle(lambda index, _: FileKeywordCache(index, tmp_path, background=False))
     assert handle.search(SearchRequest("kuberntes")).did_you_mean == "kubernetes"
     handle.close()
 
 
-def test_without_a_lexicon_a_search_goes_on_as_typed(house: SpellingFixture) -> None:
-    handle = house.open_handle(correct=False)
+def test_without_a_lexicon_a_search_goes_on_as_typed(spelling_wiki: SpellingFixture) -> None:
+    handle = spelling_wiki.open_handle(correct=False)
     answer = handle.search(SearchRequest("kuberntes cluster"))
     assert (answer.did_you_mean, answer.hits[0].path) == ("", "Cluster")
     handle.close()
 
 
-def test_what_goes_wrong_while_correcting_fails_no_search(
-    house: SpellingFixture, monkeypatch: pytest.MonkeyPatch
+def test_an_error_during_correction_fails_no_search(
+    spelling_wiki: SpellingFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> dict[str, float]:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(spell_check, "find_near_terms", broken)
-    assert get_suggestion(house, "kuberntes cluster") == ""
+    assert get_suggestion(spelling_wiki, "kuberntes cluster") == ""
 
 
-def test_while_the_word_cache_is_not_ready_an_answer_says_that_slips_were_not_looked_for(
-    house: SpellingFixture, tmp_path: Path
+def test_while_the_keyword_cache_is_not_ready_an_answer_says_that_spelling_was_not_checked(
+    spelling_wiki: SpellingFixture, tmp_path: Path
 ) -> None:
     def closed(index: WikiIndex, _: str) -> FileKeywordCache:
         cache = FileKeywordCache(index, tmp_path, background=False)
         cache.close()
         return cache
 
-    handle = house.open_handle(closed)
+    handle = spelling_wiki.open_handle(closed)
     answer = handle.search(SearchRequest("kuberntes cluster"))
     assert (answer.did_you_mean, answer.hits[0].path, answer.degraded) == ("", "Cluster", True)
     assert any("typos" in note for note in answer.notes)
     handle.close()
 
 
-def test_compounds_that_cannot_be_looked_for_fail_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_finding_compounds_fails_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> tuple[str, ...]:
         raise IndexError("damaged")
 
@@ -186,18 +186,18 @@ def test_compounds_that_cannot_be_looked_for_fail_no_search(tmp_path: Path, monk
     handle.close()
 
 
-def test_what_was_typed_is_never_too_long_to_be_asked_for() -> None:
+def test_a_suggestion_is_never_too_long_to_be_searched() -> None:
     typed = ("kuberntes cluster " * 200)[:2000].strip().ljust(2000, "x")
     assert len(spell_check.format_as_typed(typed, typed.replace("kuberntes", "kubernetes"))) == 2000
 
 
-def test_a_deleted_page_takes_its_words_with_it_and_a_new_one_brings_its_own(tmp_path: Path) -> None:
-    house = SpellingFixture(
+def test_words_of_deleted_pages_are_forgotten_and_those_of_new_pages_known(tmp_path: Path) -> None:
+    spelling_wiki = SpellingFixture(
         tmp_path, {"a.md": "# Sundial\n\nThe sundial is wrong in summer.", "b.md": "# Pond\n\nFrogs."}
     )
-    handle = house.open_handle()
+    handle = spelling_wiki.open_handle()
     assert handle.search(SearchRequest("sundila")).did_you_mean == "sundial"
-    house.repository.commit({"a.md": None, "c.md": "# Windmill\n\nThe windmill turns."})
+    spelling_wiki.repository.commit({"a.md": None, "c.md": "# Windmill\n\nThe windmill turns."})
     handle.sync()
     assert handle.search(SearchRequest("sundila")).did_you_mean == ""
     assert handle.search(SearchRequest("wndmill ")).did_you_mean == "windmill "
@@ -205,16 +205,16 @@ def test_a_deleted_page_takes_its_words_with_it_and_a_new_one_brings_its_own(tmp
 
 
 def test_a_bare_stem_is_never_suggested(tmp_path: Path) -> None:
-    house = SpellingFixture(
+    spelling_wiki = SpellingFixture(
         tmp_path, {"a.md": "# Universities\n\nUniversities, universal and universally.", "b.md": "# B\n\nText."}
     )
     for typed in ("univxers", "uinvers", "universitis "):
-        found = get_suggestion(house, typed).strip()
+        found = get_suggestion(spelling_wiki, typed).strip()
         assert found in {"", "universities", "universal", "universally"}
 
 
-def test_many_threads_get_the_same_correction(house: SpellingFixture) -> None:
-    handle = house.open_handle()
+def test_many_threads_get_the_same_correction(spelling_wiki: SpellingFixture) -> None:
+    handle = spelling_wiki.open_handle()
     found: list[str] = []
     threads = [
         threading.Thread(target=lambda: found.append(handle.search(SearchRequest("kuberntes")).did_you_mean))
@@ -228,9 +228,9 @@ def test_many_threads_get_the_same_correction(house: SpellingFixture) -> None:
     assert found == ["kubernetes"] * 8
 
 
-def test_the_wiki_is_the_only_one_whose_words_are_suggested(house: SpellingFixture, tmp_path: Path) -> None:
+def test_only_words_of_the_wiki_itself_are_suggested(spelling_wiki: SpellingFixture, tmp_path: Path) -> None:
     other = SpellingFixture(
         tmp_path, {"a.md": "# Observatory\n\nThe observatory has a telescope.", "b.md": "# B\n\nMore."}
     )
     assert get_suggestion(other, "observatroy") == "observatory"
-    assert get_suggestion(house, "observatroy") == ""
+    assert get_suggestion(spelling_wiki, "observatroy") == ""

@@ -60,7 +60,7 @@ def test_the_page_of_that_name_comes_before_pages_that_mention_it_often(
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_asking_for_more_only_lengthens_the_list(notes: IndexedWiki) -> None:
+def test_a_larger_n_only_extends_the_list(notes: IndexedWiki) -> None:
     for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
         whole = [
             (hit.path, hit.score) for hit in notes.handle.search(SearchRequest("coffee machine", n=4, mode=mode)).hits
@@ -95,16 +95,16 @@ def test_names_are_compared_in_the_language_of_the_wiki() -> None:
     assert measure_title_overlap(query, "Haus", "Hausordnung", language="german") == [1.0, 0.0]
 
 
-def test_a_name_without_a_word_names_nothing() -> None:
+def test_a_name_without_a_word_matches_nothing() -> None:
     assert measure_title_overlap(parse_query("coffee"), "", "…", "☕") == [0.0, 0.0, 0.0]
 
 
-def test_names_are_read_once_for_a_version_of_the_index_and_anew_for_the_next() -> None:
-    asked: list[list[int]] = []
+def test_names_are_read_once_per_version_of_the_index() -> None:
+    requests: list[list[int]] = []
     names = {1: "Coffee", 2: "Tea"}
 
     def pages(page_ids: Sequence[int]) -> dict[int, StoredPage]:
-        asked.append(list(page_ids))
+        requests.append(list(page_ids))
         return {page_id: make_stored_page(page_id, names[page_id]) for page_id in page_ids if page_id in names}
 
     naming, query = TitleMatcher(pages, "english"), parse_query("coffee")
@@ -113,7 +113,7 @@ def test_names_are_read_once_for_a_version_of_the_index_and_anew_for_the_next() 
     names[1] = "Cocoa"
     assert naming.score_titles(query, [1], 7) == {1: 1.0}
     assert naming.score_titles(query, [1], 8) == {1: 0.0}
-    assert asked == [[1], [2, 3], [1]]
+    assert requests == [[1], [2, 3], [1]]
 
 
 def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: IndexedWiki) -> None:
@@ -124,7 +124,7 @@ def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: IndexedWiki) -> 
     assert notes.handle.search(SearchRequest("coffee machine", n=1)).hits[0].path == "rules"
 
 
-def test_a_name_counts_only_as_far_as_the_meaning_agrees() -> None:
+def test_a_name_match_is_weighted_by_the_meaning() -> None:
     far = Candidate(1, 1, distance=0.9, keyword_share=0.3, title_overlap=1.0)
     near = Candidate(2, 2, distance=0.5, keyword_share=0.3, title_overlap=1.0)
     gained = [
@@ -147,7 +147,7 @@ def test_evidence_and_score_stay_within_their_bounds(mode: SearchMode) -> None:
                 assert 0.0 <= (found.likelihood or 0.0) <= 1.0
 
 
-def test_search_by_meaning_alone_does_not_look_at_names() -> None:
+def test_semantic_search_ignores_names() -> None:
     candidate = Candidate(1, 1, distance=0.4)
     assert compute_evidence(SearchMode.SEMANTIC, candidate) == compute_evidence(
         SearchMode.SEMANTIC, candidate._replace(title_overlap=1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.soak.asking import Ledger, Reply, Session
+from bench.soak.client import Ledger, Reply, Session
 from bench.soak.disk import looked_at
 from bench.soak.growth import TOLERANCES, Point, trends
 from bench.soak.plan import Plan, Step

@@ -1,4 +1,4 @@
-"""Runs the text package on given texts and writes what it makes of them; any supported interpreter can run it.
+"""Runs the text package on given texts and writes the results; any supported interpreter can run it.
 
 Arguments: a directory of dependencies, the source directory, a JSON file of texts, a JSON file for the results.
 """
@@ -43,7 +43,7 @@ def to_json(value: object) -> object:
 
 
 def read(text: str) -> dict[str, Any]:
-    """What every part of the text package makes of one text."""
+    """The results of every part of the text package for one text."""
     data = text.encode("utf-8", "surrogatepass")
     page = parse_page("dir/page.md", "0" * 40, data, None)
     found: dict[str, Any] = {

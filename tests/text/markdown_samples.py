@@ -1,4 +1,4 @@
-"""Texts to try everything on: Markdown put together at random, and inputs that have broken other programs."""
+"""Test texts: random Markdown, and inputs that have broken other programs."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _TOKEN = re.compile(r"[^\W_]{1,7}|[^\w\s]|_")
 
 
 def get_token_spans(text: str) -> Sequence[tuple[int, int]]:
-    """A tokenizer in miniature: pieces of words and single marks; a cut never makes more tokens than its length."""
+    """A small tokenizer: pieces of words and single marks. A cut never makes more tokens than its length."""
     return [found.span() for found in _TOKEN.finditer(text)]
 
 

@@ -36,7 +36,7 @@ def test_repeated_headings_are_numbered() -> None:
     github, otterwiki = AnchorGenerator("github"), AnchorGenerator("otterwiki")
     headings = ["A", "A", "A-1", "a", "B"]
     assert [github.add(text) for text in headings] == ["a", "a-1", "a-1-1", "a-2", "b"]
-    # Otterwiki does not look whether a number is taken, and the link must lead where the wiki leads
+    # Otterwiki does not check whether a number is taken, and the link must have the wiki's target
     assert [otterwiki.add(text) for text in headings] == ["a", "a-1", "a-1", "a-2", "b"]
 
 

@@ -1,4 +1,4 @@
-"""Chunks: nothing lost, nothing over the window, overlap where promised, the same every time."""
+"""Chunks: no text lost, none over the window, overlap where specified, deterministic."""
 
 import importlib.util
 import time
@@ -34,7 +34,7 @@ def real_spans() -> TokenSpans:
 
 
 def check_chunks(page: Page, chunks: tuple[Chunk, ...], spans: TokenSpans, target: int) -> None:
-    """What holds for the chunks of any page."""
+    """Check the properties of the chunks of any page."""
     lines = page.body.split("\n")
     covered = bytearray(len(page.body))
     for index, piece in enumerate(chunks):
@@ -73,7 +73,7 @@ def test_any_text_is_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", MALFORMED_TEXTS)
-def test_nasty_texts_fit_the_real_window(name: str, real_spans: TokenSpans) -> None:
+def test_malformed_texts_fit_the_real_window(name: str, real_spans: TokenSpans) -> None:
     page = parse_text(f"---\ntitle: {'A long title, ' * 9}\n---\n{MALFORMED_TEXTS[name]}")
     chunks = build_chunks(page, real_spans)
     check_chunks(page, chunks, real_spans, 200)
@@ -97,7 +97,7 @@ long_words = st.lists(
 @settings(max_examples=limit_examples(60))
 @given(text=long_words)
 @example(text="x" * 157 + "ไท" * 4 + " ")
-def test_words_without_end_never_pass_the_target(text: str, real_spans: TokenSpans) -> None:
+def test_very_long_words_never_exceed_the_target(text: str, real_spans: TokenSpans) -> None:
     page = parse_text(text)
     check_chunks(page, build_chunks(page, real_spans, target_tokens=16, overlap_tokens=4), real_spans, 16)
 
@@ -186,7 +186,7 @@ def test_paragraphs_that_fit_are_not_split() -> None:
     assert all(any(paragraph in c.text for c in chunks) for paragraph in paragraphs)
 
 
-def test_code_and_tables_stay_whole_where_they_fit() -> None:
+def test_code_and_tables_are_not_split_where_they_fit() -> None:
     code = "```\n" + "x = 1\n" * 45 + "```"
     table = "| a | b |\n|---|---|\n" + "| x | y |\n" * 25
     page = parse_text(
@@ -213,7 +213,7 @@ def test_headings_without_text_are_gathered() -> None:
     assert joined[0].heading_path == ("A", "B")
 
 
-def test_headings_and_rules_alone_are_no_passage_of_their_own() -> None:
+def test_headings_and_rules_alone_are_not_a_chunk() -> None:
     chunks = build_chunks(
         parse_text(f"# A\n\n{make_sentences(40, 'a')}\n\n# B\n\n---\n\n# C\n\nText.\n\n# Empty\n\n##\n"),
         get_token_spans,
@@ -263,7 +263,7 @@ def test_markup_is_left_out_of_what_is_embedded() -> None:
     )
 
 
-def test_the_prefix_gives_way_before_the_text() -> None:
+def test_the_prefix_is_shortened_before_the_text() -> None:
     page = parse_text(f"# {'Very long name ' * 30}\n\n## Inner\n\n{make_sentences(60, 'x')}")
     for piece in build_chunks(page, get_token_spans):
         text = build_embedding_text(page, piece, get_token_spans, 200)
@@ -271,7 +271,7 @@ def test_the_prefix_gives_way_before_the_text() -> None:
         assert piece.text.split("\n")[-1][-40:] in text
 
 
-def test_chunk_page_is_as_the_plan_wrote_it() -> None:
+def test_chunk_page_follows_its_specification() -> None:
     assert chunk_page("Short page.") == ["Short page."]
     pieces = chunk_page(make_sentences(80, "plans"), target_tokens=200, overlap_tokens=50)
     assert len(pieces) > 3

@@ -66,11 +66,11 @@ def get_related_terms(word: str, language: str) -> set[str]:
         ("hungarian", "jelszócsere", {"jelsz", "cse"}),
     ],
 )
-def test_kin_of_a_word(language: str, word: str, found: set[str]) -> None:
+def test_related_terms_of_a_word(language: str, word: str, found: set[str]) -> None:
     assert get_related_terms(word, language) == found
 
 
-def test_languages_that_write_words_apart_have_none() -> None:
+def test_languages_without_compounds_have_no_related_terms() -> None:
     assert not has_compounds("english")
     assert not has_compounds("english+french")
     assert has_compounds("english+german")
@@ -78,7 +78,7 @@ def test_languages_that_write_words_apart_have_none() -> None:
 
 
 @given(st.lists(st.text(max_size=80), max_size=3), st.sampled_from(sorted(COMPOUNDING_LANGUAGES)))
-def test_any_word_has_a_bounded_number_of_kin(words: list[str], language: str) -> None:
+def test_any_word_has_a_bounded_number_of_related_terms(words: list[str], language: str) -> None:
     found = find_related_terms(words, language, FakeLexicon(language))
     assert len(found) <= 64
     assert all(FakeLexicon(language).count_pages(term) for term in found)

@@ -1,4 +1,4 @@
-"""Passages as a reader sees them: no markup of any dialect, whole or cut in half, and sentences where they are."""
+"""Passages as displayed: no markup of any dialect, complete or cut, and correct sentence positions."""
 
 import re
 
@@ -38,7 +38,7 @@ def test_no_passage_of_a_page_in_every_dialect_shows_markup() -> None:
                 assert not MARKUP_PATTERN.search(shown), (target, piece.text, shown)
 
 
-def test_nothing_a_reader_sees_is_lost() -> None:
+def test_no_visible_text_is_lost() -> None:
     shown = to_display_text(parse_text(DIALECT_PAGE).body).text
     for seen in (
         "The greenhouse stands behind the tool shed, and its key hangs on the hook by the door.",
@@ -51,7 +51,7 @@ def test_nothing_a_reader_sees_is_lost() -> None:
         "Cold nights Cover the rows with fleece, and open it again before noon.",
         "pump --start --minutes 15 pump --status",
         "The level() of the tank falls by about frac 110 a day; below h_min the pump stops.",
-        "Order peat-free soil Mend the third pane, broken pane and clean the gutter",
+        "Order peat-free soil Repair the third pane, broken pane and clean the gutter",
         "Ask somebody to hold it — always Setext heading Slugs come at night.",
         "Beer traps work, copper tape works better.",
         "trap: beer depth: 4 cm The plan is from the year the roof was new.",
@@ -79,11 +79,11 @@ def test_nothing_a_reader_sees_is_lost() -> None:
         ("\U000f0000 `code` \U000f0001", "code"),
     ],
 )
-def test_a_fragment_shows_no_half_of_anything(fragment: str, shown: str) -> None:
+def test_a_fragment_shows_no_incomplete_markup(fragment: str, shown: str) -> None:
     assert to_display_text(fragment).text == shown
 
 
-def test_items_rows_paragraphs_and_code_are_sentences_of_their_own() -> None:
+def test_items_rows_paragraphs_and_code_are_separate_sentences() -> None:
     found = to_display_text(
         "## Watering\n\nWater in the morning. E.g. before\nbreakfast. Never at noon, when it is hot.\n\n"
         "- the tomatoes get two cans\n- the leeks get one can,\n  and no more\n\n"
@@ -110,12 +110,12 @@ def test_items_rows_paragraphs_and_code_are_sentences_of_their_own() -> None:
 
 @given(markdown_texts)
 @settings(max_examples=limit_examples(30))
-def test_any_text_has_sentences_that_lie_in_it(text: str) -> None:
+def test_sentences_of_any_text_are_inside_it(text: str) -> None:
     check_display_text(to_display_text(text))
 
 
 @pytest.mark.parametrize("name", MALFORMED_TEXTS)
-def test_nasty_texts_can_be_read(name: str) -> None:
+def test_malformed_texts_can_be_read(name: str) -> None:
     check_display_text(to_display_text(MALFORMED_TEXTS[name]))
 
 
@@ -134,5 +134,5 @@ def test_marks_in_any_order_are_read_to_their_end(text: str, gap: str) -> None:
     "piece", [*_MARKS.split(), "{{a}}", "-->\n", "<style>x</style>", "[a](", "<a b=", "$a ", 'a="']
 )
 def test_reading_takes_a_time_in_proportion_to_the_text(piece: str) -> None:
-    # What grew with the square of the length would run for minutes here.
+    # Quadratic time would take minutes here.
     check_display_text(to_display_text(piece * 20_000))

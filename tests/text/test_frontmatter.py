@@ -64,7 +64,7 @@ def make_page(yaml: str) -> str:
         ("updated: soon\ndate: 2024-01-01", "last_updated", datetime(2024, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_fields_in_every_form(yaml: str, field: str, value: object) -> None:
+def test_fields_in_every_notation(yaml: str, field: str, value: object) -> None:
     read = split_frontmatter(make_page(yaml))
     assert getattr(read.metadata, field) == value
     assert read.body == "Body\n"

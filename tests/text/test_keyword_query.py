@@ -98,7 +98,7 @@ def test_queries(text: str, query: KeywordQuery) -> None:
     assert parse_query(text) == query
 
 
-def test_any_beginning_of_a_word_is_in_the_index_once_typed() -> None:
+def test_every_prefix_of_a_word_matches_while_typed() -> None:
     words = build_page_terms(parse_text("The universities are running kubernetes."))
     held = words.body.split()
     for typed in ("univer", "universi", "universit", "universities", "run", "runni", "kuber", "kubernetes"):
@@ -125,7 +125,7 @@ def test_phrases_match_in_the_body_in_order() -> None:
 
 
 @pytest.mark.parametrize("name", MALFORMED_TEXTS)
-def test_nasty_texts_are_analysed(name: str) -> None:
+def test_malformed_texts_are_analysed(name: str) -> None:
     words = build_page_terms(parse_text(MALFORMED_TEXTS[name]))
     assert all(len(term) <= 64 for term in words.body.split())
 

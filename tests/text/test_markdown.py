@@ -1,4 +1,4 @@
-"""The outline of a page: headings, links and blocks, and how long it may take."""
+"""The outline of a page: headings, links and blocks, and its time limit."""
 
 import time
 

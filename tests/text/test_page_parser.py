@@ -1,4 +1,4 @@
-"""parse_page: whatever somebody committed becomes a page or a problem with its reason."""
+"""parse_page: any committed content becomes a page or a problem with its reason."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -45,7 +45,7 @@ def test_any_frontmatter_gives_a_page_that_can_be_stored(inside: str) -> None:
 
 
 @pytest.mark.parametrize("name", MALFORMED_TEXTS)
-def test_nasty_text_is_read_and_its_blocks_cover_it(name: str) -> None:
+def test_malformed_text_is_read_and_its_blocks_cover_it(name: str) -> None:
     page = parse_text(MALFORMED_TEXTS[name])
     covered = bytearray(len(page.body))
     before = 0
@@ -99,7 +99,7 @@ def test_encodings_and_line_ends(data: bytes, body: str, warned: bool) -> None:
         (b"\x7fELF" + b"\x00\x01\x02\x03" * 100, "binary"),
     ],
 )
-def test_what_holds_no_text_is_a_problem(data: bytes, reason: str) -> None:
+def test_content_without_text_is_a_problem(data: bytes, reason: str) -> None:
     problem = parse_page("a.md", "blob", data, None)
     assert isinstance(problem, PageProblem)
     assert (problem.file, problem.blob, problem.reason) == ("a.md", "blob", reason)
@@ -150,7 +150,7 @@ def test_no_two_files_share_a_path(files: set[str]) -> None:
     assert len({get_page_path(file) for file in files}) == len(files)
 
 
-def test_what_the_page_says_of_its_age_beats_the_commit() -> None:
+def test_dates_in_the_frontmatter_override_the_commit() -> None:
     said = parse_page("a.md", "b", b"---\nupdated: 2020-01-02\n---\nx", COMMITTED)
     silent = parse_page("a.md", "b", b"x", COMMITTED)
     absurd = parse_page("a.md", "b", b"---\nupdated: 99999-01-02\n---\nx", COMMITTED)

@@ -1,7 +1,7 @@
-"""Regular expressions use only what every supported interpreter matches right.
+"""Regular expressions use only features that every supported interpreter matches correctly.
 
-Python before 3.11.5 gets a possessive quantifier behind a group wrong: it may match too much, or for ever. A possessive
-quantifier behind one character or set is right everywhere, and so is an atomic group that captures nothing.
+Python before 3.11.5 has a bug with a possessive quantifier after a group: it may match too much, or never end. A
+possessive quantifier after one character or set is correct everywhere, and so is an atomic group without captures.
 """
 
 import ast
@@ -24,7 +24,7 @@ _BEHIND_FIELD = re.compile(_QUANTIFIER)
 
 
 def find_possessive_groups(source: str) -> list[str]:
-    """The string literals of a module in which a possessive quantifier stands behind a group, or behind `{...}`."""
+    """The string literals of a module with a possessive quantifier after a group, or after `{...}`."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _BEHIND_GROUP.search(node.value):
@@ -42,7 +42,7 @@ def find_possessive_groups(source: str) -> list[str]:
 
 
 def find_captures_in_atomic_groups(parsed: Any, *, atomic: bool = False) -> Iterator[str]:
-    """Captures inside atomic groups, which several versions restore wrongly after a failure."""
+    """Captures inside atomic groups, which several Python versions restore wrongly after a failed match."""
     if isinstance(parsed, list | tuple | parser.SubPattern):
         items = list(parsed)
         if len(items) == 2 and str(items[0]) == "SUBPATTERN" and atomic and items[1][0] is not None:
@@ -63,7 +63,7 @@ def test_other_patterns_are_left_alone(source: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_pattern_has_a_possessive_quantifier_behind_a_group() -> None:
+def test_no_pattern_has_a_possessive_quantifier_after_a_group() -> None:
     found = {
         str(path.relative_to(_SOURCES)): strings
         for path in sorted(_SOURCES.rglob("*.py"))

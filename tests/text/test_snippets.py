@@ -1,4 +1,4 @@
-"""Snippets: plain text around the best match, never longer than asked, with the matched words marked."""
+"""Snippets: plain text around the best match, within the requested length, with the matched words marked."""
 
 from collections.abc import Callable, Sequence
 
@@ -45,7 +45,7 @@ def test_a_word_of_the_text_is_shown_and_marked(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", MALFORMED_TEXTS)
-def test_nasty_texts_give_snippets(name: str) -> None:
+def test_malformed_texts_give_snippets(name: str) -> None:
     check_snippet(build_snippet(MALFORMED_TEXTS[name], parse_query("word a b 漢字")), 150)
     check_snippet(build_snippet(MALFORMED_TEXTS[name], parse_query("")), 150)
 
@@ -83,7 +83,7 @@ def get_sentence(found: Snippet) -> str:
 
 
 def make_scorer(words: str) -> Callable[[Sequence[str]], Sequence[float]]:
-    """In place of a model: the sentence that holds these words is the closest."""
+    """A fake model: the sentence that contains these words is the closest."""
     return lambda sentences: [float(words in sentence) for sentence in sentences]
 
 
@@ -107,7 +107,7 @@ def test_words_and_the_closest_sentence_are_both_shown_where_they_are_near() -> 
     assert (get_marked(behind), get_sentence(behind)) == (["pump"], "Ask Ingrid for the key of the door.")
 
 
-def test_far_from_each_other_the_sentence_is_shown_if_it_has_half_of_the_words() -> None:
+def test_a_distant_sentence_is_shown_if_it_has_half_of_the_words() -> None:
     text = f"The old pump leaks a little. {FILLER}Pumps need filters and oil. {FILLER}"
     assert get_marked(
         build_snippet(text, parse_query("pump filters oil"), sentence_scorer=make_scorer("old pump"))
@@ -120,7 +120,7 @@ def test_far_from_each_other_the_sentence_is_shown_if_it_has_half_of_the_words()
     assert (get_marked(chosen), get_sentence(chosen)) == (["pump"], "The old pump leaks a little.")
 
 
-def test_of_a_long_sentence_what_is_shown_is_told() -> None:
+def test_the_visible_part_of_a_long_sentence_is_reported() -> None:
     found = build_snippet(
         f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), sentence_scorer=make_scorer("goes on")
     )
@@ -130,7 +130,7 @@ def test_of_a_long_sentence_what_is_shown_is_told() -> None:
     assert found.text[1:].startswith(get_sentence(found))
 
 
-def test_where_no_model_tells_matched_words_do() -> None:
+def test_without_a_model_matched_words_select_the_sentence() -> None:
     text = "Tea is kept upstairs. Black coffee and milk are here. Milk is also in the cellar."
     assert get_sentence(build_snippet(text, parse_query("milk coffee"))) == "Black coffee and milk are here."
     assert get_sentence(build_snippet(text, parse_query("juice"))) == ""
@@ -142,7 +142,7 @@ def test_where_no_model_tells_matched_words_do() -> None:
 
 @given(markdown_texts, st.text(max_size=20), st.integers(1, 200), st.integers(0, 5))
 @settings(max_examples=limit_examples(40))
-def test_the_closest_sentence_lies_in_any_snippet(text: str, query: str, length: int, at: int) -> None:
+def test_the_closest_sentence_is_inside_any_snippet(text: str, query: str, length: int, at: int) -> None:
     found = build_snippet(
         text,
         parse_query(query),
@@ -184,7 +184,7 @@ def test_markup_becomes_plain_text(text: str, plain: str) -> None:
     assert build_snippet(text, parse_query("")).text == plain
 
 
-def test_what_stands_for_code_while_text_is_read_cannot_be_written() -> None:
+def test_a_page_cannot_contain_the_placeholder_for_code() -> None:
     assert to_plain_text("`c`\x000\x00 `e`").split() == ["c", "0", "e"]
 
 

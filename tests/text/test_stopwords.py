@@ -1,4 +1,4 @@
-"""Small words of every language that has a list are left out of queries, unless nothing else is there."""
+"""Stopwords of every language with a list are left out of queries, unless the query has nothing else."""
 
 import pytest
 from hypothesis import given
@@ -25,19 +25,19 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("language", QUERIES)
-def test_only_telling_words_of_a_question_are_looked_for(language: str) -> None:
+def test_stopwords_of_a_question_are_not_searched(language: str) -> None:
     text, terms = QUERIES[language]
     assert set(parse_query(text, language).terms) == terms
 
 
 @pytest.mark.parametrize("language", QUERIES)
-def test_a_query_of_small_words_alone_keeps_them(language: str) -> None:
+def test_a_query_of_stopwords_alone_keeps_them(language: str) -> None:
     text = " ".join(get_stopword_text(language).split()[:4])
     assert parse_query(text, language).terms
     assert get_significant_terms(text, language)
 
 
-def test_the_words_of_english_are_left_out_as_they_have_always_been() -> None:
+def test_english_stopwords_are_unchanged() -> None:
     assert len(get_stopwords("english")) == 65
     assert parse_query("how to do it with the printer", "english").terms == ("printer",)
     assert [each.query for each in build_query_variants("how to do it", "english")] == [parse_query("how to do it")]
@@ -48,14 +48,14 @@ def test_a_language_without_a_list_leaves_nothing_out() -> None:
     assert parse_query("the tlhIngan", "klingon").terms == ("the", "tlh", "ingan", "tlhingan")
 
 
-def test_small_words_of_another_language_count_only_in_a_query_that_has_two() -> None:
+def test_stopwords_of_another_language_count_only_in_a_query_with_two() -> None:
     both = "english+german"
     assert parse_query("wo ist die Kasse", both).terms == ("kass",)
     assert parse_query("die casting", both).terms == ("die", "cast")
     assert parse_query("recycle bin", both).terms == ("recycl", "bin")
 
 
-def test_small_words_are_kept_folded() -> None:
+def test_stopwords_are_stored_folded() -> None:
     assert all(word == normalize_term(word) for language in QUERIES for word in get_stopwords(language))
 
 

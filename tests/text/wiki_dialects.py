@@ -1,4 +1,4 @@
-"""A page in every dialect of Markdown that wikis are written in. Its code holds no sign that `MARKUP` knows."""
+"""A page in every Markdown dialect of wikis. Its code contains no character that `MARKUP_PATTERN` matches."""
 
 import re
 
@@ -6,7 +6,7 @@ MARKUP_PATTERN = re.compile(
     r"\{\{|\}\}|\{%|%\}|\{#|\]\(|\]\[|\[\[|\]\]|\[!|\[\^|\]:|```|~~~|\*\*|~~|==|%%|:::|\$\$|\|"
     r"|</?[a-zA-Z]|<!--|-->|&\w+;|\\[a-z(]|^import |(?:^|\s)\#{1,6}\s|\^\w+|\.png|secret"
 )
-"""What no snippet of the page may show."""
+"""Markup that no snippet of the page may show."""
 
 DIALECT_PAGE = """---
 title: The greenhouse
@@ -59,7 +59,7 @@ The {{domxref("Tank.level", "level()")}} of the tank falls by about $$ \\frac{1}
 below $h_{min}$ the pump stops. %%secret%%
 
 - [x] Order *peat-free* soil ^a1b2c3
-- [ ] Mend the third pane, ![broken pane](pane.png) and ![[secret.png]] clean the gutter
+- [ ] Repair the third pane, ![broken pane](pane.png) and ![[secret.png]] clean the gutter
     1. Take the ladder from <https://example.org/ladder> the barn
     2. Ask somebody to hold it &mdash; always
 

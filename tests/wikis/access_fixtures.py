@@ -1,4 +1,4 @@
-"""A registry with wikis in it, and the rules of access over it."""
+"""A registry with wikis, and access control for it."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ LOCAL_HOST = "127.0.0.1:8765"
 
 
 class AccessFixture:
-    """A registry with wikis in it, and the rules over it."""
+    """A registry with wikis, and access control for it."""
 
     def __init__(self, directory: Path, *, public: bool = False, domain: str = DOMAIN) -> None:
         self.path = directory / "registry.sqlite"

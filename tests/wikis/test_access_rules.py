@@ -1,4 +1,4 @@
-"""Any farm, any visit: access grants what the rules, written down a second time, say, and no more."""
+"""For any wikis and any request, access control grants what a second implementation of the rules says."""
 
 import tempfile
 from contextlib import closing
@@ -28,7 +28,7 @@ MALFORMED = ("..", "ASH", "аsh", "a\0sh", "", "x" * 64, "api")
 
 @dataclass(frozen=True)
 class AccessPlan:
-    """A farm in words: which wikis there are and what their settings say, which keys, what is set in general."""
+    """A test case: wikis with settings, keys, and general settings."""
 
     wikis: dict[str, tuple[str, str | None]]
     keys: tuple[tuple[str | None, Scope, bool], ...]
@@ -66,7 +66,7 @@ REQUESTS = tuple(product(TOKENS, SLUG_CHOICES, HOSTS, (True, False), Scope))
 
 @dataclass(frozen=True)
 class AccessOutcome:
-    """What comes of a visit: a grant of this wiki with this scope, or this error."""
+    """The result of a request: a grant of this wiki with this scope, or this error."""
 
     slug: str = ""
     scope: Scope = Scope.READ
@@ -74,7 +74,7 @@ class AccessOutcome:
 
 
 def get_slug_from_host(plan: AccessPlan, host: str | None) -> str | None:
-    """What a host stands for, as the manual says it."""
+    """The slug of a host, by the rules of the manual."""
     bare = (host or "").lower().removesuffix(":8080")
     if bare.endswith(f".{DOMAIN}"):
         return bare[: -len(DOMAIN) - 1]
@@ -85,7 +85,7 @@ def get_slug_from_host(plan: AccessPlan, host: str | None) -> str | None:
 def compute_expected(
     plan: AccessPlan, token: int | None, slug: str | None, host: str | None, loopback: bool, required_scope: Scope
 ) -> AccessOutcome:
-    """The rules once more, as a list of cases over the plan, without a registry."""
+    """The rules as a list of cases over the plan, without a registry."""
     valid = token is None or (0 <= token < len(plan.keys) and not plan.keys[token][2])
     if not valid:
         return AccessOutcome(error=Unauthorized)
@@ -119,15 +119,15 @@ def is_public(plan: AccessPlan, slug: str) -> bool:
 
 
 def _get_conflict_error(plan: AccessPlan, token: int | None, host: str | None) -> type[WikiholtError]:
-    """Path and host disagree. Who has no key must not learn so that a host is a private wiki's."""
+    """The error if path and host disagree. Without a key it must not reveal that a host is a private wiki's."""
     slug = get_slug_from_host(plan, host)
     secret = slug in plan.wikis and "host.example" in (host or "").lower() and not is_public(plan, slug or "")
     return Unauthorized if token is None and secret else Forbidden
 
 
-def get_outcome(farm: AccessFixture, identity: RequestIdentity, required_scope: Scope) -> AccessOutcome:
+def get_outcome(fixture: AccessFixture, identity: RequestIdentity, required_scope: Scope) -> AccessOutcome:
     try:
-        grant = farm.access.authorize(identity, required_scope)
+        grant = fixture.access.authorize(identity, required_scope)
     except WikiholtError as error:
         if isinstance(error, AccessDenied) and any(slug in f"{error.message} {error.hint}" for slug in SLUGS):
             pytest.fail(f"a refusal names a wiki: {error}")
@@ -136,26 +136,26 @@ def get_outcome(farm: AccessFixture, identity: RequestIdentity, required_scope: 
 
 
 def build_fixture(plan: AccessPlan, directory: Path) -> tuple[AccessFixture, list[str]]:
-    farm = AccessFixture(directory, public=plan.public)
+    fixture = AccessFixture(directory, public=plan.public)
     for slug, (public, host) in plan.wikis.items():
-        farm.add_wiki(slug, **({"public": public} if public else {}), **({"hosts": host} if host else {}))
+        fixture.add_wiki(slug, **({"public": public} if public else {}), **({"hosts": host} if host else {}))
     tokens = []
     for owner, scope, revoked in plan.keys:
-        tokens.append(farm.create_key(owner, scope))
+        tokens.append(fixture.create_key(owner, scope))
         if revoked:
-            farm.registry.keys.revoke(tokens[-1].split("_")[1])
-    return farm, tokens
+            fixture.registry.keys.revoke(tokens[-1].split("_")[1])
+    return fixture, tokens
 
 
 @settings(max_examples=limit_examples(40), deadline=None)
 @given(plan=plans(), chance=st.integers(0, 2**32))
-def test_in_any_farm_any_visit_gets_what_the_rules_say_and_no_more(plan: AccessPlan, chance: int) -> None:
+def test_any_request_gets_what_the_rules_say_and_no_more(plan: AccessPlan, chance: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        farm, tokens = build_fixture(plan, Path(directory))
-        with closing(farm.registry):
+        fixture, tokens = build_fixture(plan, Path(directory))
+        with closing(fixture.registry):
             for token, named, host, loopback, needed in Random(chance).sample(REQUESTS, 600):
                 known = token is not None and 0 <= token < len(tokens)
                 sent = None if token is None else tokens[token] if known else f"wh_{'a' * 12}_{'a' * 40}"
                 expected = compute_expected(plan, token, named, host, loopback, needed)
-                got = get_outcome(farm, RequestIdentity(sent, named, host, loopback), needed)
+                got = get_outcome(fixture, RequestIdentity(sent, named, host, loopback), needed)
                 assert got == expected, (token, named, host, loopback, needed)

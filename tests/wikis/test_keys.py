@@ -1,4 +1,4 @@
-"""Keys: made once, kept as digests, checked as they are now by whichever process asks."""
+"""Keys: shown once, stored as digests, always checked against the current state by every process."""
 
 import re
 import sqlite3
@@ -35,12 +35,12 @@ def garden(registry: Registry) -> Wiki:
 
 
 def overwrite_column(path: Path, column: str, value: str | None) -> None:
-    """Change every key behind the registry's back."""
+    """Change every key without the registry."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"UPDATE keys SET {column} = ?", (value,))
 
 
-def test_a_token_opens_the_wiki_it_was_made_for(registry: Registry, garden: Wiki) -> None:
+def test_a_token_grants_the_wiki_it_was_made_for(registry: Registry, garden: Wiki) -> None:
     key, token = registry.keys.create(garden.id, Scope.WRITE, "the editor", datetime.now(UTC) + HOUR)
     assert registry.keys.find_by_token(token) == key
     assert (key.wiki_id, key.scope, key.label) == (garden.id, Scope.WRITE, "the editor")
@@ -48,7 +48,7 @@ def test_a_token_opens_the_wiki_it_was_made_for(registry: Registry, garden: Wiki
     assert token.split("_")[1] == key.id
 
 
-def test_only_a_digest_is_kept(registry: Registry, garden: Wiki, path: Path) -> None:
+def test_only_a_digest_is_stored(registry: Registry, garden: Wiki, path: Path) -> None:
     _, token = registry.keys.create(garden.id, Scope.READ)
     registry.close()
     on_disk = b"".join(file.read_bytes() for file in path.parent.iterdir())
@@ -56,7 +56,7 @@ def test_only_a_digest_is_kept(registry: Registry, garden: Wiki, path: Path) -> 
     assert token.encode() not in on_disk
 
 
-def test_no_two_keys_are_alike(registry: Registry, garden: Wiki) -> None:
+def test_every_key_is_unique(registry: Registry, garden: Wiki) -> None:
     made = [registry.keys.create(garden.id, Scope.READ) for _ in range(50)]
     assert len({key.id for key, _ in made}) == len({token for _, token in made}) == 50
 
@@ -71,7 +71,7 @@ def test_keys_are_listed_of_one_wiki_or_all_oldest_first(registry: Registry, gar
     assert registry.keys.list("nobody") == []
 
 
-def test_a_revoked_key_opens_nothing(registry: Registry, garden: Wiki) -> None:
+def test_a_revoked_key_grants_nothing(registry: Registry, garden: Wiki) -> None:
     key, token = registry.keys.create(garden.id, Scope.READ)
     kept, kept_token = registry.keys.create(garden.id, Scope.READ)
     assert registry.keys.revoke(key.id) == key
@@ -93,7 +93,7 @@ def test_a_wiki_can_revoke_only_its_own_keys(registry: Registry, garden: Wiki) -
     assert registry.keys.revoke(key.id, wiki_id=other.id) == key
 
 
-def test_an_expired_key_opens_nothing_but_still_counts_as_a_key(registry: Registry, garden: Wiki, path: Path) -> None:
+def test_an_expired_key_grants_nothing_but_still_counts_as_a_key(registry: Registry, garden: Wiki, path: Path) -> None:
     key, token = registry.keys.create(garden.id, Scope.READ, "", datetime.now(UTC) + HOUR)
     assert registry.keys.find_by_token(token) == key
     overwrite_column(path, "expires_at", (datetime.now(UTC) - HOUR).isoformat())
@@ -119,7 +119,7 @@ def test_an_expiry_in_another_time_zone_is_the_same_moment(registry: Registry, g
         (Scope.READ, "", datetime(2099, 1, 1)),  # noqa: DTZ001 - no time zone is the point
     ],
 )
-def test_a_key_that_makes_no_sense_is_not_made(
+def test_an_invalid_key_is_not_created(
     registry: Registry, garden: Wiki, scope: Scope, label: str, expires: datetime | None
 ) -> None:
     with pytest.raises(InvalidSetting) as caught:
@@ -130,19 +130,19 @@ def test_a_key_that_makes_no_sense_is_not_made(
 
 
 @pytest.mark.parametrize("scope", [Scope.READ, Scope.WRITE])
-def test_an_operators_key_cannot_be_less_than_one(registry: Registry, scope: Scope) -> None:
+def test_an_operators_key_cannot_have_a_lower_scope(registry: Registry, scope: Scope) -> None:
     with pytest.raises(InvalidSetting):
         registry.keys.create(None, scope)
     assert not registry.keys.has_any()
 
 
-def test_a_wiki_that_is_not_there_gets_no_key(registry: Registry, garden: Wiki) -> None:
+def test_a_missing_wiki_gets_no_key(registry: Registry, garden: Wiki) -> None:
     with pytest.raises(WikiNotFound):
         registry.keys.create("a" * 20, Scope.READ)
     assert registry.keys.list() == []
 
 
-def test_before_the_first_key_there_is_none_and_no_file_is_made(registry: Registry, path: Path) -> None:
+def test_before_the_first_key_no_file_is_created(registry: Registry, path: Path) -> None:
     assert not registry.keys.has_any()
     assert not registry.keys.has_ever_had_any()
     assert registry.keys.list() == []
@@ -150,7 +150,7 @@ def test_before_the_first_key_there_is_none_and_no_file_is_made(registry: Regist
     assert not path.exists()
 
 
-def test_that_there_was_a_key_is_remembered(registry: Registry, garden: Wiki) -> None:
+def test_the_existence_of_a_first_key_is_remembered(registry: Registry, garden: Wiki) -> None:
     key, _ = registry.keys.create(garden.id, Scope.READ)
     registry.keys.revoke(key.id)
     assert not registry.keys.has_any()
@@ -161,7 +161,7 @@ def test_that_there_was_a_key_is_remembered(registry: Registry, garden: Wiki) ->
     assert registry.keys.has_ever_had_any()
 
 
-def test_what_another_process_does_counts_at_once(registry: Registry, garden: Wiki, path: Path) -> None:
+def test_changes_of_another_process_take_effect_at_once(registry: Registry, garden: Wiki, path: Path) -> None:
     with closing(Registry(path)) as elsewhere:
         assert not registry.keys.has_any()
         key, token = elsewhere.keys.create(garden.id, Scope.READ)
@@ -171,7 +171,7 @@ def test_what_another_process_does_counts_at_once(registry: Registry, garden: Wi
         assert registry.keys.find_by_token(token) is None
 
 
-def test_keys_go_with_their_wiki_and_with_no_other(registry: Registry, garden: Wiki) -> None:
+def test_keys_are_removed_with_their_wiki_and_no_others(registry: Registry, garden: Wiki) -> None:
     other = registry.add("runbook", "/srv/runbook")
     gone = [registry.keys.create(garden.id, Scope.READ) for _ in range(3)]
     kept, kept_token = registry.keys.create(other.id, Scope.READ)
@@ -200,7 +200,7 @@ def test_a_key_that_was_changed_on_disk_is_damage(registry: Registry, garden: Wi
         registry.keys.has_any()
 
 
-def test_a_key_that_cannot_be_understood_is_damage(registry: Registry, garden: Wiki, path: Path) -> None:
+def test_an_unreadable_key_is_damage(registry: Registry, garden: Wiki, path: Path) -> None:
     _, token = registry.keys.create(garden.id, Scope.READ)
     overwrite_column(path, "scope", "everything")
     with pytest.raises(IndexCorrupt):
@@ -215,13 +215,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry
 
 @pytest.mark.slow
 @given(text=st.text() | st.from_regex(r"wh_[a-z2-7]{12}_[a-z2-7]{40}", fullmatch=True))
-def test_no_other_text_opens_anything(guarded: tuple[Registry, str], text: str) -> None:
+def test_no_other_text_grants_anything(guarded: tuple[Registry, str], text: str) -> None:
     registry, _ = guarded
     assert registry.keys.find_by_token(text) is None
 
 
 @given(data=st.data())
-def test_no_token_but_the_very_one_opens_anything(guarded: tuple[Registry, str], data: st.DataObject) -> None:
+def test_only_the_exact_token_grants_anything(guarded: tuple[Registry, str], data: st.DataObject) -> None:
     registry, token = guarded
     place = data.draw(st.integers(0, len(token)))
     less = data.draw(st.integers(0, 2))

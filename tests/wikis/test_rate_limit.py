@@ -1,4 +1,4 @@
-"""Limits: nobody asks more often than they may, and nobody else pays for it."""
+"""Rate limits: every client is limited, and no other client is affected."""
 
 import threading
 from ipaddress import IPv6Address
@@ -49,7 +49,7 @@ def test_a_quarter_of_a_minutes_requests_may_come_at_once(clock: FakeClock, per_
     assert use_up(RateLimiter(60, per_minute, clock=clock), None) == burst
 
 
-def test_tokens_come_back_as_time_goes_by_and_not_beyond_the_burst(limits: RateLimiter, clock: FakeClock) -> None:
+def test_tokens_are_refilled_over_time_up_to_the_burst(limits: RateLimiter, clock: FakeClock) -> None:
     assert use_up(limits, None) == 20
     clock.now += 5
     assert use_up(limits, None) == 5
@@ -75,7 +75,7 @@ def test_the_allowance_says_what_is_left(limits: RateLimiter, clock: FakeClock) 
     assert limits.check("key", ADDRESS).remaining == 29
 
 
-def test_a_refusal_says_when_to_come_back_and_then_it_is_true(limits: RateLimiter, clock: FakeClock) -> None:
+def test_a_refusal_gives_a_retry_time_that_is_right(limits: RateLimiter, clock: FakeClock) -> None:
     use_up(limits, None)
     with pytest.raises(TooManyRequests) as caught:
         limits.check(None, ADDRESS)
@@ -94,20 +94,20 @@ def test_a_refused_request_costs_nothing(limits: RateLimiter, clock: FakeClock) 
     assert limits.check(None, ADDRESS).remaining == 0
 
 
-def test_keys_and_addresses_are_counted_apart(limits: RateLimiter) -> None:
+def test_keys_and_addresses_are_counted_separately(limits: RateLimiter) -> None:
     assert use_up(limits, "one") == 30
     assert use_up(limits, "two") == 30
     assert use_up(limits, None, ADDRESS) == 20
     assert use_up(limits, None, OTHER_ADDRESS) == 20
 
 
-def test_nought_means_no_limit(clock: FakeClock) -> None:
+def test_zero_means_no_limit(clock: FakeClock) -> None:
     limits = RateLimiter(0, 0, clock=clock)
     for _ in range(1000):
         assert limits.check(None, ADDRESS).limit == limits.check("key", ADDRESS).limit == 0
 
 
-def test_unknown_keys_shut_out_their_address_and_no_other(limits: RateLimiter, clock: FakeClock) -> None:
+def test_unknown_keys_block_their_address_and_no_other(limits: RateLimiter, clock: FakeClock) -> None:
     for _ in range(20):
         limits.check_failures(ADDRESS)
         limits.record_failure(ADDRESS)
@@ -135,7 +135,7 @@ def test_failures_are_limited_even_where_requests_are_not(clock: FakeClock) -> N
 
 
 def wrong_keys(limits: RateLimiter, address: str, token: str, tries: int = 40) -> int:
-    """How many of so many tries with a wrong key are looked at rather than put off."""
+    """How many of `tries` attempts with a wrong key are checked instead of refused."""
     refused: list[TooManyRequests] = []
     for _ in range(tries):
         try:
@@ -161,11 +161,11 @@ def test_keys_guessed_from_many_addresses_are_limited_by_their_prefix(limits: Ra
     assert passed == 20
 
 
-def test_wrong_keys_cost_nobody_else_a_request(limits: RateLimiter) -> None:
+def test_wrong_keys_do_not_count_against_other_requests(limits: RateLimiter) -> None:
     wrong_keys(limits, ADDRESS, "wh_abcdefghijkl_x")
     assert limits.check("abcdefghijkl", ADDRESS).remaining == 29
     assert limits.check(None, ADDRESS).remaining == 19
-    limits.check_failures(ADDRESS)  # webhooks are counted for themselves
+    limits.check_failures(ADDRESS)  # webhooks are counted separately
 
 
 def test_a_refused_wrong_key_is_not_counted(limits: RateLimiter, clock: FakeClock) -> None:
@@ -174,12 +174,14 @@ def test_a_refused_wrong_key_is_not_counted(limits: RateLimiter, clock: FakeCloc
     assert wrong_keys(limits, ADDRESS, "x") == 1
 
 
-def test_a_prefix_tells_nothing_of_a_secret() -> None:
+def test_a_prefix_reveals_nothing_of_a_secret() -> None:
     assert get_key_prefix("wh_abcdefghijkl_" + "s" * 40) == "wh_abcdefghijkl"
     assert get_key_prefix("secret-of-otterwiki") == get_key_prefix("secret-of-somebody") != get_key_prefix("another")
     assert "secret" not in get_key_prefix("secret-of-otterwiki")
     assert get_key_prefix("\ud800") != get_key_prefix("")
-    assert get_key_prefix("eyJhbGciOi.a.b") != get_key_prefix("eyJhbGciOi.a.c"), "tokens of issuers begin alike"
+    assert get_key_prefix("eyJhbGciOi.a.b") != get_key_prefix("eyJhbGciOi.a.c"), (
+        "tokens of one issuer have the same prefix"
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,11 +208,13 @@ def test_ipv6_is_counted_by_the_first_64_bits(one: IPv6Address, other: IPv6Addre
 
 
 @given(st.text())
-def test_any_text_for_an_address_is_borne(text: str) -> None:
+def test_any_text_is_accepted_as_an_address(text: str) -> None:
     assert RateLimiter(60, 60).check(None, text).remaining == 19
 
 
-def test_memory_stays_bounded_and_who_asks_is_not_forgotten(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+def test_memory_is_bounded_and_active_clients_are_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
     monkeypatch.setattr(limits_module, "_MAX_BUCKETS", 100)
     limits = RateLimiter(60, 60, clock=clock)
     for number in range(5000):

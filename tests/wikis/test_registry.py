@@ -60,7 +60,7 @@ def test_ids_are_opaque_and_a_slug_that_returns_gets_a_new_one(registry: Registr
     assert all(re.fullmatch("[a-z2-7]{20}", wiki_id) for wiki_id in ids)
 
 
-def test_a_slug_is_given_once(registry: Registry) -> None:
+def test_a_slug_is_unique(registry: Registry) -> None:
     first = registry.add("garden", "/srv/garden")
     with pytest.raises(WikiExists, match="already a wiki 'garden'"):
         registry.add("garden", "/srv/other")
@@ -77,7 +77,7 @@ def test_a_removed_wiki_is_gone(registry: Registry) -> None:
         registry.remove("garden")
 
 
-def test_settings_are_put_in_the_place_of_the_old_ones(registry: Registry) -> None:
+def test_settings_replace_the_old_ones(registry: Registry) -> None:
     wiki = registry.add("garden", "/srv/garden", {"language": "german"})
     updated = registry.set_settings("garden", {"url": "https://example.org/{path}"})
     assert updated.settings == {"url": "https://example.org/{path}"}
@@ -87,7 +87,7 @@ def test_settings_are_put_in_the_place_of_the_old_ones(registry: Registry) -> No
         registry.set_settings("other", {})
 
 
-def test_reading_before_the_first_wiki_makes_no_file(registry: Registry, path: Path) -> None:
+def test_reading_before_the_first_wiki_creates_no_file(registry: Registry, path: Path) -> None:
     assert registry.list_wikis() == []
     with pytest.raises(WikiNotFound):
         registry.get("garden")
@@ -101,13 +101,13 @@ def test_no_error_names_another_wiki(registry: Registry, odd: str) -> None:
     registry.add("garden", "/srv/canary")
     with pytest.raises(WikiNotFound) as caught:
         registry.get(odd)
-    told = f"{caught.value} {caught.value.hint}".replace(odd if odd else "\0", "")
-    assert "garden" not in told
-    assert "canary" not in told
-    assert len(told) < 300
+    message = f"{caught.value} {caught.value.hint}".replace(odd if odd else "\0", "")
+    assert "garden" not in message
+    assert "canary" not in message
+    assert len(message) < 300
 
 
-def test_near_slugs_are_suggested_on_request(registry: Registry) -> None:
+def test_similar_slugs_are_suggested_on_request(registry: Registry) -> None:
     for slug in ("garden", "runbook", "kitchen"):
         registry.add(slug, f"/srv/{slug}")
     assert registry.suggest_slugs("gardem") == ("garden",)
@@ -141,7 +141,7 @@ def test_some_settings_change_and_the_others_stay(registry: Registry) -> None:
         registry.update_settings("other", {"public": "true"})
 
 
-def test_two_who_change_different_settings_at_once_lose_none(registry: Registry, path: Path) -> None:
+def test_concurrent_changes_of_different_settings_are_not_lost(registry: Registry, path: Path) -> None:
     registry.add("garden", "/srv/garden")
 
     def change(number: int) -> None:
@@ -159,7 +159,7 @@ def test_two_who_change_different_settings_at_once_lose_none(registry: Registry,
 # ── many at once ──
 
 
-def test_many_are_added_at_once_and_what_is_taken_is_left(registry: Registry) -> None:
+def test_adding_many_wikis_skips_existing_slugs(registry: Registry) -> None:
     first = registry.add("b", "/srv/first")
     added = registry.add_many([("a", "/srv/a", {"public": "true"}), ("b", "/srv/other", {}), ("c", "/srv/c", {})])
     assert [wiki.slug for wiki in added] == ["a", "c"]
@@ -180,7 +180,7 @@ def test_of_two_with_one_slug_the_first_is_added(registry: Registry) -> None:
         (("x", "/srv", {"hosts": "not a host"}), InvalidSetting),
     ],
 )
-def test_of_many_all_are_added_or_none(
+def test_adding_many_wikis_is_atomic(
     registry: Registry, bad: tuple[str, str, dict[str, str]], error: type[Exception]
 ) -> None:
     before = registry.add("before", "/srv", {"hosts": "a.example"})
@@ -192,7 +192,7 @@ def test_of_many_all_are_added_or_none(
     assert registry.list_wikis() == [before]
 
 
-def test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs(registry: Registry) -> None:
+def test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_is_not_slower(registry: Registry) -> None:
     began = time.perf_counter()
     registry.add_many((f"wiki-{number}", f"/srv/{number}", {}) for number in range(10_000))
     assert time.perf_counter() - began < 10
@@ -233,13 +233,13 @@ def test_hosts_follow_the_settings(registry: Registry) -> None:
     assert registry.add("other", "/srv", {"hosts": "new.example"}) == registry.find_by_host("new.example")
 
 
-def test_a_host_is_one_wikis_and_the_other_is_not_named(registry: Registry) -> None:
+def test_a_host_belongs_to_one_wiki_and_the_error_does_not_name_it(registry: Registry) -> None:
     registry.add("garden", "/srv/canary", {"hosts": "wiki.example.org"})
     with pytest.raises(WikiExists) as caught:
         registry.add("other", "/srv/other", {"hosts": "b.example, Wiki.Example.Org"})
-    told = f"{caught.value} {caught.value.hint}"
-    assert "garden" not in told
-    assert "canary" not in told
+    message = f"{caught.value} {caught.value.hint}"
+    assert "garden" not in message
+    assert "canary" not in message
     other = registry.add("other", "/srv/other", {"hosts": "b.example"})
     with pytest.raises(WikiExists):
         registry.update_settings("other", {"hosts": "wiki.example.org"})
@@ -264,7 +264,7 @@ def test_a_host_is_one_wikis_and_the_other_is_not_named(registry: Registry) -> N
     ],
     ids=lambda host: ascii(host)[:30],
 )
-def test_what_is_no_host_is_refused_and_nothing_changes(registry: Registry, host: str) -> None:
+def test_an_invalid_host_is_refused_and_nothing_changes(registry: Registry, host: str) -> None:
     wiki = registry.add("garden", "/srv/garden", {"hosts": "good.example"})
     with pytest.raises(InvalidSetting) as caught:
         registry.update_settings("garden", {"hosts": f"other.example, {host}"})
@@ -277,7 +277,7 @@ def test_what_is_no_host_is_refused_and_nothing_changes(registry: Registry, host
 # ── together ──
 
 
-def test_a_writer_elsewhere_makes_the_others_wait_and_then_busy(registry: Registry, path: Path) -> None:
+def test_another_writer_makes_writes_wait_and_then_busy(registry: Registry, path: Path) -> None:
     registry.add("garden", "/srv/garden")
     with closing(sqlite3.connect(path, isolation_level=None)) as other, closing(Registry(path, timeout=0.05)) as hasty:
         other.execute("BEGIN IMMEDIATE")
@@ -314,7 +314,7 @@ def _add_in_other_process(path: Path, name: str) -> None:
 
 
 @pytest.mark.process
-def test_many_processes_make_and_fill_one_registry(path: Path) -> None:
+def test_many_processes_create_and_fill_one_registry(path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_add_in_other_process, args=(path, letter)) for letter in "abcd"]
     for process in processes:
@@ -348,13 +348,13 @@ with closing(Registry(Path(sys.argv[1]))) as registry:
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_parent_and_child_of_a_fork_both_go_on(path: Path) -> None:
+def test_parent_and_child_of_a_fork_both_work(path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", _FORK_SCRIPT, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (["0", "before", "child", "parent"], "")
 
 
-def test_the_last_of_racing_adds_of_one_slug_fail(registry: Registry) -> None:
+def test_of_concurrent_adds_of_one_slug_only_the_first_succeeds(registry: Registry) -> None:
     outcomes: list[str] = []
 
     def add() -> None:

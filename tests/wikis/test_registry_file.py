@@ -1,4 +1,4 @@
-"""The registry's file: sealed row by row, brought along from older versions, damaged, and rid of what was removed."""
+"""The registry file: row checksums, older versions, damage, and complete deletion."""
 
 import os
 import random
@@ -27,7 +27,7 @@ def registry(path: Path) -> Iterator[Registry]:
     registry.close()
 
 
-# ── the seal ──
+# ── checksums ──
 
 
 def _add_sample_rows(registry: Registry) -> None:
@@ -50,7 +50,7 @@ def _add_sample_rows(registry: Registry) -> None:
         "INSERT INTO keys SELECT 'another', NULL, 'admin', '', created_at, NULL, digest FROM keys",
     ],
 )
-def test_rows_that_were_not_written_here_are_damage(registry: Registry, path: Path, damage: str) -> None:
+def test_rows_not_written_by_the_registry_are_damage(registry: Registry, path: Path, damage: str) -> None:
     _add_sample_rows(registry)
     registry.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -59,7 +59,7 @@ def test_rows_that_were_not_written_here_are_damage(registry: Registry, path: Pa
         registry.list_wikis()
 
 
-def test_a_write_does_not_seal_damage_that_was_there_before(registry: Registry, path: Path) -> None:
+def test_a_write_does_not_hide_existing_damage(registry: Registry, path: Path) -> None:
     _add_sample_rows(registry)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("UPDATE keys SET wiki_id = NULL")
@@ -69,7 +69,7 @@ def test_a_write_does_not_seal_damage_that_was_there_before(registry: Registry, 
         registry.list_wikis()
 
 
-def test_a_write_that_fails_leaves_everything_as_it_was(registry: Registry) -> None:
+def test_a_failed_write_changes_nothing(registry: Registry) -> None:
     _add_sample_rows(registry)
     before = (registry.list_wikis(), registry.keys.list())
 
@@ -91,7 +91,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(registry: Registry) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, 10])
 def test_nothing_of_what_was_removed_is_left_in_the_file(registry: Registry, path: Path, seed: int) -> None:
-    """Overwriting rows as they are deleted is not enough here: SQLite has left copies of them behind by then."""
+    """Overwriting deleted rows is not enough: SQLite may have left copies elsewhere in the file."""
     dice, gone, alive = random.Random(seed), list[str](), list[Wiki]()
 
     def word() -> str:
@@ -152,7 +152,7 @@ def test_another_database_is_not_taken_for_a_registry(registry: Registry, path: 
         registry.list_wikis()
 
 
-def test_an_older_registry_is_refused_and_left_as_it_is(registry: Registry, path: Path) -> None:
+def test_an_older_registry_is_refused_and_unchanged(registry: Registry, path: Path) -> None:
     registry.add("garden", "/srv/garden")
     registry.close()
     with closing(sqlite3.connect(path)) as older:
@@ -174,7 +174,7 @@ def test_a_newer_registry_is_refused(registry: Registry, path: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", ["{", "[]", "null", '{"a": 1}'])
-def test_a_row_that_makes_no_sense_is_damage(registry: Registry, path: Path, settings: str) -> None:
+def test_an_invalid_row_is_damage(registry: Registry, path: Path, settings: str) -> None:
     registry.add("garden", "/srv/garden")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("UPDATE wikis SET settings = ?", (settings,))
@@ -182,7 +182,7 @@ def test_a_row_that_makes_no_sense_is_damage(registry: Registry, path: Path, set
         registry.list_wikis()
 
 
-def test_a_directory_that_cannot_be_made_is_said_as_such(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with closing(Registry(tmp_path / "file" / "registry.db")) as registry, pytest.raises(StorageError):
         registry.add("garden", "/srv/garden")
@@ -202,7 +202,7 @@ def test_a_registry_in_a_read_only_directory_can_be_read(registry: Registry, pat
         path.parent.chmod(0o755)
 
 
-def test_a_restored_file_is_read_and_not_the_one_before(registry: Registry, path: Path) -> None:
+def test_a_restored_file_is_read_instead_of_the_old_one(registry: Registry, path: Path) -> None:
     registry.add("old", "/srv/old")
     registry.close()
     backup = path.read_bytes()

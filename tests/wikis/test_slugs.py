@@ -1,4 +1,4 @@
-"""What may be a slug, and what is proposed instead."""
+"""Valid slugs, and proposals for invalid ones."""
 
 import re
 import string
@@ -50,7 +50,7 @@ def test_bad_slugs_are_refused_with_a_reason_and_a_proposal(text: str, reason: s
 
 
 @pytest.mark.parametrize("name", ["api", "w", "mcp", "admin", "healthz", "readyz", "metrics", "static", "docs"])
-def test_names_of_our_own_addresses_are_reserved(name: str) -> None:
+def test_names_used_in_urls_are_reserved(name: str) -> None:
     assert name in RESERVED_SLUGS
 
 
@@ -61,7 +61,7 @@ def test_every_proposal_is_a_slug(text: str) -> None:
 
 
 @given(st.text(alphabet=string.ascii_letters + string.digits + "-./_ é\0", max_size=70))
-def test_what_passes_is_a_host_label(text: str) -> None:
+def test_a_valid_slug_is_a_valid_host_label(text: str) -> None:
     try:
         slug = validate_slug(text)
     except InvalidSlug:

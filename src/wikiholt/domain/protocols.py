@@ -117,7 +117,7 @@ class Reranker(Protocol):
 
 
 class ModelInfo(Protocol):
-    """Identifies a model, to tell whether an index was built with it."""
+    """Identifies a model, to check whether an index was built with it."""
 
     @property
     def fingerprint(self) -> str:

@@ -336,9 +336,9 @@ class DatabaseAdmin(Protocol):
 class NodeMessage(StrEnum):
     """A message to the node a wiki is assigned to, or about a change of assignments."""
 
-    CHANGED = "wake"
-    REPAIR = "mend"
-    TOUCH = "asked"
+    CHANGED = "changed"
+    REPAIR = "repair"
+    TOUCH = "touch"
     REINDEX = "reindex"
     ASSIGNMENTS = "shifts"
 

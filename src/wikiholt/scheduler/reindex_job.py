@@ -44,7 +44,7 @@ class ReindexJob:
     problems: int = 0
     revision: str | None = None
     resumed: int = 0
-    keeper: str = ""
+    scheduler_id: str = ""
     """Id of the scheduler that runs it."""
     error_code: str = ""
     error: str = ""
@@ -100,9 +100,9 @@ class ReindexRunner:
         if not job.is_open:
             self._entry.reindexing = False
             return
-        taken_over = job.state is ReindexState.RUNNING and job.keeper != self._scheduler_id
+        taken_over = job.state is ReindexState.RUNNING and job.scheduler_id != self._scheduler_id
         self._save_job(
-            replace(job, state=ReindexState.RUNNING, keeper=self._scheduler_id, resumed=job.resumed + taken_over)
+            replace(job, state=ReindexState.RUNNING, scheduler_id=self._scheduler_id, resumed=job.resumed + taken_over)
         )
         try:
             report = handle.reindex(self._make_progress_handler(self._job), pause, lock_timeout=0)

@@ -185,7 +185,9 @@ class Scheduler:
         with self._state.changed:
             if read_job(store, wiki_id).is_open:
                 raise Busy("this wiki is being reindexed", hint="wait for it to finish; see its progress in its status")
-            job = ReindexJob(ReindexState.QUEUED, secrets.token_hex(8), datetime.now(UTC), keeper=self._scheduler_id)
+            job = ReindexJob(
+                ReindexState.QUEUED, secrets.token_hex(8), datetime.now(UTC), scheduler_id=self._scheduler_id
+            )
             write_job(store, wiki_id, job, create=True)
         if self._is_assigned(wiki_id):
             self._enqueue_reindex(wiki_id)

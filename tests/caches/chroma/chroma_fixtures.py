@@ -1,4 +1,4 @@
-"""A truth with pages, a Chroma of its own, and what tests wait for."""
+"""A store with pages, its own Chroma, and conditions to wait for."""
 
 import os
 import time
@@ -21,10 +21,10 @@ EMBEDDER = FakeEmbedder()
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Wait until it holds, within a bound no machine is too slow for."""
+    """Wait until the condition holds. Fails after TIMEOUT_S."""
     end = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < end, f"in vain: {what}"
+        assert time.monotonic() < end, f"timed out: {what}"
         time.sleep(0.02)
 
 
@@ -38,7 +38,7 @@ class ChromaFixture:
         self.open_indexes: dict[str, WikiIndex] = {}
 
     def create_index(self, wiki_id: str, pages: int = 35, word: str = "river") -> WikiIndex:
-        """An index of so many pages of two chunks each."""
+        """An index of `pages` pages with two chunks each."""
         index = self.store.create(wiki_id, Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "text"))
         texts = [(f"p{i}.md", [f"{word} {i} stone{i % 7}", f"bridge {i} {word}{i % 5} wood"]) for i in range(pages)]
         index.apply(IndexChange(pages=tuple(make_entry(file, text, EMBEDDER, tags=["a", "b"]) for file, text in texts)))
@@ -72,7 +72,7 @@ QUERY = EMBEDDER.embed_query("the old river bridge stone3")
 
 
 def is_helped_by_chroma(cache: ChromaVectorCache, query: FloatArray = QUERY) -> bool:
-    """Whether a search is answered with Chroma's help."""
+    """Whether Chroma takes part in a search."""
     cache.refresh()
     return not cache.search(query, 10, None).degraded
 
@@ -80,7 +80,7 @@ def is_helped_by_chroma(cache: ChromaVectorCache, query: FloatArray = QUERY) -> 
 def assert_same_as_store(
     cache: ChromaVectorCache, index: WikiIndex, limit: int = 10, query: FloatArray = QUERY
 ) -> VectorHits:
-    """The answer is that of the truth, whoever gave it."""
+    """The cache gives the same answer as the store."""
     cache.refresh()
     found, expected = cache.search(query, limit, None), index.search_vectors(query, limit, None)
     np.testing.assert_allclose(found.distances, expected.distances, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Whatever happens to index, cache and child, in whatever order: the answer is that of the truth."""
+"""Any operations on index, cache and child process in any order: answers equal those of the reference index."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 
 
 class ChromaCacheMachine(VectorCacheMachine):
-    """Beside what may happen to any cache, the child is killed, and has its work done."""
+    """Adds to the operations of any cache: the child is killed, and completes its work."""
 
     cache: ChromaVectorCache
 
@@ -32,14 +32,14 @@ class ChromaCacheMachine(VectorCacheMachine):
     @rule()
     def wait_until_synced(self) -> None:
         self.cache.refresh()
-        wait_until(lambda: self.cache.wait_idle(1) and not self._is_degraded(), "Chroma helps")
+        wait_until(lambda: self.cache.wait_idle(1) and not self._is_degraded(), "Chroma takes part")
 
     def _is_degraded(self) -> bool:
         self.cache.refresh()
         return self.cache.search(QUERIES[0], 5, None).degraded
 
     def teardown(self) -> None:
-        """Compare with Chroma's help, whatever was done to it before."""
+        """Compare with Chroma taking part, whatever happened before."""
         if hasattr(self, "cache"):
             self.wait_until_synced()
         super().teardown()
@@ -48,5 +48,5 @@ class ChromaCacheMachine(VectorCacheMachine):
         self.engine.close()
 
 
-def test_the_cache_of_chroma_follows_the_truth() -> None:
+def test_the_chroma_cache_agrees_with_the_reference_index() -> None:
     assert run_cache_machine(ChromaCacheMachine, 5, steps=15) >= 3 * 5, "answers are compared in every example"

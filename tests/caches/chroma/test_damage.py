@@ -1,4 +1,4 @@
-"""Every file of Chroma's damaged in every way that is known to hurt: the answers stay right, and Chroma comes back."""
+"""Every file of Chroma with every kind of damage: answers stay right, and Chroma recovers."""
 
 import os
 import random
@@ -71,7 +71,7 @@ NAMES = [f"{file} {damage.__name__}" for file, damage in DAMAGES]
 
 
 class DamageFixture:
-    """Two wikis in one directory of Chroma's, and where the first one's vectors lie in it."""
+    """Two wikis in one Chroma directory, and the location of the first one's vectors."""
 
     def __init__(self, place: Path) -> None:
         self.fixture = ChromaFixture(place)
@@ -115,8 +115,8 @@ class DamageFixture:
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DamageFixture]:
-    """Segments are written to the disk after a few rows, not after a thousand."""
+def damaged_wikis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DamageFixture]:
+    """Segments are written to disk after a few rows, not after a thousand."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(
             rest_api.INDEX_CONFIGURATION, "hnsw", {**rest_api.INDEX_CONFIGURATION["hnsw"], "sync_threshold": 20}
@@ -127,7 +127,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DamageFixture
 
 
 def wait_until_recovered(cache: ChromaVectorCache, index: WikiIndex, engine: ChromaEngine) -> None:
-    """Search until Chroma helps again; every answer on the way is right."""
+    """Search until Chroma takes part again; every answer until then must be right."""
 
     def back() -> bool:
         assert_same_as_store(cache, index)
@@ -137,7 +137,7 @@ def wait_until_recovered(cache: ChromaVectorCache, index: WikiIndex, engine: Chr
 
 
 def may_hang(file: str) -> bool:
-    """Whether Chroma may loop without end over it."""
+    """Whether damage to this file may put Chroma into an endless loop."""
     return file == "link_lists.bin"
 
 
@@ -147,38 +147,38 @@ def get_timeouts(file: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("file", "damage"), DAMAGES, ids=NAMES)
-def test_what_is_found_damaged_at_the_start_never_shows_in_an_answer(
-    standing: DamageFixture, file: str, damage: Damage
+def test_damage_found_at_the_start_never_shows_in_an_answer(
+    damaged_wikis: DamageFixture, file: str, damage: Damage
 ) -> None:
-    standing.restore_files()
-    standing.apply_damage(file, damage)
-    standing.write_changes()
-    with standing.fixture.open_engine(**get_timeouts(file)) as engine:
-        cache, other = standing.open_caches(engine)
-        wait_until_recovered(cache, standing.index, engine)
-        wait_until_recovered(other, standing.other, engine)
+    damaged_wikis.restore_files()
+    damaged_wikis.apply_damage(file, damage)
+    damaged_wikis.write_changes()
+    with damaged_wikis.fixture.open_engine(**get_timeouts(file)) as engine:
+        cache, other = damaged_wikis.open_caches(engine)
+        wait_until_recovered(cache, damaged_wikis.index, engine)
+        wait_until_recovered(other, damaged_wikis.other, engine)
         if not file.endswith("sqlite3") and not may_hang(file):
-            assert engine.get_metrics()["rebuilds"][1] <= 1, "the neighbour's collection is left as it was"
+            assert engine.get_metrics()["rebuilds"][1] <= 1, "the other wiki's collection is unchanged"
         cache.close()
         other.close()
 
 
 @pytest.mark.parametrize(("file", "damage"), DAMAGES[::2], ids=NAMES[::2])
-def test_what_is_damaged_under_a_running_chroma_never_shows_in_an_answer(
-    standing: DamageFixture, file: str, damage: Damage
+def test_damage_under_a_running_chroma_never_shows_in_an_answer(
+    damaged_wikis: DamageFixture, file: str, damage: Damage
 ) -> None:
-    standing.restore_files()
-    with standing.fixture.open_engine(**get_timeouts(file)) as engine:
-        cache, other = standing.open_caches(engine)
-        wait_until_recovered(cache, standing.index, engine)
-        segment = standing._find_segment(cache)
-        place = standing.fixture.path if file.endswith("sqlite3") else segment
+    damaged_wikis.restore_files()
+    with damaged_wikis.fixture.open_engine(**get_timeouts(file)) as engine:
+        cache, other = damaged_wikis.open_caches(engine)
+        wait_until_recovered(cache, damaged_wikis.index, engine)
+        segment = damaged_wikis._find_segment(cache)
+        place = damaged_wikis.fixture.path if file.endswith("sqlite3") else segment
         damage(place / file)
-        assert_same_as_store(cache, standing.index)
-        standing.write_changes()
-        wait_until_recovered(cache, standing.index, engine)
-        os.kill(standing.fixture.get_child_pid(engine), signal.SIGKILL)
-        wait_until_recovered(cache, standing.index, engine)
-        wait_until_recovered(other, standing.other, engine)
+        assert_same_as_store(cache, damaged_wikis.index)
+        damaged_wikis.write_changes()
+        wait_until_recovered(cache, damaged_wikis.index, engine)
+        os.kill(damaged_wikis.fixture.get_child_pid(engine), signal.SIGKILL)
+        wait_until_recovered(cache, damaged_wikis.index, engine)
+        wait_until_recovered(other, damaged_wikis.other, engine)
         cache.close()
         other.close()

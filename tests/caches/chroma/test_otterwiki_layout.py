@@ -1,4 +1,4 @@
-"""The seed's layout: what other readers of the collections find, and what is left when a wiki goes."""
+"""The collection layout of otterwiki-semantic-search: what other clients find, and what remains after a removal."""
 
 import json
 import subprocess
@@ -42,26 +42,26 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[ChromaFixture]:
+def fixture(tmp_path: Path) -> Iterator[ChromaFixture]:
     made = ChromaFixture(tmp_path)
     yield made
     made.close()
 
 
 def read_collections(path: Path) -> dict[str, Any]:
-    """What a plain client of Chroma's finds in a directory."""
+    """What a plain Chroma client finds in a directory."""
     command = [sys.executable, "-W", "ignore", "-c", READER_SCRIPT, str(path), json.dumps(QUERY.tolist())]
-    told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return told
+    collections: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return collections
 
 
-def test_a_plain_client_finds_what_the_seed_promised(ground: ChromaFixture) -> None:
-    index = ground.create_index(WIKI_ID)
+def test_a_plain_client_finds_the_documented_layout(fixture: ChromaFixture) -> None:
+    index = fixture.create_index(WIKI_ID)
     when = datetime(2026, 3, 9, 14, 22, tzinfo=UTC)
     full = make_entry("Trends/Iran Strategy.md", ["river one", "stone two"], EMBEDDER, category="C", tags=("x", "y"))
     index.apply(IndexChange(pages=(full, make_entry("p3.md", ["changed river stone3"], EMBEDDER, updated=when))))
-    with ground.open_engine(layout="seed") as engine:
-        cache = ground.open_cache(engine, slug="robot")
+    with fixture.open_engine(layout="seed") as engine:
+        cache = fixture.open_cache(engine, slug="robot")
         wait_until(lambda: is_helped_by_chroma(cache), "the first build")
         index.apply(IndexChange(deleted=("p4.md",), pages=(make_entry("p5.md", ["short now"], EMBEDDER),)))
         assert_same_as_store(cache, index)
@@ -70,7 +70,7 @@ def test_a_plain_client_finds_what_the_seed_promised(ground: ChromaFixture) -> N
         assert_same_as_store(cache, index)
         assert is_helped_by_chroma(cache)
         cache.close()
-    found = read_collections(ground.path)
+    found = read_collections(fixture.path)
     assert set(found) == {"otterwiki_pages_robot"}
     rows = found["otterwiki_pages_robot"]
     assert rows["width"] == EMBEDDER.dimensions
@@ -93,38 +93,38 @@ def test_a_plain_client_finds_what_the_seed_promised(ground: ChromaFixture) -> N
 
 
 @pytest.mark.parametrize("layout", ["id", "seed"])
-def test_a_removed_wiki_leaves_no_byte_and_its_neighbour_as_it_was(ground: ChromaFixture, layout: str) -> None:
-    ground.create_index(WIKI_ID, word="canaryword")
-    other = ground.create_index(OTHER_WIKI_ID, 20, "forest")
-    with ground.open_engine(layout=layout) as engine:
-        gone, stays = ground.open_cache(engine), ground.open_cache(engine, OTHER_WIKI_ID, "other")
-        wait_until(lambda: is_helped_by_chroma(gone) and is_helped_by_chroma(stays), "both are helped")
+def test_a_removed_wiki_leaves_no_byte_and_the_other_wiki_unchanged(fixture: ChromaFixture, layout: str) -> None:
+    fixture.create_index(WIKI_ID, word="canaryword")
+    other = fixture.create_index(OTHER_WIKI_ID, 20, "forest")
+    with fixture.open_engine(layout=layout) as engine:
+        gone, stays = fixture.open_cache(engine), fixture.open_cache(engine, OTHER_WIKI_ID, "other")
+        wait_until(lambda: is_helped_by_chroma(gone) and is_helped_by_chroma(stays), "both use Chroma")
         chroma = engine._worker.api
         before = chroma.find_collection(stays._collection._owner.name)
         gone.close()
-        ground.open_indexes.pop(WIKI_ID).close()
+        fixture.open_indexes.pop(WIKI_ID).close()
         engine.delete_wiki(WIKI_ID, "one")
         assert [found.id for found in chroma.iter_collections()] == [before.id if before else ""]
         assert is_helped_by_chroma(stays)
         assert_same_as_store(stays, other)
         assert get_metric(engine, "rebuilds") == 2
         stays.close()
-    assert len([place for place in ground.path.iterdir() if place.is_dir()]) == 1
-    assert not [file for file in ground.path.rglob("*") if file.is_file() and b"canaryword" in file.read_bytes()]
+    assert len([place for place in fixture.path.iterdir() if place.is_dir()]) == 1
+    assert not [file for file in fixture.path.rglob("*") if file.is_file() and b"canaryword" in file.read_bytes()]
 
 
-def test_a_wiki_removed_while_chroma_was_away_goes_when_it_is_back(ground: ChromaFixture) -> None:
-    ground.create_index(WIKI_ID, word="canaryword")
-    ground.create_index(OTHER_WIKI_ID, 20, "forest")
-    with ground.open_engine(layout="seed") as engine:
-        caches = ground.open_cache(engine), ground.open_cache(engine, OTHER_WIKI_ID, "other")
-        wait_until(lambda: all(map(is_helped_by_chroma, caches)), "both are helped")
+def test_a_wiki_removed_while_chroma_was_unavailable_is_deleted_later(fixture: ChromaFixture) -> None:
+    fixture.create_index(WIKI_ID, word="canaryword")
+    fixture.create_index(OTHER_WIKI_ID, 20, "forest")
+    with fixture.open_engine(layout="seed") as engine:
+        caches = fixture.open_cache(engine), fixture.open_cache(engine, OTHER_WIKI_ID, "other")
+        wait_until(lambda: all(map(is_helped_by_chroma, caches)), "both use Chroma")
         for cache in caches:
             cache.close()
-    ground.open_indexes.pop(WIKI_ID).close()
-    with ground.open_engine(layout="seed") as engine:
-        cache = ground.open_cache(engine, OTHER_WIKI_ID, "other")
-        wait_until(lambda: is_helped_by_chroma(cache), "the one that is left")
+    fixture.open_indexes.pop(WIKI_ID).close()
+    with fixture.open_engine(layout="seed") as engine:
+        cache = fixture.open_cache(engine, OTHER_WIKI_ID, "other")
+        wait_until(lambda: is_helped_by_chroma(cache), "the remaining wiki")
         assert [found.name for found in engine._worker.api.iter_collections()] == ["otterwiki_pages_other"]
         cache.close()
-    assert not [file for file in ground.path.rglob("*") if file.is_file() and b"canaryword" in file.read_bytes()]
+    assert not [file for file in fixture.path.rglob("*") if file.is_file() and b"canaryword" in file.read_bytes()]

@@ -1,4 +1,4 @@
-"""Chroma as a server somebody else runs: a real one, one that goes and comes, and things that are no Chroma."""
+"""Chroma as an external server: a real one, an unreliable one, and servers that are not Chroma."""
 
 import http.server
 import json
@@ -25,14 +25,14 @@ from tests.caches.chroma.chroma_fixtures import (
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[ChromaFixture]:
+def fixture(tmp_path: Path) -> Iterator[ChromaFixture]:
     made = ChromaFixture(tmp_path)
     yield made
     made.close()
 
 
 class ChromaServer:
-    """`chroma run` on a port of its own."""
+    """`chroma run` on its own port."""
 
     def __init__(self, place: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as found:
@@ -68,10 +68,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
     made.stop()
 
 
-def test_a_server_helps_and_may_go_and_come(ground: ChromaFixture, server: ChromaServer) -> None:
-    index = ground.create_index(WIKI_ID)
-    with ground.open_engine(path=None, url=server.url, tenant="acme", database="wikis") as engine:
-        cache = ground.open_cache(engine)
+def test_a_server_is_used_and_may_stop_and_restart(fixture: ChromaFixture, server: ChromaServer) -> None:
+    index = fixture.create_index(WIKI_ID)
+    with fixture.open_engine(path=None, url=server.url, tenant="acme", database="wikis") as engine:
+        cache = fixture.open_cache(engine)
         wait_until(lambda: is_helped_by_chroma(cache), "the first build")
         assert_same_as_store(cache, index)
         server.stop()
@@ -89,16 +89,16 @@ def test_a_server_helps_and_may_go_and_come(ground: ChromaFixture, server: Chrom
         cache.close()
 
 
-def test_a_collection_of_somebody_elses_is_never_touched(
-    ground: ChromaFixture, server: ChromaServer, caplog: pytest.LogCaptureFixture
+def test_a_foreign_collection_is_never_changed(
+    fixture: ChromaFixture, server: ChromaServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = f"{server.url}/api/v2/tenants/default_tenant/databases/default_database/collections"
     theirs = httpx.post(base, json={"name": "otterwiki_pages_one", "metadata": {"whose": "theirs"}}).json()
     row = {"ids": ["x"], "embeddings": [QUERY.tolist()], "documents": ["theirs"]}
     assert httpx.post(f"{base}/{theirs['id']}/add", json=row).status_code == 201
-    index = ground.create_index(WIKI_ID)
-    with ground.open_engine(path=None, url=server.url, layout="seed") as engine:
-        cache = ground.open_cache(engine)
+    index = fixture.create_index(WIKI_ID)
+    with fixture.open_engine(path=None, url=server.url, layout="seed") as engine:
+        cache = fixture.open_cache(engine)
         assert assert_same_as_store(cache, index).degraded
         assert cache.wait_idle(60)
         assert "did not create" in caplog.text
@@ -110,7 +110,7 @@ def test_a_collection_of_somebody_elses_is_never_touched(
 
 @contextmanager
 def run_fake_server(reply: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """The address of something that answers every request in this way."""
+    """The address of a server that answers every request with `reply`."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -122,7 +122,7 @@ def run_fake_server(reply: Callable[[http.server.BaseHTTPRequestHandler], None])
         do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
         made.daemon_threads = True
@@ -169,7 +169,7 @@ def half_an_answer(handler: http.server.BaseHTTPRequestHandler) -> None:
 
 
 def drops(handler: http.server.BaseHTTPRequestHandler) -> None:
-    """One byte at a time, for longer than anybody waits."""
+    """One byte at a time, for longer than any timeout."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")
     try:
         for _ in range(40):
@@ -184,15 +184,17 @@ REPLIES = [a_web_page, other_json, a_list_of_lists, an_error, noise, half_an_ans
 
 
 @pytest.mark.parametrize("reply", REPLIES, ids=[reply.__name__ for reply in REPLIES])
-def test_what_is_no_chroma_costs_its_help_and_nothing_else(
-    ground: ChromaFixture, reply: Callable[[http.server.BaseHTTPRequestHandler], None], caplog: pytest.LogCaptureFixture
+def test_a_server_that_is_not_chroma_is_ignored_and_searches_are_right(
+    fixture: ChromaFixture,
+    reply: Callable[[http.server.BaseHTTPRequestHandler], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    index = ground.create_index(WIKI_ID)
+    index = fixture.create_index(WIKI_ID)
     with (
         run_fake_server(reply) as url,
-        ground.open_engine(path=None, url=url, timeout=1.0, heartbeat=1.0, background_timeout=1.0) as engine,
+        fixture.open_engine(path=None, url=url, timeout=1.0, heartbeat=1.0, background_timeout=1.0) as engine,
     ):
-        cache = ground.open_cache(engine)
+        cache = fixture.open_cache(engine)
         assert assert_same_as_store(cache, index).degraded
         cache.wait_idle(60)
         assert assert_same_as_store(cache, index).degraded
@@ -203,14 +205,17 @@ def test_what_is_no_chroma_costs_its_help_and_nothing_else(
         cache.close()
 
 
-def test_a_token_is_sent_as_proxies_and_older_servers_expect_it(ground: ChromaFixture) -> None:
-    ground.create_index(WIKI_ID)
+def test_a_token_is_sent_in_the_headers_of_proxies_and_older_servers(fixture: ChromaFixture) -> None:
+    fixture.create_index(WIKI_ID)
     seen: list[tuple[str | None, str | None]] = []
 
     def reply(handler: http.server.BaseHTTPRequestHandler) -> None:
         seen.append((handler.headers.get("Authorization"), handler.headers.get("X-Chroma-Token")))
         _send_response(handler, 401, b"{}")
 
-    with run_fake_server(reply) as url, ground.open_engine(path=None, url=url, token="s3cret", heartbeat=5.0) as engine:
+    with (
+        run_fake_server(reply) as url,
+        fixture.open_engine(path=None, url=url, token="s3cret", heartbeat=5.0) as engine,
+    ):
         assert "401" in engine.check()
     assert set(seen) == {("Bearer s3cret", "s3cret")}

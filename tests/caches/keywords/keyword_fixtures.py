@@ -1,4 +1,4 @@
-"""A real index whose pages have words and nothing else, and the comparison with what it answers itself."""
+"""A real index whose pages have only keywords, and the comparison with its own answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ def create_index(root: Path, pages: Iterable[PageEntry] = ()) -> SqliteIndex:
 
 
 def make_random_pages(count: int, seed: int = 0, start: int = 0) -> list[PageEntry]:
-    """Pages whose words are spread as words are: few common, many rare."""
+    """Pages with a realistic word distribution: few common words, many rare ones."""
     rng = np.random.default_rng(seed)
 
     def some(most: int) -> str:
@@ -71,7 +71,7 @@ QUERIES = (
 
 
 def assert_agree(cache: FileKeywordCache, index: SqliteIndex, limits: Iterable[int] = (1, 5, 300)) -> None:
-    """Every query gives what the store gives, at the store's version."""
+    """Every query gives the store's result, at the store's version."""
     assert cache.version == index.get_version()
     for query in QUERIES:
         for limit in limits:

@@ -1,4 +1,4 @@
-"""The cache's files: opened again, damaged, shared, impossible to write; and its threads."""
+"""The cache's files: reopened, damaged, shared, not writable; and its threads."""
 
 import os
 import shutil
@@ -63,7 +63,7 @@ def test_a_file_is_opened_again_without_building(tmp_path: Path, monkeypatch: py
     index.apply(IndexChange(tuple(make_random_pages(10, seed=3, start=95))))
 
     def refuse(_: SqliteIndex) -> None:
-        raise AssertionError("built anew")
+        raise AssertionError("built again")
 
     monkeypatch.setattr(SqliteIndex, "open_keyword_rows", refuse)
     assert_agree(open_cache(index, tmp_path), index)
@@ -79,7 +79,7 @@ def test_a_damaged_file_is_replaced_when_opened(tmp_path: Path, damage: Callable
 
 
 @pytest.mark.parametrize("damage", [cut, flip, zero])
-def test_a_file_damaged_in_use_is_never_read_and_soon_replaced(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_a_file_damaged_in_use_is_not_read_and_soon_replaced(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     index = create_index(tmp_path, make_random_pages(100))
     cache = open_cache(index, tmp_path)
     damage(get_only_file(tmp_path))
@@ -89,7 +89,7 @@ def test_a_file_damaged_in_use_is_never_read_and_soon_replaced(tmp_path: Path, d
     assert_agree(cache, index)
 
 
-def test_a_file_under_a_wrong_name_is_not_believed(tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_name_is_not_used(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(50))
     open_cache(index, tmp_path).close()
     index.apply(IndexChange((make_page("p1", body="disk disk"),)))
@@ -97,8 +97,8 @@ def test_a_file_under_a_wrong_name_is_not_believed(tmp_path: Path) -> None:
     assert_agree(open_cache(index, tmp_path), index)
 
 
-def test_a_file_of_another_history_is_not_believed(tmp_path: Path) -> None:
-    """An index set aside and built anew has the same generation and may reach the same version."""
+def test_a_file_of_another_history_is_not_used(tmp_path: Path) -> None:
+    """A quarantined and rebuilt index has the same generation and may reach the same version."""
     index = create_index(tmp_path, make_random_pages(80))
     open_cache(index, tmp_path).close()
     index.close()
@@ -108,7 +108,7 @@ def test_a_file_of_another_history_is_not_believed(tmp_path: Path) -> None:
     assert_agree(open_cache(other, tmp_path), other)
 
 
-def test_a_version_the_index_never_reached_is_not_believed(tmp_path: Path) -> None:
+def test_a_file_with_a_version_the_index_never_reached_is_not_used(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(30))
     index.write_backup(tmp_path / "copy")
     index.apply(IndexChange(deleted=("p1",)))
@@ -121,7 +121,7 @@ def test_a_version_the_index_never_reached_is_not_believed(tmp_path: Path) -> No
     assert_agree(open_cache(restored, tmp_path), restored)
 
 
-def test_a_folder_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+def test_a_read_only_directory_is_not_needed(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(100))
     (tmp_path / "file").write_text("in the way")
     cache = FileKeywordCache(index, tmp_path / "file" / "deeper", background=False)
@@ -144,7 +144,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert list_files(tmp_path) == []
 
 
-def test_what_a_killed_writer_left_is_swept_and_a_live_one_is_not(tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed_and_those_of_a_live_one_are_not(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(10))
     folder = tmp_path / WIKI
     (folder / "words-g000001-v1.postings.0123.writing").write_bytes(b"half")
@@ -180,7 +180,7 @@ def test_a_large_index_is_built_in_the_background(tmp_path: Path) -> None:
         cache.refresh()
 
 
-def test_a_failed_build_is_said_and_tried_again_at_the_next_version(
+def test_a_failed_build_is_logged_and_retried_at_the_next_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     index = create_index(tmp_path, make_random_pages(20))
@@ -208,7 +208,7 @@ def test_threads_search_one_version_while_another_refreshes(tmp_path: Path) -> N
     def search() -> None:
         while not stop.is_set():
             hits = cache.search(KeywordQuery(("token",)), 100, None)
-            # Every page holds the word once, so within one version all scores are equal and all pages are there.
+            # Every page contains the word once, so within one version all scores are equal and all pages are found.
             if len(hits) != 40 or len({hit.score for hit in hits}) != 1:
                 faults.append(hits)
 
@@ -250,7 +250,7 @@ if sys.argv[2] == "writer":
 
 
 @pytest.mark.process
-def test_several_processes_share_a_folder(tmp_path: Path) -> None:
+def test_several_processes_share_a_directory(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(200))
     environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
     roles = ["writer", "reader", "reader"]

@@ -1,4 +1,4 @@
-"""What a lexicon promises: the terms that living pages hold, and on how many they stand, at every version."""
+"""A lexicon has the terms of the current pages, with their page counts, at every version."""
 
 import tempfile
 from pathlib import Path
@@ -50,7 +50,7 @@ def assert_lexicon(lexicon: Lexicon | None, bodies: dict[str, str]) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(edits=EDITS)
-def test_a_lexicon_holds_the_terms_of_living_pages_whatever_was_edited_and_deleted(
+def test_a_lexicon_has_the_terms_of_the_current_pages_after_any_edits_and_deletions(
     edits: list[tuple[list[PageEntry], list[str]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -64,12 +64,12 @@ def test_a_lexicon_holds_the_terms_of_living_pages_whatever_was_edited_and_delet
             for file in set(dropped) - {entry.page.file for entry in put}:
                 bodies.pop(file, None)
             assert_lexicon(cached(), bodies)
-            assert_lexicon(built(), bodies)  # at first what the index says, then what was built of it
+            assert_lexicon(built(), bodies)  # first read from the index, then from the built cache
         cache.close()
         index.close()
 
 
-def test_no_more_terms_are_given_than_asked_for(tmp_path: Path) -> None:
+def test_no_more_terms_are_returned_than_requested(tmp_path: Path) -> None:
     index = create_index(tmp_path)
     index.apply(IndexChange((make_page("a", "boot reboot root boots"),)))
     lexicon = LexiconProvider(index, None)()
@@ -79,7 +79,7 @@ def test_no_more_terms_are_given_than_asked_for(tmp_path: Path) -> None:
     index.close()
 
 
-def test_of_many_terms_with_an_ending_those_on_most_pages_are_given_however_they_are_kept(tmp_path: Path) -> None:
+def test_of_many_terms_with_a_suffix_the_most_frequent_are_returned_in_every_layout(tmp_path: Path) -> None:
     index = create_index(tmp_path)
     many = [f"{a}{b}boot" for a in "abcdefghij" for b in "klmnopqrst"]
     cache = FileKeywordCache(index, tmp_path / "wikiwiki", background=False)
@@ -97,7 +97,7 @@ def test_of_many_terms_with_an_ending_those_on_most_pages_are_given_however_they
     index.close()
 
 
-def test_a_lexicon_that_cannot_be_had_says_so_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_lexicon_raises_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = create_index(tmp_path)
     index.apply(IndexChange((make_page("a", "boot"),)))
     closed = FileKeywordCache(index, tmp_path / "wikiwiki", background=False)

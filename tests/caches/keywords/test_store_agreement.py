@@ -1,4 +1,4 @@
-"""What the word cache promises: the pages, scores and order of the store, at every version."""
+"""The keyword cache gives the pages, scores and order of the store, at every version."""
 
 import tempfile
 from pathlib import Path
@@ -132,7 +132,7 @@ def test_an_empty_index_answers_with_nothing_and_grows(tmp_path: Path) -> None:
     assert_agree(cache, index)
 
 
-def test_joiners_inside_a_word_part_it_as_the_store_does(tmp_path: Path) -> None:
+def test_joiners_inside_a_word_split_it_like_the_store(tmp_path: Path) -> None:
     index = create_index(
         tmp_path,
         [make_page("a", body="می\u200cخواهم raid"), make_page("b", body="raid disk"), make_page("c", body="x")],

@@ -1,4 +1,4 @@
-"""Caches of every kind over a truth, and the file of one."""
+"""Caches of every kind over a reference index, and the file of a cache."""
 
 from pathlib import Path
 
@@ -15,17 +15,17 @@ QUERY = random_vectors(1, seed=99)[0]
 ROWS = 400
 
 
-def exact(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
-    return ExactVectorCache(truth.as_index(), folder, background=False)
+def exact(reference: BruteForceIndex, folder: Path) -> FileVectorCache:
+    return ExactVectorCache(reference.as_index(), folder, background=False)
 
 
-def sketched(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
-    return ExactVectorCache(truth.as_index(), folder, background=False, engine=QuantizedEngine(scan_max_rows=0))
+def sketched(reference: BruteForceIndex, folder: Path) -> FileVectorCache:
+    return ExactVectorCache(reference.as_index(), folder, background=False, engine=QuantizedEngine(scan_max_rows=0))
 
 
-def faiss(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
+def faiss(reference: BruteForceIndex, folder: Path) -> FileVectorCache:
     pytest.importorskip("faiss")
-    return FaissVectorCache(truth.as_index(), folder, background=False, engine=FaissEngine(scan_max_rows=0))
+    return FaissVectorCache(reference.as_index(), folder, background=False, engine=FaissEngine(scan_max_rows=0))
 
 
 parametrize_kinds = pytest.mark.parametrize("make", [exact, sketched, faiss])

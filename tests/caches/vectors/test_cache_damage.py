@@ -1,4 +1,4 @@
-"""Files of vector caches, damaged in every way: noticed, never answered from, built anew."""
+"""Files of vector caches with every kind of damage: detected, never used for answers, rebuilt."""
 
 import os
 from collections.abc import Callable
@@ -88,35 +88,35 @@ parametrize_damages = pytest.mark.parametrize(
 def test_a_damaged_file_is_rebuilt_when_it_is_opened(
     tmp_path: Path, make: Callable[[BruteForceIndex, Path], FileVectorCache], damage: Callable[[Path], None]
 ) -> None:
-    truth = BruteForceIndex(ROWS)
-    make(truth, tmp_path).refresh()
+    reference = BruteForceIndex(ROWS)
+    make(reference, tmp_path).refresh()
     damage(get_only_file(tmp_path))
-    cache = make(truth, tmp_path)
+    cache = make(reference, tmp_path)
     cache.refresh()
-    assert truth.snapshots == 2
-    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
-    assert get_only_file(tmp_path).name.startswith(f"vectors-g000001-v{truth.get_version()}.")
+    assert reference.snapshots == 2
+    assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
+    assert get_only_file(tmp_path).name.startswith(f"vectors-g000001-v{reference.get_version()}.")
 
 
 @parametrize_kinds
 @parametrize_damages
-def test_damage_to_a_file_in_use_is_never_answered_from(
+def test_a_file_damaged_in_use_gives_no_answers(
     tmp_path: Path, make: Callable[[BruteForceIndex, Path], FileVectorCache], damage: Callable[[Path], None]
 ) -> None:
-    truth = BruteForceIndex(ROWS)
-    cache = make(truth, tmp_path)
+    reference = BruteForceIndex(ROWS)
+    cache = make(reference, tmp_path)
     cache.refresh()
     damage(get_only_file(tmp_path))
     if damage is not delete:
         with pytest.raises(CacheBroken):
             cache.search(QUERY, 30, None)
     cache.refresh()
-    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+    assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
 
 
-def test_a_row_that_changed_behind_the_clock_is_noticed_when_it_is_scored(tmp_path: Path) -> None:
-    truth = BruteForceIndex(ROWS)
-    cache = sketched(truth, tmp_path)
+def test_a_row_changed_without_a_new_timestamp_is_detected_when_scored(tmp_path: Path) -> None:
+    reference = BruteForceIndex(ROWS)
+    cache = sketched(reference, tmp_path)
     cache.refresh()
     path = get_only_file(tmp_path)
     before = path.stat()
@@ -125,12 +125,12 @@ def test_a_row_that_changed_behind_the_clock_is_noticed_when_it_is_scored(tmp_pa
     with pytest.raises(CacheBroken, match="length one"):
         cache.search(QUERY, ROWS, None)
     cache.refresh()
-    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+    assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
 
 
-def test_verify_finds_what_no_search_has_touched(tmp_path: Path) -> None:
-    truth = BruteForceIndex(ROWS)
-    cache = sketched(truth, tmp_path)
+def test_verify_finds_damage_that_no_search_has_read(tmp_path: Path) -> None:
+    reference = BruteForceIndex(ROWS)
+    cache = sketched(reference, tmp_path)
     cache.refresh()
     cache.verify()
     path = get_only_file(tmp_path)
@@ -141,17 +141,17 @@ def test_verify_finds_what_no_search_has_touched(tmp_path: Path) -> None:
         cache.verify()
     assert list(tmp_path.iterdir()) == []
     cache.refresh()
-    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+    assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
 
 
 def test_a_large_file_is_verified_in_the_background_after_it_was_opened(tmp_path: Path) -> None:
-    truth = BruteForceIndex(ROWS)
-    sketched(truth, tmp_path).refresh()
+    reference = BruteForceIndex(ROWS)
+    sketched(reference, tmp_path).refresh()
     flip_in_the_last_section(get_only_file(tmp_path))
-    cache = ExactVectorCache(truth.as_index(), tmp_path, engine=QuantizedEngine(scan_max_rows=0))
+    cache = ExactVectorCache(reference.as_index(), tmp_path, engine=QuantizedEngine(scan_max_rows=0))
     cache.refresh()
     assert cache.wait_idle(30)
     cache.refresh()
-    assert truth.snapshots == 2
-    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+    assert reference.snapshots == 2
+    assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
     cache.close()

@@ -1,4 +1,4 @@
-"""Whatever happens to index, cache and file, in whatever order: the answer is that of the truth."""
+"""Any operations on index, cache and file in any order: answers equal those of the reference index."""
 
 import shutil
 
@@ -15,8 +15,8 @@ from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 
 
-class CacheFollowsTruth(VectorCacheMachine):
-    """Beside what may happen to any cache, its files are damaged; merges happen after a few changes already."""
+class CacheFollowsReference(VectorCacheMachine):
+    """Adds to the operations of any cache: files are damaged, and merges happen after a few changes."""
 
     cache: FileVectorCache
 
@@ -44,7 +44,7 @@ class CacheFollowsTruth(VectorCacheMachine):
 
     @rule()
     def search_without_refreshing(self) -> None:
-        """An older version is fine, a damaged file is not: it answers with rows that were once true, or refuses."""
+        """An older version is allowed, a damaged file is not: the answer has rows of some version, or is an error."""
         if self.cache.version is not None:
             try:
                 found = self.cache.search(QUERIES[0], 10, None)
@@ -59,13 +59,13 @@ class CacheFollowsTruth(VectorCacheMachine):
             assert not list(self.folder.glob("*.writing"))
 
 
-class SketchFollowsTruth(CacheFollowsTruth):
+class SketchFollowsReference(CacheFollowsReference):
     def make_cache(self) -> FileVectorCache:
         engine = QuantizedEngine(scan_max_rows=10)
         return ExactVectorCache(self.index.as_index(), self.folder, background=False, engine=engine)
 
 
-class FaissFollowsTruth(CacheFollowsTruth):
+class FaissFollowsReference(CacheFollowsReference):
     def make_cache(self) -> FileVectorCache:
         engine = FaissEngine(scan_max_rows=40)
         return FaissVectorCache(self.index.as_index(), self.folder, background=False, engine=engine)
@@ -73,12 +73,12 @@ class FaissFollowsTruth(CacheFollowsTruth):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("machine", "examples"), [(CacheFollowsTruth, 100), (SketchFollowsTruth, 100), (FaissFollowsTruth, 40)]
+    ("machine", "examples"), [(CacheFollowsReference, 100), (SketchFollowsReference, 100), (FaissFollowsReference, 40)]
 )
-def test_the_cache_follows_the_truth(
-    machine: type[CacheFollowsTruth], examples: int, monkeypatch: pytest.MonkeyPatch
+def test_the_cache_agrees_with_the_reference_index(
+    machine: type[CacheFollowsReference], examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if machine is FaissFollowsTruth:
+    if machine is FaissFollowsReference:
         pytest.importorskip("faiss")
     monkeypatch.setattr(derived_module, "MERGE_MIN_ROWS", 25)
     monkeypatch.setattr(derived_module, "REOPEN_AFTER_VERSIONS", 5)

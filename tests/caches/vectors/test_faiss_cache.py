@@ -1,4 +1,4 @@
-"""The FAISS cache gives the answers of the exact one; without FAISS it says what to install."""
+"""The FAISS cache gives the answers of the exact cache; without FAISS the error says what to install."""
 
 from pathlib import Path
 
@@ -22,13 +22,13 @@ def import_without_faiss(name: str) -> None:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[BruteForceIndex, FaissVectorCache]:
     pytest.importorskip("faiss")
-    truth = BruteForceIndex(ROWS, dimensions=96)
-    cache = FaissVectorCache(truth.as_index(), tmp_path_factory.mktemp("faiss"), background=False)
+    reference = BruteForceIndex(ROWS, dimensions=96)
+    cache = FaissVectorCache(reference.as_index(), tmp_path_factory.mktemp("faiss"), background=False)
     cache.refresh()
-    truth.remove(list(range(1, 1_000)))
-    truth.add(random_vectors(300, seed=2, dimensions=96), [5_000] * 300)
+    reference.remove(list(range(1, 1_000)))
+    reference.add(random_vectors(300, seed=2, dimensions=96), [5_000] * 300)
     cache.refresh()
-    return truth, cache
+    return reference, cache
 
 
 @pytest.mark.slow
@@ -37,11 +37,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[BruteForceIndex, Fa
 def test_it_finds_ninety_nine_of_a_hundred_under_any_filter(
     large: tuple[BruteForceIndex, FaissVectorCache], limit: int, share: float | None
 ) -> None:
-    truth, cache = large
+    reference, cache = large
     chosen = np.random.default_rng(1).random(3_000) < (share or 0)
     pages = None if share is None else 1 + np.flatnonzero(chosen)
     found = [
-        measure_recall(cache.search(query, limit, pages), truth.search_vectors(query, limit, pages))
+        measure_recall(cache.search(query, limit, pages), reference.search_vectors(query, limit, pages))
         for query in random_vectors(4, seed=9, dimensions=96)
     ]
     assert np.mean(found) >= 0.99
@@ -49,13 +49,13 @@ def test_it_finds_ninety_nine_of_a_hundred_under_any_filter(
 
 def test_a_file_is_opened_again_without_training(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
-    truth = BruteForceIndex(2_000)
+    reference = BruteForceIndex(2_000)
     engine = FaissEngine(scan_max_rows=0)
-    FaissVectorCache(truth.as_index(), tmp_path, background=False, engine=engine).refresh()
-    again = FaissVectorCache(truth.as_index(), tmp_path, background=False, engine=engine)
+    FaissVectorCache(reference.as_index(), tmp_path, background=False, engine=engine).refresh()
+    again = FaissVectorCache(reference.as_index(), tmp_path, background=False, engine=engine)
     again.refresh()
-    assert again.version == truth.get_version()
-    assert truth.snapshots == 1
+    assert again.version == reference.get_version()
+    assert reference.snapshots == 1
 
 
 def test_without_faiss_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

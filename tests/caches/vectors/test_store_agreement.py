@@ -1,4 +1,4 @@
-"""A cache over a real index: pages change and go, the cache agrees with the index's own scan."""
+"""A cache over a real index: pages change and are removed, the cache agrees with the index's own scan."""
 
 from pathlib import Path
 

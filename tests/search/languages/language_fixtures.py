@@ -1,4 +1,4 @@
-"""A wiki of a few pages in given languages, indexed and searched as any, with or without a cache of its words."""
+"""A wiki of a few pages in given languages, with or without a keyword cache."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _WIKI_ID = "llllllllllllllllllll"
 
 
 class LanguageFixture:
-    """One wiki on disk; `cached` gives it the cache that wikis over some hundred pages have."""
+    """One wiki on disk; `cached` gives it the keyword cache of large wikis."""
 
     def __init__(self, directory: Path, pages: Mapping[str, str], language: str, *, cached: bool = False) -> None:
         repository = Repository(directory / "wiki")

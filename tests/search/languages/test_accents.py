@@ -1,4 +1,4 @@
-"""Letters that are written in more than one way: each page is found by every one of them."""
+"""Letters with more than one spelling: a page is found by every spelling."""
 
 from pathlib import Path
 
@@ -85,11 +85,11 @@ WIKIS = {
 @pytest.mark.parametrize("language", WIKIS)
 def test_a_page_is_found_however_its_letters_are_typed(tmp_path: Path, language: str) -> None:
     text, queries = WIKIS[language]
-    shelf = LanguageFixture(tmp_path, {"p": f"# Seite 1\n\n{text}", "other": "# Seite 2\n\n0000"}, language)
+    language_wiki = LanguageFixture(tmp_path, {"p": f"# Seite 1\n\n{text}", "other": "# Seite 2\n\n0000"}, language)
     try:
-        lost = [typed for typed in queries if shelf.find_paths(f"{typed} ") != ["p"]]
+        lost = [typed for typed in queries if language_wiki.find_paths(f"{typed} ") != ["p"]]
         assert lost == []
-        unmarked = [typed for typed in queries if not shelf.get_marked_words(f"{typed} ", "p")]
+        unmarked = [typed for typed in queries if not language_wiki.get_marked_words(f"{typed} ", "p")]
         assert unmarked == []
     finally:
-        shelf.handle.close()
+        language_wiki.handle.close()

@@ -1,4 +1,4 @@
-"""German: compounds both ways, umlauts however they are typed, sharp s, small words."""
+"""German: compounds in both directions, all spellings of umlauts, sharp s, stopwords."""
 
 import pytest
 
@@ -18,33 +18,33 @@ PAGES = {
 }
 
 
-def test_a_word_finds_the_compounds_that_end_with_it_after_the_word_itself(shelf: LanguageFixture) -> None:
-    assert set(shelf.find_paths("Maschine ")) == {"Werkstatt", "Automat", "Küche"}
-    assert shelf.find_paths("Maschine ")[-1] == "Küche"
-    assert shelf.find_paths("Maschinen ")[-1] == "Küche"
-    assert shelf.find_paths("Recht ")[0] == "Rechte"
+def test_a_word_finds_the_compounds_that_end_with_it_after_the_word_itself(language_wiki: LanguageFixture) -> None:
+    assert set(language_wiki.find_paths("Maschine ")) == {"Werkstatt", "Automat", "Küche"}
+    assert language_wiki.find_paths("Maschine ")[-1] == "Küche"
+    assert language_wiki.find_paths("Maschinen ")[-1] == "Küche"
+    assert language_wiki.find_paths("Recht ")[0] == "Rechte"
 
 
-def test_a_compound_finds_pages_with_its_parts(shelf: LanguageFixture) -> None:
-    found = shelf.find_paths("Kaffeemaschinen ")
+def test_a_compound_finds_pages_with_its_parts(language_wiki: LanguageFixture) -> None:
+    found = language_wiki.find_paths("Kaffeemaschinen ")
     assert found[:2] == ["Küche", "Automat"]
     assert set(found) == {"Küche", "Automat", "Werkstatt", "Einkauf"}
 
 
-def test_what_only_ends_like_a_word_is_none_of_its_compounds(shelf: LanguageFixture) -> None:
-    (page,) = shelf.search("Leitung ")
+def test_a_word_with_the_same_ending_is_not_a_compound(language_wiki: LanguageFixture) -> None:
+    (page,) = language_wiki.search("Leitung ")
     assert page.path == "Leitung"
-    assert shelf.get_marked_words("Leitung ", "Leitung") == []
+    assert language_wiki.get_marked_words("Leitung ", "Leitung") == []
 
 
-def test_what_is_quoted_or_excluded_has_no_kin(shelf: LanguageFixture) -> None:
-    assert set(shelf.find_paths('"Maschine"')) == {"Werkstatt", "Automat"}
-    assert set(shelf.find_paths("Kaffee -Maschine ")) == {"Einkauf"}
+def test_quoted_and_excluded_words_have_no_related_terms(language_wiki: LanguageFixture) -> None:
+    assert set(language_wiki.find_paths('"Maschine"')) == {"Werkstatt", "Automat"}
+    assert set(language_wiki.find_paths("Kaffee -Maschine ")) == {"Einkauf"}
 
 
 @pytest.mark.parametrize("typed", ["Gebühr", "Gebuehr", "gebühren", "GEBÜHR", "Gebuhr", "gebu\u0308hr"])
-def test_umlauts_may_be_typed_in_any_way(shelf: LanguageFixture, typed: str) -> None:
-    assert set(shelf.find_paths(f"{typed} ")) == {"Büro", "Alt"}
+def test_umlauts_may_be_typed_in_any_way(language_wiki: LanguageFixture, typed: str) -> None:
+    assert set(language_wiki.find_paths(f"{typed} ")) == {"Büro", "Alt"}
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,21 @@ def test_umlauts_may_be_typed_in_any_way(shelf: LanguageFixture, typed: str) -> 
         ("Spuele", "Küche"),
     ],
 )
-def test_sharp_s_and_umlauts_meet_their_spellings(shelf: LanguageFixture, typed: str, page: str) -> None:
-    assert page in shelf.find_paths(f"{typed} ")
+def test_sharp_s_and_umlauts_match_their_spellings(language_wiki: LanguageFixture, typed: str, page: str) -> None:
+    assert page in language_wiki.find_paths(f"{typed} ")
 
 
-def test_small_words_find_nothing_beside_others(shelf: LanguageFixture) -> None:
-    assert shelf.find_paths("was kostet die Gebühr für den Parkplatz ")[0] == "Büro"
-    assert "Leitung" not in shelf.find_paths("wie wird die Maschine von der IT gereinigt ")
+def test_stopwords_are_ignored_beside_other_words(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.find_paths("was kostet die Gebühr für den Parkplatz ")[0] == "Büro"
+    assert "Leitung" not in language_wiki.find_paths("wie wird die Maschine von der IT gereinigt ")
 
 
-def test_compounds_and_parts_are_marked(shelf: LanguageFixture) -> None:
-    assert shelf.get_marked_words("Maschine ", "Küche") == ["Kaffeemaschine"]
-    assert shelf.get_marked_words("Kaffeemaschine ", "Automat") == ["Maschine", "Kaffee"]
-    assert shelf.get_marked_words("Gebuehr ", "Büro") == ["Gebühr"]
+def test_compounds_and_parts_are_marked(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.get_marked_words("Maschine ", "Küche") == ["Kaffeemaschine"]
+    assert language_wiki.get_marked_words("Kaffeemaschine ", "Automat") == ["Maschine", "Kaffee"]
+    assert language_wiki.get_marked_words("Gebuehr ", "Büro") == ["Gebühr"]
 
 
-def test_the_beginning_of_a_word_finds_it_while_it_is_typed(shelf: LanguageFixture) -> None:
-    assert shelf.find_paths("Parkpl") == ["Büro"]
-    assert shelf.find_paths("zugriffsre") == ["Rechte"]
+def test_a_prefix_finds_the_word_while_it_is_typed(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.find_paths("Parkpl") == ["Büro"]
+    assert language_wiki.find_paths("zugriffsre") == ["Rechte"]

@@ -1,4 +1,4 @@
-"""Identifiers: a page that holds what was typed comes before those that hold its parts."""
+"""Identifiers: a page that contains the typed identifier comes before pages that contain its parts."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ EXACT = {
     "sharp": ("C#", "The old client was written in C# by a student."),
     "dotfile": (".env", "Secrets belong into .env and never into git."),
     "path": ("/etc/hosts", "Add the name to /etc/hosts on both machines."),
-    "version": ("v1.2.3", "The fault was mended in v1.2.3 of the driver."),
+    "version": ("v1.2.3", "The fault was fixed in v1.2.3 of the driver."),
     "address": ("192.168.0.1", "The router answers at 192.168.0.1 in the lab."),
     "hex": ("0x6100", "Error 0x6100 means that the drum is worn out."),
     "number": ("#1234", "This was reported as #1234 by a customer."),
@@ -26,9 +26,12 @@ EXACT = {
     "colons": ("std::sort", "We call std::sort on the list before it is written."),
     "slash": ("tcp/ip", "The course on tcp/ip takes two days."),
     "mail": ("jane.doe@example.com", "Write to jane.doe@example.com for a key."),
-    "url": ("https://docs.example.org/setup/first?x=1", "It is told at https://docs.example.org/setup/first in full."),
+    "url": (
+        "https://docs.example.org/setup/first?x=1",
+        "It is described at https://docs.example.org/setup/first in full.",
+    ),
     "image": ("nginx:1.25", "The proxy is nginx:1.25 until further notice."),
-    "windows": (r"C:\Windows\System32", r"The file lies in C:\Windows\System32 as always."),
+    "windows": (r"C:\Windows\System32", r"The file is in C:\Windows\System32 as always."),
 }
 PARTS = (
     "kubectl and apply are words, and so is rerank; there is no such thing here. A cert for the manager. Get the user a"
@@ -42,28 +45,28 @@ PAGES = {name: f"# {name.title()} page\n\n{text}" for name, (_, text) in EXACT.i
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_the_page_that_holds_it_comes_first(shelf: LanguageFixture, name: str) -> None:
+def test_the_page_with_the_identifier_comes_first(language_wiki: LanguageFixture, name: str) -> None:
     typed = EXACT[name][0]
-    assert shelf.find_paths(typed)[0] == name
-    assert shelf.find_paths(f"{typed} ")[0] == name
-    assert shelf.get_marked_words(typed, name)
+    assert language_wiki.find_paths(typed)[0] == name
+    assert language_wiki.find_paths(f"{typed} ")[0] == name
+    assert language_wiki.get_marked_words(typed, name)
 
 
 @pytest.mark.parametrize(
     "typed", ["etc/hosts", "KUBECTL_APPLY", "no-rerank", "1234", "Std::Sort", "docs.example.org/setup/first"]
 )
-def test_it_may_be_typed_a_little_otherwise(shelf: LanguageFixture, typed: str) -> None:
-    assert not shelf.find_paths(typed)[0].startswith("parts")
+def test_small_differences_in_spelling_are_accepted(language_wiki: LanguageFixture, typed: str) -> None:
+    assert not language_wiki.find_paths(typed)[0].startswith("parts")
 
 
-def test_parts_find_the_identifier(shelf: LanguageFixture) -> None:
+def test_parts_find_the_identifier(language_wiki: LanguageFixture) -> None:
     for typed, name in (("reranking", "option"), ("user name", "camel"), ("hosts", "path"), ("jane", "mail")):
-        assert name in shelf.find_paths(typed), typed
+        assert name in language_wiki.find_paths(typed), typed
 
 
-def test_what_is_excluded_is_no_identifier_to_look_for(shelf: LanguageFixture) -> None:
-    assert "path" not in shelf.find_paths("hosts -/etc/hosts -etc")
-    assert "path" not in shelf.find_paths("machines -etc")
+def test_an_excluded_identifier_is_not_searched(language_wiki: LanguageFixture) -> None:
+    assert "path" not in language_wiki.find_paths("hosts -/etc/hosts -etc")
+    assert "path" not in language_wiki.find_paths("machines -etc")
 
 
 @pytest.mark.parametrize(
@@ -78,19 +81,19 @@ def test_what_is_excluded_is_no_identifier_to_look_for(shelf: LanguageFixture) -
         ("", []),
     ],
 )
-def test_what_signs_join(text: str, found: list[str]) -> None:
+def test_identifiers_joined_by_punctuation(text: str, found: list[str]) -> None:
     assert find_identifiers(text) == found
 
 
 @pytest.mark.parametrize(
     "text", ["a" * 300_000 + ":", "a." * 200_000 + "/", "a/" * 200_000, "." * 300_000 + ":", "-a:" * 99_999]
 )
-def test_a_page_of_nothing_but_signs_is_read_in_no_time(text: str) -> None:
+def test_a_page_of_punctuation_is_read_quickly(text: str) -> None:
     assert all(len(each) <= 64 for each in find_identifiers(text))
 
 
 @given(st.text(st.sampled_from("ab1._-/\\:@# \n東é"), max_size=60))
-def test_identifiers_hold_no_space_and_are_found_again_in_themselves(text: str) -> None:
+def test_identifiers_contain_no_space_and_are_stable(text: str) -> None:
     for each in find_identifiers(text):
         assert len(each.split()) == 1
         assert each in find_identifiers(each)

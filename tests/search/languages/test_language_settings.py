@@ -1,4 +1,4 @@
-"""Languages as an operator sets them, with the real model, from either store."""
+"""Language settings, with the real model, in both stores."""
 
 import io
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def service(repository: Repository, tmp_path: Path) -> Iterator[WikiService]:
 
 
 @pytest.mark.model
-def test_another_set_of_languages_builds_the_index_anew_and_embeds_nothing(service: WikiService) -> None:
+def test_other_languages_rebuild_the_index_without_embedding(service: WikiService) -> None:
     request = SearchRequest("Wartungen ", 10, SearchMode.KEYWORD)
     assert service.get_handle("house").sync().chunks_embedded == len(PAGES)
     assert service.get_handle("house").search(request).hits == ()

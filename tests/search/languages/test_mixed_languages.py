@@ -1,4 +1,4 @@
-"""Pages of several languages in one wiki: each stemmed in its own, all found by one query."""
+"""Pages of several languages in one wiki: each is stemmed in its own language, all are found by one query."""
 
 from pathlib import Path
 
@@ -26,46 +26,46 @@ PAGES = {
 
 
 @pytest.mark.parametrize("mode", [SearchMode.KEYWORD, SearchMode.HYBRID])
-def test_a_word_finds_its_forms_in_every_language_of_the_wiki(shelf: LanguageFixture, mode: SearchMode) -> None:
-    assert shelf.find_paths("printer", mode)[0] == "printers"
-    assert shelf.find_paths("Haus", mode)[0] == "häuser"
-    assert shelf.find_paths("Wohnung", mode)[0] == "häuser"
-    assert shelf.find_paths("contrat général", mode)[0] == "contrats"
-    assert shelf.find_paths("clé", mode)[0] == "contrats"
+def test_a_word_finds_its_forms_in_every_language_of_the_wiki(language_wiki: LanguageFixture, mode: SearchMode) -> None:
+    assert language_wiki.find_paths("printer", mode)[0] == "printers"
+    assert language_wiki.find_paths("Haus", mode)[0] == "häuser"
+    assert language_wiki.find_paths("Wohnung", mode)[0] == "häuser"
+    assert language_wiki.find_paths("contrat général", mode)[0] == "contrats"
+    assert language_wiki.find_paths("clé", mode)[0] == "contrats"
 
 
-def test_snippets_mark_words_in_the_language_of_the_page(shelf: LanguageFixture) -> None:
-    assert shelf.get_marked_words("Haus Wohnung ", "häuser") == ["Häuser", "Wohnungen"]
-    assert shelf.get_marked_words("général ", "contrats") == ["généraux"]
+def test_snippets_mark_words_in_the_language_of_the_page(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.get_marked_words("Haus Wohnung ", "häuser") == ["Häuser", "Wohnungen"]
+    assert language_wiki.get_marked_words("général ", "contrats") == ["généraux"]
 
 
-def test_a_page_is_named_by_a_query_in_its_own_language(shelf: LanguageFixture) -> None:
-    (best, *_) = shelf.search("Haus ")
-    (other, *_) = shelf.search("printer ")
+def test_a_page_is_named_by_a_query_in_its_own_language(language_wiki: LanguageFixture) -> None:
+    (best, *_) = language_wiki.search("Haus ")
+    (other, *_) = language_wiki.search("printer ")
     assert best.score == pytest.approx(other.score, abs=0.15)
 
 
-def test_the_beginning_of_a_word_finds_it_in_any_language(shelf: LanguageFixture) -> None:
-    assert shelf.find_paths("Wohnun") == ["häuser"]
-    assert shelf.find_paths("armoi") == ["contrats"]
+def test_the_beginning_of_a_word_finds_it_in_any_language(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.find_paths("Wohnun") == ["häuser"]
+    assert language_wiki.find_paths("armoi") == ["contrats"]
 
 
-def test_small_words_of_a_further_language_are_left_out_of_a_query_in_it(shelf: LanguageFixture) -> None:
-    assert shelf.find_paths("wo sind die Drucker im Büro ")[0] == "drucker"
-    assert "contrats" in shelf.find_paths("où sont les clés du bâtiment ")[:1]
-    assert "printers" not in shelf.find_paths("die Wohnung ")
+def test_stopwords_of_a_further_language_are_left_out_of_a_query_in_it(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.find_paths("wo sind die Drucker im Büro ")[0] == "drucker"
+    assert "contrats" in language_wiki.find_paths("où sont les clés du bâtiment ")[:1]
+    assert "printers" not in language_wiki.find_paths("die Wohnung ")
 
 
-def test_a_page_of_a_language_the_wiki_was_not_given_is_found_by_words_as_written(shelf: LanguageFixture) -> None:
-    assert shelf.find_paths("Contratos ")[0] == "contratos"
-    assert shelf.find_paths("facturas")[0] == "contratos"
+def test_a_page_in_an_unconfigured_language_is_found_by_its_exact_words(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.find_paths("Contratos ")[0] == "contratos"
+    assert language_wiki.find_paths("facturas")[0] == "contratos"
 
 
 def make_page(body: str, language: str | None = None) -> Page:
     return Page("p.md", "p", "p", PageMetadata(language=language), (), (), body, 1)
 
 
-def test_code_says_nothing_of_the_language_of_a_page() -> None:
+def test_code_is_ignored_in_language_detection() -> None:
     assert detect_page_language(make_page(PAGES["code"]), LANGUAGE) == "german"
 
 
@@ -82,13 +82,13 @@ def test_code_says_nothing_of_the_language_of_a_page() -> None:
         *(("fra", "french"), ("français (France)", "french"), ("en-GB", "english"), ("es", "english")),
     ],
 )
-def test_what_a_page_says_of_its_language_counts(said: str, language: str) -> None:
+def test_the_language_in_the_frontmatter_is_used(said: str, language: str) -> None:
     text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
     assert detect_page_language(make_page(text, said), LANGUAGE) == language
 
 
 @pytest.mark.parametrize("said", ["markdown", "", "  ", "0", "xx-YY", None])
-def test_what_is_no_language_leaves_it_to_the_words(said: str | None) -> None:
+def test_an_unknown_language_in_the_frontmatter_is_ignored(said: str | None) -> None:
     text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
     assert detect_page_language(make_page(text, said), LANGUAGE) == "german"
     assert detect_page_language(make_page(text, said), "english") == "english"
@@ -129,7 +129,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize("language", SENTENCES)
-def test_the_small_words_of_two_sentences_tell_the_language(language: str) -> None:
+def test_stopwords_of_two_sentences_identify_the_language(language: str) -> None:
     others = [other for other in SENTENCES if other != "english"]
     assert guess_language(SENTENCES[language], "english", others) == language
 
@@ -137,11 +137,11 @@ def test_the_small_words_of_two_sentences_tell_the_language(language: str) -> No
 @pytest.mark.parametrize(
     "text", ["", "Kubernetes", "Der Server", "RAID 5, 4 × 2 TB, SAS", "東京のオフィスは二階です。"]
 )
-def test_a_page_that_says_too_little_is_in_the_wikis_own_language(text: str) -> None:
+def test_a_page_with_too_few_words_is_in_the_wikis_own_language(text: str) -> None:
     assert guess_language(text, "english", ["german", "french"]) == "english"
 
 
-def test_languages_so_alike_that_words_leave_doubt_are_taken_for_the_wikis_own() -> None:
+def test_an_ambiguous_page_is_in_the_wikis_own_language() -> None:
     text = "Det er en kopi som ikke skal være på den andre disken, men den kan være i skapet."
     assert guess_language(text, "norwegian", ["danish"]) == "norwegian"
 
@@ -151,7 +151,7 @@ def test_every_language_has_a_code_and_a_stemmer() -> None:
     assert all(find_language(language.upper()) == language for language in LANGUAGES)
 
 
-def test_another_set_of_languages_is_another_recipe_and_their_order_is_none() -> None:
+def test_the_recipe_depends_on_the_languages_and_not_on_their_order() -> None:
     one = TextPipeline(language=join_languages("english", ["german", "french", "english", "german"]))
     other = TextPipeline(language=join_languages("english", ["french", "german"]))
     alone = TextPipeline(language=join_languages("english", []))
@@ -161,10 +161,10 @@ def test_another_set_of_languages_is_another_recipe_and_their_order_is_none() ->
     assert alone == TextPipeline()
 
 
-def test_a_wiki_without_further_languages_pays_no_heed_to_frontmatter(tmp_path: Path) -> None:
-    shelf = LanguageFixture(tmp_path, {"häuser": PAGES["häuser"]}, "english")
+def test_a_wiki_without_further_languages_ignores_the_language_in_frontmatter(tmp_path: Path) -> None:
+    language_wiki = LanguageFixture(tmp_path, {"häuser": PAGES["häuser"]}, "english")
     try:
-        assert shelf.find_paths("Häuser ") == ["häuser"]
-        assert shelf.find_paths("Haus ") == []
+        assert language_wiki.find_paths("Häuser ") == ["häuser"]
+        assert language_wiki.find_paths("Haus ") == []
     finally:
-        shelf.handle.close()
+        language_wiki.handle.close()

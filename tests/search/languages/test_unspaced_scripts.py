@@ -48,8 +48,8 @@ PAGES = {
         ("ห้องประชุม", "ไทย"),
     ],
 )
-def test_the_page_is_found_first(shelf: LanguageFixture, typed: str, page: str) -> None:
-    assert shelf.find_paths(typed)[0] == page
+def test_the_page_is_found_first(language_wiki: LanguageFixture, typed: str, page: str) -> None:
+    assert language_wiki.find_paths(typed)[0] == page
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,15 @@ def test_the_page_is_found_first(shelf: LanguageFixture, typed: str, page: str) 
         ("が", []),
     ],
 )
-def test_phrases_and_what_is_excluded_are_taken_at_their_word(
-    shelf: LanguageFixture, typed: str, pages: list[str]
-) -> None:
+def test_phrases_and_exclusions_match_exactly(language_wiki: LanguageFixture, typed: str, pages: list[str]) -> None:
     if typed == "が":
-        assert "庭" not in shelf.find_paths(typed)  # ガ is another letter, and か another than が
+        assert "庭" not in language_wiki.find_paths(typed)  # ガ is a different letter, and か differs from が
     else:
-        assert shelf.find_paths(typed) == pages
+        assert language_wiki.find_paths(typed) == pages
 
 
-def test_characters_and_pairs_are_marked(shelf: LanguageFixture) -> None:
-    assert shelf.get_marked_words("再起動 ", "サーバー") == ["再起動"]
-    assert shelf.get_marked_words("土 ", "庭") == ["土"]
-    assert shelf.get_marked_words("窓 庭 ", "庭") == ["庭", "窓"]
-    assert shelf.get_marked_words("서버 ", "서버") == ["서버"]
+def test_characters_and_pairs_are_marked(language_wiki: LanguageFixture) -> None:
+    assert language_wiki.get_marked_words("再起動 ", "サーバー") == ["再起動"]
+    assert language_wiki.get_marked_words("土 ", "庭") == ["土"]
+    assert language_wiki.get_marked_words("窓 庭 ", "庭") == ["庭", "窓"]
+    assert language_wiki.get_marked_words("서버 ", "서버") == ["서버"]

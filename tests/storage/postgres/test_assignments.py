@@ -1,4 +1,4 @@
-"""Nodes share the wikis of one registry: each is looked after by one, and by another soon after that one is gone."""
+"""Nodes share the wikis of one registry: each wiki has one node, and soon another one if that node dies."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -23,24 +23,24 @@ PARTS = (registry_module.REGISTRY_TABLES, shifts_module.ASSIGNMENT_TABLES)
 
 
 class AssignedNode:
-    """Shifts, and what they were told."""
+    """Assignments of a node, and the messages it received."""
 
     def __init__(self, home: Catalog, lease: float) -> None:
-        self.shifts = PostgresAssignments(home, lease)
+        self.assignments = PostgresAssignments(home, lease)
         self.messages: list[tuple[str, NodeMessage]] = []
-        self.shifts.start(lambda wiki_id, why: self.messages.append((wiki_id, why)))
+        self.assignments.start(lambda wiki_id, message: self.messages.append((wiki_id, message)))
 
     @property
     def assigned(self) -> set[str]:
-        return set(self.shifts.get_assigned())
+        return set(self.assignments.get_assigned())
 
     def get_messages(self, wiki_id: str) -> list[NodeMessage]:
-        return [why for called, why in self.messages if called == wiki_id]
+        return [message for called, message in self.messages if called == wiki_id]
 
     def kill(self) -> None:
-        """End as a process does that is killed: nothing is given back."""
-        self.shifts._remove_node = lambda _: None  # type: ignore[method-assign]
-        self.shifts.close()
+        """End like a killed process: nothing is released."""
+        self.assignments._remove_node = lambda _: None  # type: ignore[method-assign]
+        self.assignments.close()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def node(home: Catalog) -> Iterator[Callable[..., AssignedNode]]:
 
     yield make
     for each in made:
-        each.shifts.close()
+        each.assignments.close()
 
 
 def register_wikis(registry: Registry, count: int) -> set[str]:
@@ -78,21 +78,19 @@ def is_divided(nodes: list[AssignedNode], wikis: set[str]) -> bool:
     return set().union(*had) == wikis and sum(map(len, had)) == len(wikis) and max(map(len, had)) <= most
 
 
-def test_nodes_that_come_and_go_divide_all_wikis_between_them(
-    registry: Registry, node: Callable[..., AssignedNode]
-) -> None:
+def test_nodes_that_start_and_stop_divide_all_wikis(registry: Registry, node: Callable[..., AssignedNode]) -> None:
     wikis = register_wikis(registry, 1100)
     one = node()
     wait_until(lambda: one.assigned == wikis)
     two, three = node(), node()
     wait_until(lambda: is_divided([one, two, three], wikis))
-    two.shifts.close()
+    two.assignments.close()
     wait_until(lambda: is_divided([one, three], wikis))
     assert two.assigned == set()
     assert (("", NodeMessage.ASSIGNMENTS)) in one.messages
 
 
-def test_a_wiki_that_is_added_is_taken_on_and_one_that_is_removed_is_let_go(
+def test_an_added_wiki_is_assigned_and_a_removed_one_is_released(
     registry: Registry, node: Callable[..., AssignedNode]
 ) -> None:
     wikis = register_wikis(registry, 3)
@@ -118,51 +116,51 @@ def test_a_node_that_dies_is_replaced_when_its_lease_ends(
     assert ("", NodeMessage.ASSIGNMENTS) in other.messages
 
 
-def test_a_node_that_slept_through_its_lease_begins_anew_and_has_nothing_meanwhile(
+def test_a_node_that_missed_its_lease_restarts_with_no_assignments(
     registry: Registry, node: Callable[..., AssignedNode], home: Catalog
 ) -> None:
     wikis = register_wikis(registry, 4)
-    sleeper, other = node(), node()
-    wait_until(lambda: is_divided([sleeper, other], wikis))
-    old = sleeper.shifts._node_id
+    stalled, other = node(), node()
+    wait_until(lambda: is_divided([stalled, other], wikis))
+    old = stalled.assignments._node_id
     with home.read_connection() as connection:
         connection.execute("UPDATE nodes SET until = clock_timestamp() - interval '1 s' WHERE id = %s", (old,))
     with home.read_connection() as connection:
         connection.execute("SELECT pg_notify('wikiholt', 'nodes')")
-    wait_until(lambda: sleeper.shifts._node_id != old and is_divided([sleeper, other], wikis))
+    wait_until(lambda: stalled.assignments._node_id != old and is_divided([stalled, other], wikis))
     with home.read_connection() as connection:
         assert connection.execute("SELECT count(*) FROM nodes").fetchone() == (2,)
 
 
-@pytest.mark.parametrize("why", [NodeMessage.CHANGED, NodeMessage.REPAIR, NodeMessage.REINDEX, NodeMessage.TOUCH])
-def test_a_call_reaches_the_node_of_the_wiki_and_no_other(
-    registry: Registry, node: Callable[..., AssignedNode], home: Catalog, why: NodeMessage
+@pytest.mark.parametrize("message", [NodeMessage.CHANGED, NodeMessage.REPAIR, NodeMessage.REINDEX, NodeMessage.TOUCH])
+def test_a_message_reaches_the_node_of_the_wiki_and_no_other(
+    registry: Registry, node: Callable[..., AssignedNode], home: Catalog, message: NodeMessage
 ) -> None:
     wikis = register_wikis(registry, 2)
     one, two = node(), node()
     wait_until(lambda: is_divided([one, two], wikis))
     (wanted,) = one.assigned
-    two.shifts.send(wanted, why)
-    wait_until(lambda: why in one.get_messages(wanted))
+    two.assignments.send(wanted, message)
+    wait_until(lambda: message in one.get_messages(wanted))
     assert two.get_messages(wanted) == []
     with home.read_connection() as connection:
         assert connection.execute("SELECT count(*) FROM work WHERE asked IS NOT NULL").fetchone() == (0,)
 
 
-def test_a_call_for_a_wiki_without_a_node_waits_for_the_next(
+def test_a_message_for_a_wiki_without_a_node_waits_for_the_next_node(
     registry: Registry, node: Callable[..., AssignedNode]
 ) -> None:
     (wiki_id,) = register_wikis(registry, 1)
-    waker = PostgresAssignments(registry._database._catalog)  # type: ignore[attr-defined]
-    for why in (NodeMessage.CHANGED, NodeMessage.REINDEX, NodeMessage.CHANGED):
-        waker.send(wiki_id, why)
-    waker.close()
+    sender = PostgresAssignments(registry._database._catalog)  # type: ignore[attr-defined]
+    for message in (NodeMessage.CHANGED, NodeMessage.REINDEX, NodeMessage.CHANGED):
+        sender.send(wiki_id, message)
+    sender.close()
     one = node()
     wait_until(lambda: len(one.get_messages(wiki_id)) >= 2)
     assert one.get_messages(wiki_id) == [NodeMessage.CHANGED, NodeMessage.REINDEX]
 
 
-def test_calls_while_a_node_cannot_hear_are_found_by_its_next_beat(
+def test_messages_without_a_notification_are_found_at_the_next_heartbeat(
     registry: Registry, node: Callable[..., AssignedNode], home: Catalog, database: str
 ) -> None:
     (wiki_id,) = register_wikis(registry, 1)
@@ -171,13 +169,13 @@ def test_calls_while_a_node_cannot_hear_are_found_by_its_next_beat(
     with psycopg.connect(database, autocommit=True) as operator:
         order = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR wait_event = 'ClientRead' AND pid <> pg_backend_pid() AND datname = current_database()"  # noqa: E501
         operator.execute(order)
-        # As a word that was told to nobody: the row is there, and no notification.
-        operator.execute("UPDATE wikiholt.work SET asked = 'wake' WHERE wiki_id = %s", (wiki_id,))
+        # A lost notification: the row exists, but no node was notified.
+        operator.execute("UPDATE wikiholt.work SET asked = 'changed' WHERE wiki_id = %s", (wiki_id,))
     wait_until(lambda: one.get_messages(wiki_id) == [NodeMessage.CHANGED])
     assert one.assigned == {wiki_id}
 
 
-def test_while_the_database_is_away_a_node_trusts_its_lease_and_then_nothing(
+def test_while_the_database_is_unavailable_a_node_keeps_its_wikis_until_the_lease_ends(
     registry: Registry, node: Callable[..., AssignedNode], pg: PostgresServer
 ) -> None:
     wikis = register_wikis(registry, 2)
@@ -186,14 +184,14 @@ def test_while_the_database_is_away_a_node_trusts_its_lease_and_then_nothing(
     pg.stop()
     try:
         with pytest.raises(DatabaseUnavailable):
-            one.shifts.send(next(iter(wikis)), NodeMessage.CHANGED)
+            one.assignments.send(next(iter(wikis)), NodeMessage.CHANGED)
         wait_until(lambda: one.assigned == set())
     finally:
         pg.start()
     wait_until(lambda: one.assigned == wikis)
 
 
-def test_many_nodes_that_begin_at_once_take_no_wiki_twice(
+def test_many_nodes_that_start_together_take_no_wiki_twice(
     registry: Registry, node: Callable[..., AssignedNode]
 ) -> None:
     wikis = register_wikis(registry, 60)

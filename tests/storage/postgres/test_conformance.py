@@ -1,4 +1,4 @@
-"""The store in PostgreSQL passes what every store must pass."""
+"""The PostgreSQL store passes the conformance suite."""
 
 from collections.abc import Iterator
 

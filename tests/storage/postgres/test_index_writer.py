@@ -1,4 +1,4 @@
-"""What one change does to an index in PostgreSQL, and text that PostgreSQL cannot hold."""
+"""The effect of one change on an index in PostgreSQL, and text that PostgreSQL cannot store."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -32,7 +32,7 @@ __all__ = ["embedded", "postgres", "shared"]
 ODD_TEXTS = ("nul\0nul", "half \ud83d pair", "\ufdd0 itself", "\ufdd00000", "\uffff", "a'b\\c", "x" * 9_000)
 
 
-def test_text_that_postgresql_cannot_hold_is_kept_as_it_is(postgres: PostgresStore) -> None:
+def test_text_that_postgresql_cannot_store_is_preserved(postgres: PostgresStore) -> None:
     pages = [make_odd_page(odd) for odd in ODD_TEXTS]
     problems = tuple(PageProblem(f"{odd}.md", "b", "odd", odd) for odd in ODD_TEXTS)
     with closing(postgres.create(WIKI, RECIPE)) as index:
@@ -57,7 +57,7 @@ def test_text_that_postgresql_cannot_hold_is_kept_as_it_is(postgres: PostgresSto
 
 
 def make_odd_page(odd: str) -> PageEntry:
-    """A page with this wherever text can be, but for its words: those are analysed, and never hold the like."""
+    """A page with this text in every text field except its terms, which the analyser never makes like this."""
     link = Link(f"{odd} link", odd, 1, True, (f"{odd} link",))
     metadata = PageMetadata(tags=(odd, "T"), category=odd, description=odd, language=odd)
     page = Page(f"{odd}/p.md", f"{odd}/p", odd, metadata, (), (link,), "", 1, (odd,))
@@ -67,7 +67,7 @@ def make_odd_page(odd: str) -> PageEntry:
     )
 
 
-def test_the_list_of_what_was_dropped_stays_short(postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_removed_chunks_stays_short(postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_writer, "MAX_DROPPED_ROWS", 40)
     with closing(postgres.create(WIKI, RECIPE)) as index:
         for turn in range(60):
@@ -79,7 +79,7 @@ def test_the_list_of_what_was_dropped_stays_short(postgres: PostgresStore, monke
         assert index.check() == []
 
 
-def test_a_file_that_goes_and_comes_in_one_change_is_a_new_page(postgres: PostgresStore, embedded: SqliteStore) -> None:
+def test_a_file_removed_and_added_in_one_change_is_a_new_page(postgres: PostgresStore, embedded: SqliteStore) -> None:
     ids = []
     for store in (postgres, embedded):
         with closing(store.create(WIKI, RECIPE)) as index:
@@ -110,7 +110,7 @@ def test_vectors_of_another_size_are_refused_and_change_nothing(postgres: Postgr
         assert index.check() == []
 
 
-def test_writers_without_a_lease_follow_one_another(postgres: PostgresStore) -> None:
+def test_writers_without_a_lease_run_one_after_another(postgres: PostgresStore) -> None:
     with closing(postgres.create(WIKI, RECIPE)) as index, ThreadPoolExecutor(4) as pool:
         changes = [IndexChange((make_entry(f"{n % 7}.md", [f"text {n}", "more"], EMBEDDER),)) for n in range(28)]
         versions = sorted(pool.map(index.apply, changes))
@@ -119,7 +119,7 @@ def test_writers_without_a_lease_follow_one_another(postgres: PostgresStore) -> 
         assert index.check() == []
 
 
-def test_a_writer_whose_lease_has_gone_to_another_writes_nothing(postgres: PostgresStore) -> None:
+def test_a_writer_whose_lease_another_has_taken_writes_nothing(postgres: PostgresStore) -> None:
     with postgres.write_lock(WIKI, 5):
         mine = postgres.create(WIKI, RECIPE)
         mine.apply(IndexChange((make_entry("a.md", ["one"], EMBEDDER),)))
@@ -147,7 +147,7 @@ CHANGE = st.builds(
 )
 
 
-def test_any_changes_make_of_both_stores_the_same(postgres: PostgresStore, embedded: SqliteStore) -> None:
+def test_any_changes_give_the_same_content_in_both_stores(postgres: PostgresStore, embedded: SqliteStore) -> None:
     numbers = count()
 
     @settings(max_examples=20)

@@ -1,4 +1,4 @@
-"""Words in PostgreSQL: the same pages with the same scores, to the last bit, as the embedded store gives."""
+"""Keyword search in PostgreSQL: the same pages with bit-identical scores as the embedded store."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -123,7 +123,7 @@ ODD_TEXTS = {
 
 
 @pytest.mark.parametrize("what", ODD_TEXTS)
-def test_pages_that_a_tsvector_cannot_hold_are_ranked_all_the_same(
+def test_pages_too_large_for_a_tsvector_are_ranked_too(
     what: str, postgres: PostgresStore, embedded: SqliteStore
 ) -> None:
     fields = [ODD_TEXTS[what], PageTerms("disk", "", "raid mirror"), PageTerms("", "", f"diskette w7 {LONG_WORD[:50]}")]
@@ -147,7 +147,7 @@ def test_pages_that_a_tsvector_cannot_hold_are_ranked_all_the_same(
         assert ours.check() == []
 
 
-def test_real_pages_are_found_alike_with_and_without_indexes(
+def test_real_pages_are_found_the_same_with_and_without_indexes(
     postgres: PostgresStore, embedded: SqliteStore, tmp_path: Path
 ) -> None:
     texts = [page.read_text() for page in sorted(Path("docs").rglob("*.md"))]
@@ -187,7 +187,7 @@ def test_real_pages_are_found_alike_with_and_without_indexes(
                 )
 
 
-def test_words_that_name_no_text_find_nothing_and_harm_nothing(postgres: PostgresStore) -> None:
+def test_terms_that_no_text_can_contain_find_nothing(postgres: PostgresStore) -> None:
     (index,) = create_in_both([PageTerms("disk", "", "raid")], postgres)
     with closing(index):
         for odd in ("\0", "a\0b", "\ud800", "'", "\\", "'' | 'disk", "disk:*", "!disk", "(", "x" * 100_000):

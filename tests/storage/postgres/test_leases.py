@@ -1,4 +1,4 @@
-"""Who writes a wiki, or sits at its desk, holds a lease, and whoever lost it writes nothing more."""
+"""Writers and holders of the activity lock have a lease. A process that lost its lease writes nothing more."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ __all__ = ["addresses", "another", "store"]
 
 
 def stop_renewing(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on this node renews none of its leases, as if its machine had been stopped."""
+    """Stop renewing the leases of this node, as if its machine were suspended."""
     monkeypatch.setattr(store.leases, "renew", lambda _: None)
 
 
@@ -54,7 +54,7 @@ def test_a_writer_that_lost_its_lease_writes_nothing_more(
         index.apply(make_change("again.md"))
 
 
-def test_a_writer_that_lost_its_lease_does_not_write_under_that_of_another_of_its_process(
+def test_a_writer_that_lost_its_lease_cannot_use_another_lease_of_its_process(
     store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = create_filled_index(store, WIKI_ID)
@@ -103,9 +103,9 @@ with (
 """
 
 
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
-def test_a_writer_that_is_killed_is_followed_within_its_lease(
-    store: PostgresStore, addresses: tuple[str, str], tmp_path: Path, blow: signal.Signals
+@pytest.mark.parametrize("kill_signal", [signal.SIGKILL, signal.SIGTERM])
+def test_after_a_writer_is_killed_another_can_write_within_the_lease(
+    store: PostgresStore, addresses: tuple[str, str], tmp_path: Path, kill_signal: signal.Signals
 ) -> None:
     index = create_filled_index(store, WIKI_ID)
     command = [sys.executable, "-c", _HOLDER_SCRIPT, ROOT, addresses[0], tmp_path / "holder"]
@@ -113,14 +113,14 @@ def test_a_writer_that_is_killed_is_followed_within_its_lease(
         assert child.stdout is not None
         assert child.stdout.readline() == b"writing\n"
         assert store.get_activity(WIKI_ID) == "at work"
-        assert len(index.get_page_blobs()) == 3, "reading waits for nobody"
+        assert len(index.get_page_blobs()) == 3, "readers do not wait"
         with pytest.raises(Busy), store.write_lock(WIKI_ID, 0):
             pass
-        child.send_signal(blow)
+        child.send_signal(kill_signal)
     with store.write_lock(WIKI_ID, 60):
         index.apply(make_change("next.md"))
     wait_until(lambda: store.get_activity(WIKI_ID) is None)
-    assert len(index.get_page_blobs()) == 4, "what it had not committed never was"
+    assert len(index.get_page_blobs()) == 4, "uncommitted work is lost"
     assert index.check() == []
 
 
@@ -153,7 +153,7 @@ def test_a_wiki_removed_while_a_writer_waits_stays_removed(
     assert store.list_wiki_ids() == []
 
 
-def test_a_desk_is_taken_by_one_and_its_note_seen_by_all(store: PostgresStore, another: PostgresStore) -> None:
+def test_one_node_holds_the_activity_lock_and_all_see_its_note(store: PostgresStore, another: PostgresStore) -> None:
     assert store.get_activity(WIKI_ID) is None
     with store.activity_lock(WIKI_ID) as leave:
         assert another.get_activity(WIKI_ID) == ""

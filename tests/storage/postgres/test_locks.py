@@ -1,4 +1,4 @@
-"""What one wiki's role holds in the database keeps no other wiki from anything, and its own only for as long."""
+"""Locks held by one wiki's role do not block other wikis, and block its own wiki only while held."""
 
 import fcntl
 import logging
@@ -43,7 +43,7 @@ LOCK_TIMEOUT_S = 0.5
 
 
 @pytest.fixture(scope="module")
-def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
+def shared_store(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
     first, second = pg.create_database(), pg.create_database()
     place = tmp_path_factory.mktemp("node")
     with open_node_store(first, place, lease=1.0, linger=0.0, lock_timeout_s=LOCK_TIMEOUT_S) as made:
@@ -54,17 +54,17 @@ def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def store(farm: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    """Wikis on one database, all indexed, of which HOSTILE is about to hold what it can."""
+def store(shared_store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
+    """Indexed wikis on one database. HOSTILE will take every lock it can."""
     monkeypatch.setattr(move, "_QUIET_S", 0.1)
     monkeypatch.setattr(maintenance, "INDEX_LOCK_TIMEOUT_S", LOCK_TIMEOUT_S)
     monkeypatch.setattr(maintenance, "OPERATOR_LOCK_TIMEOUT_S", LOCK_TIMEOUT_S)
     for wiki_id in (HOSTILE, CALM, LEAVING, MOVING):
-        farm.placements.provision(wiki_id, "home")
-        create_filled_index(farm, wiki_id).close()
-    yield farm
-    for wiki_id in farm.list_wiki_ids():
-        farm.delete(wiki_id)
+        shared_store.placements.provision(wiki_id, "home")
+        create_filled_index(shared_store, wiki_id).close()
+    yield shared_store
+    for wiki_id in shared_store.list_wiki_ids():
+        shared_store.delete(wiki_id)
 
 
 def address(store: PostgresStore, wiki_id: str) -> str:
@@ -73,14 +73,14 @@ def address(store: PostgresStore, wiki_id: str) -> str:
 
 @pytest.fixture
 def hostile(store: PostgresStore) -> Iterator[Connection]:
-    """A session of HOSTILE's role that holds everything."""
+    """A session of HOSTILE's role that holds every lock it can."""
     others = [store.placements.get(wiki_id) for wiki_id in (CALM, LEAVING, MOVING)]
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE), others) as connection:
         yield connection
 
 
 def synced(store: PostgresStore, wiki_id: str, revision: str) -> int:
-    """What syncs do with a store: under the writer's lease a change, then another generation, and a sweep."""
+    """What a sync does with a store: under the write lease a change, then a new generation and a cleanup."""
     with store.write_lock(wiki_id, 1.0):
         with closing(store.open(wiki_id)) as index:
             index.apply(IndexChange(pages=(make_entry("more.md", ["needle more"], EMBEDDER),), revision=revision))
@@ -108,8 +108,8 @@ def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
     assert f"w_{LEAVING}" in went
     assert not store.exists(LEAVING)
     took = time.monotonic() - began
-    assert took < 30, f"{took:.1f} s for work that waits for nobody"
-    assert not hostile.broken, "nobody had to end that session"
+    assert took < 30, f"{took:.1f} s for work that needs no lock"
+    assert not hostile.broken, "no session had to be ended"
 
 
 def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
@@ -140,7 +140,7 @@ def test_a_wiki_that_holds_every_lock_can_be_removed(store: PostgresStore) -> No
 
 
 def test_leases_of_other_wikis_are_renewed_while_the_notes_of_one_are_locked(store: PostgresStore) -> None:
-    """The lease is one second, and one thread renews those of a whole database."""
+    """The lease is one second, and one thread renews all leases of a database."""
     with store.leases.hold(HOSTILE, WRITE_LEASE, 1.0), store.leases.hold(CALM, WRITE_LEASE, 1.0) as lease:
         with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
             until_s = time.monotonic() + 3
@@ -151,7 +151,7 @@ def test_leases_of_other_wikis_are_renewed_while_the_notes_of_one_are_locked(sto
         assert store.leases._execute("SELECT 1 FROM {notes} WHERE name = %(name)s AND fence = %(fence)s", lease) == 1
 
 
-def test_indexes_of_a_grown_wiki_are_made_although_another_wiki_has_an_old_snapshot(store: PostgresStore) -> None:
+def test_indexes_of_a_grown_wiki_are_built_although_another_wiki_has_an_old_snapshot(store: PostgresStore) -> None:
     with store.write_lock(CALM, 1.0), closing(store.open(CALM)) as index:
         pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
         index.apply(IndexChange(pages=pages, revision="r2"))
@@ -163,7 +163,7 @@ def test_indexes_of_a_grown_wiki_are_made_although_another_wiki_has_an_old_snaps
     assert build_missing_indexes(store.placements.get_operator_connections(placement), placement.schema) == []
 
 
-def test_indexes_of_a_wiki_whose_tables_are_locked_are_made_when_they_are_not(
+def test_indexes_of_a_wiki_with_locked_tables_are_built_after_the_lock_is_released(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_RETRY_DELAY_S", 0.1)
@@ -171,15 +171,15 @@ def test_indexes_of_a_wiki_whose_tables_are_locked_are_made_when_they_are_not(
         pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
         index.apply(IndexChange(pages=pages, revision="r2"))
     placement = store.placements.get(HOSTILE)
-    door, tender = store.placements.get_operator_connections(placement), IndexBuilder(first_wait_s=0)
+    connections, builder = store.placements.get_operator_connections(placement), IndexBuilder(first_wait_s=0)
     with holding_everything(address(store, HOSTILE), placement):
-        tender.request(door, placement.schema)
-        assert not tender.wait_idle(2 * LOCK_TIMEOUT_S), "it tries again"
-    assert tender.wait_idle(60)
-    assert build_missing_indexes(door, placement.schema) == []
+        builder.request(connections, placement.schema)
+        assert not builder.wait_idle(2 * LOCK_TIMEOUT_S), "it retries"
+    assert builder.wait_idle(60)
+    assert build_missing_indexes(connections, placement.schema) == []
 
 
-def test_a_role_that_others_hold_stays_without_a_login(store: PostgresStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_role_that_cannot_be_dropped_loses_its_login(store: PostgresStore, caplog: pytest.LogCaptureFixture) -> None:
     leaving = store.placements.get(LEAVING)
     login = address(store, LEAVING)
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE), [leaving]):
@@ -205,7 +205,7 @@ def test_a_wikis_role_cannot_reach_the_operators_locks(store: PostgresStore) -> 
         ):
             assert refused(session, statement) == "42501", statement
         refused(session, f"DROP OWNED BY {guests}")
-    assert synced(store, HOSTILE, "r2") == 4, "its group still lets it in"
+    assert synced(store, HOSTILE, "r2") == 4, "its group still has access"
 
 
 def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
 
     operator = (OPERATOR_LOCK_TIMEOUT_S, OPERATOR_STATEMENT_TIMEOUT_S)
     with open_node_store(database, tmp_path) as store:
-        home, door = (
+        home, connections = (
             store.placements.catalog,
             store.placements.get_operator_connections(store.placements.provision(CALM)),
         )
@@ -228,8 +228,8 @@ def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
             home.write_transaction(),
             home.read_snapshot(),
             home.open_dedicated(),
-            door.read_connection(),
-            door.write_transaction(),
+            connections.read_connection(),
+            connections.write_transaction(),
         ):
             with context as connection:
                 assert timeouts(connection) == operator
@@ -240,33 +240,33 @@ def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
         ):
             with context as connection:
                 assert timeouts(connection) == (WIKI_LOCK_TIMEOUT_S, 30.0)
-        with door.write_transaction(lock_timeout_s=0.25, statement_timeout_s=7200) as connection:
+        with connections.write_transaction(lock_timeout_s=0.25, statement_timeout_s=7200) as connection:
             assert timeouts(connection) == (0.25, 7200)
 
 
-def test_a_session_has_its_timeouts_again_after_indexes_were_made(store: PostgresStore) -> None:
+def test_a_session_has_its_timeouts_again_after_an_index_build(store: PostgresStore) -> None:
     with store.write_lock(CALM, 1.0), closing(store.open(CALM)) as index:
         pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
         index.apply(IndexChange(pages=pages, revision="r2"))
-    door = store.placements.get_operator_connections(store.placements.get(CALM))
-    assert build_missing_indexes(door, f"w_{CALM}")
-    with door.read_connection() as connection:
+    connections = store.placements.get_operator_connections(store.placements.get(CALM))
+    assert build_missing_indexes(connections, f"w_{CALM}")
+    with connections.read_connection() as connection:
         found = connection.execute("SELECT current_setting('statement_timeout')").fetchone()
     assert found == ("1min",)
 
 
 def test_a_statement_that_runs_too_long_is_counted(database: str, tmp_path: Path) -> None:
     with open_node_store(database, tmp_path) as store:
-        door = store.placements.get_operator_connections(store.placements.provision(CALM))
+        connections = store.placements.get_operator_connections(store.placements.provision(CALM))
         with (
             pytest.raises(Exception, match="took too long"),
-            door.write_transaction(statement_timeout_s=0.05) as connection,
+            connections.write_transaction(statement_timeout_s=0.05) as connection,
         ):
             connection.execute("SELECT pg_sleep(5)")
         assert store.placements.catalog.timeout_counter.counts == {"lock": 0, "statement": 1}
 
 
-def test_locks_of_two_nodes_exclude_each_other_also_while_the_table_is_being_made(database: str) -> None:
+def test_locks_of_two_nodes_exclude_each_other_while_the_table_is_created(database: str) -> None:
     with psycopg.connect(database) as one, psycopg.connect(database) as other:
         locks.acquire_lock(one, "a")
         other.execute("SET lock_timeout TO '100ms'")
@@ -281,7 +281,7 @@ def test_locks_of_two_nodes_exclude_each_other_also_while_the_table_is_being_mad
 
 
 def test_without_the_functions_for_advisory_locks_everything_works(database: str, tmp_path: Path) -> None:
-    """What the manual tells administrators to do."""
+    """The steps of the manual for administrators."""
     manual = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     (revoking,) = re.findall(r"```sql\n(DO \$\$.*?advisory.*?)```", manual, re.DOTALL)
     with psycopg.connect(database, autocommit=True) as administrator:
@@ -294,7 +294,7 @@ def test_without_the_functions_for_advisory_locks_everything_works(database: str
             assert refused(session, "SELECT pg_try_advisory_xact_lock_shared(1, 2)") == "42501"
 
 
-def test_a_database_whose_schema_wikiholt_is_anothers_is_refused(pg: PostgresServer, database: str) -> None:
+def test_a_database_with_a_foreign_schema_wikiholt_is_refused(pg: PostgresServer, database: str) -> None:
     second = pg.create_database()
     with psycopg.connect(second, autocommit=True) as connection:
         name = connection.info.dbname
@@ -307,7 +307,7 @@ def test_a_database_whose_schema_wikiholt_is_anothers_is_refused(pg: PostgresSer
     pg.drop_database(second)
 
 
-def test_a_lock_that_is_not_granted_is_asked_for_again_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_not_granted_is_retried_with_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     tries = iter([LockTimeout("a"), LockTimeout("b"), None])
@@ -344,11 +344,11 @@ def test_a_node_listens_whatever_number_its_descriptors_have(database: str) -> N
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
     with closing(Catalog(database)) as home:
         shifts = PostgresAssignments(home)
-        bell, ringer = socket.socketpair()
-        high = fcntl.fcntl(bell.fileno(), fcntl.F_DUPFD, 2000)
-        bell.close()
+        receiver, other_end = socket.socketpair()
+        high = fcntl.fcntl(receiver.fileno(), fcntl.F_DUPFD, 2000)
+        receiver.close()
         with socket.socket(fileno=high) as shifts._interrupt_socket:
-            ringer.close()
+            other_end.close()
             began = time.monotonic()
             shifts._wait(None, 30)
             assert time.monotonic() - began < 10

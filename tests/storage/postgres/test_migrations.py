@@ -1,4 +1,4 @@
-"""Wikis are brought to a new layout one by one, by whoever comes, while nodes with the old program go on."""
+"""Wikis are migrated to a new layout one by one, by any node, while nodes with the old program continue."""
 
 import signal
 import subprocess
@@ -25,7 +25,7 @@ from wikiholt.testing.fakes import make_entry
 
 WIKI_IDS = [f"wiki{number:08d}" for number in range(50)]
 
-# The newer program: it knows a layout 2, with one column more in two tables. Argument 4 is the wiki it is killed at.
+# The newer program: layout 2 has one more column in two tables. Argument 4 is the wiki at which it is killed.
 _NEWER_SCRIPT = """
 import os, signal, sys
 from pathlib import Path
@@ -81,7 +81,7 @@ def count_outdated(store: PostgresStore) -> int:
 
 
 class OldNode:
-    """A node with the old program that reads and writes wikis the whole time."""
+    """A node with the old program that reads and writes wikis all the time."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.iterations, self.errors, self._stopped = 0, [], Event()
@@ -113,7 +113,7 @@ class OldNode:
             self.iterations += 1
 
 
-def test_fifty_wikis_are_brought_along_by_two_one_of_them_killed_while_an_old_node_works(
+def test_two_nodes_migrate_fifty_wikis_one_is_killed_and_an_old_node_works(
     store: PostgresStore, database: str, tmp_path: Path
 ) -> None:
     for wiki_id in WIKI_IDS:
@@ -121,7 +121,7 @@ def test_fifty_wikis_are_brought_along_by_two_one_of_them_killed_while_an_old_no
     with OldNode(store) as old:
         ended = start_newer_version(database, tmp_path / "killed", WIKI_IDS[20])
         assert ended.returncode == -signal.SIGKILL
-        assert count_upgraded(store) == 20, "each is whole or as it was"
+        assert count_upgraded(store) == 20, "each wiki is migrated completely or not at all"
         assert count_outdated(store) == 30
         ended = start_newer_version(database, tmp_path / "second")
         assert (ended.stdout, ended.stderr) == ("30 0\n", "")
@@ -136,7 +136,7 @@ def test_fifty_wikis_are_brought_along_by_two_one_of_them_killed_while_an_old_no
 
 @pytest.fixture
 def newer_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on this process knows layouts 2, which old programs can use, and 3, which they cannot."""
+    """Add layout 2, which old programs can use, and layout 3, which they cannot, to this process."""
 
     def second(schema: str, numbers: object, role: str) -> Iterator[sql.Composed]:
         yield sql.SQL("ALTER TABLE {}.state ADD COLUMN two text").format(sql.Identifier(schema))
@@ -152,7 +152,7 @@ def newer_here(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_wiki_is_brought_along_when_a_newer_program_opens_it(
+def test_a_wiki_is_migrated_when_a_newer_program_opens_it(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     create_filled_index(store, WIKI_ID).close()
@@ -167,7 +167,7 @@ def test_a_wiki_is_brought_along_when_a_newer_program_opens_it(
         create_filled_index(store, "bbbbbbbb", 1).close()
 
 
-def test_a_layout_that_is_too_new_says_so_and_is_left_alone(store: PostgresStore, database: str) -> None:
+def test_a_layout_that_is_too_new_is_refused_and_unchanged(store: PostgresStore, database: str) -> None:
     index = create_filled_index(store, WIKI_ID)
     with store.get_connections(WIKI_ID).write_transaction() as connection:
         connection.execute("UPDATE notes SET text = '9 9' WHERE name = 'layout'")
@@ -177,10 +177,10 @@ def test_a_layout_that_is_too_new_says_so_and_is_left_alone(store: PostgresStore
         assert "upgrade" in caught.value.hint
     with store.get_connections(WIKI_ID).write_transaction() as connection:
         connection.execute("UPDATE notes SET text = '9 1' WHERE name = 'layout'")
-    assert store.open(WIKI_ID).get_state().pages == 3, "one that says it can be used is"
+    assert store.open(WIKI_ID).get_state().pages == 3, "a compatible newer layout is used"
 
 
-def test_one_wiki_that_cannot_be_brought_along_holds_up_no_other(
+def test_one_wiki_that_cannot_be_migrated_blocks_no_other(
     store: PostgresStore, pg: PostgresServer, newer_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A wiki moves to another database while it answers, and whoever is killed in the middle of it loses nothing."""
+"""A wiki moves to another database while it answers. Killing the move loses nothing."""
 
 import signal
 import subprocess
@@ -27,8 +27,10 @@ NEEDLE_QUERY = KeywordQuery(terms=("needle",))
 
 
 @pytest.fixture(scope="module")
-def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PostgresStore, str]]:
-    """Two databases, and the address of the first: a wiki is made in no time, a database is not."""
+def store_and_address(
+    pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[PostgresStore, str]]:
+    """Two databases, and the address of the first. Shared, because creating a database is slow."""
     first, second = pg.create_database(), pg.create_database()
     with open_node_store(first, tmp_path_factory.mktemp("node"), lease=1.0) as made:
         made.placements.catalog.add_database("second", second)
@@ -38,15 +40,15 @@ def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def database(farm: tuple[PostgresStore, str]) -> str:
-    return farm[1]
+def database(store_and_address: tuple[PostgresStore, str]) -> str:
+    return store_and_address[1]
 
 
 @pytest.fixture
-def store(farm: tuple[PostgresStore, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    """A farm without wikis, and its first one comes to the home."""
+def store(store_and_address: tuple[PostgresStore, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
+    """A store without wikis, whose first wiki is created in the home database."""
     monkeypatch.setattr(move, "_QUIET_S", 0.2)
-    made, _ = farm
+    made, _ = store_and_address
     made.placements.provision(WIKI_ID, "home")
     yield made
     for wiki_id in made.list_wiki_ids():
@@ -54,7 +56,7 @@ def store(farm: tuple[PostgresStore, str], monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def list_schemas(store: PostgresStore) -> dict[str, list[str]]:
-    """Which wikis' schemas each database holds."""
+    """The wiki schemas of each database."""
     found = {}
     for database in store.placements.catalog.list_databases():
         with database.connections.read_connection() as connection:
@@ -71,7 +73,7 @@ def list_roles(store: PostgresStore) -> int:
 
 
 class SearchThreads:
-    """Threads that search a wiki as a service does, on nodes of their own, and never stop."""
+    """Threads that search a wiki like a service, each on its own node, until stopped."""
 
     def __init__(self, stores: list[PostgresStore], wiki_id: str, pages: int) -> None:
         self.stopped, self.search_count, self.errors = Event(), 0, []
@@ -109,7 +111,7 @@ class SearchThreads:
         index.close()
 
 
-def test_a_wiki_answers_all_the_time_it_is_moved(store: PostgresStore, database: str, tmp_path: Path) -> None:
+def test_a_wiki_answers_while_it_is_moved(store: PostgresStore, database: str, tmp_path: Path) -> None:
     create_filled_index(store, WIKI_ID, 30).close()
     with open_node_store(database, tmp_path / "b") as b, open_node_store(database, tmp_path / "c", connections=1) as c:
         with SearchThreads([b, b, c], WIKI_ID, 30) as searchers:
@@ -118,13 +120,13 @@ def test_a_wiki_answers_all_the_time_it_is_moved(store: PostgresStore, database:
                 assert store.placements.get(WIKI_ID).database == to
         assert searchers.errors == []
         assert b.placements.get(WIKI_ID).database == "second"
-    assert not move.move_wiki(store, WIKI_ID, "second"), "it is there"
+    assert not move.move_wiki(store, WIKI_ID, "second"), "the wiki has moved"
     assert list_schemas(store) == {"home": [], "second": [f"w_{WIKI_ID}"]}
     assert list_roles(store) == 1
     assert move.find_unfinished_moves(store.placements) == []
 
 
-def test_everything_goes_along(store: PostgresStore) -> None:
+def test_a_move_copies_everything(store: PostgresStore) -> None:
     index = create_filled_index(store, WIKI_ID, 5)
     index.apply(IndexChange(deleted=("3.md",), revision="r2"))
     before = index.get_state(), dict(index.get_page_blobs()), index.get_page_chunks([1, 2])
@@ -144,7 +146,7 @@ def test_everything_goes_along(store: PostgresStore) -> None:
             pass
     assert store.get_activity(WIKI_ID) is None
     assert (index.get_state(), dict(index.get_page_blobs()), index.get_page_chunks([1, 2])) == before, (
-        "the same index, at the new place"
+        "the same index, in the new database"
     )
     assert index.check() == []
     assert store.get_note(WIKI_ID, "health") == "well"
@@ -164,7 +166,7 @@ STEPS = (
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_move_that_breaks_off_anywhere_can_be_made_again(
+def test_an_interrupted_move_can_be_repeated(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, step: str, when: str
 ) -> None:
     create_filled_index(store, WIKI_ID, 3).close()
@@ -180,14 +182,14 @@ def test_a_move_that_breaks_off_anywhere_can_be_made_again(
         with pytest.raises(KeyboardInterrupt):
             move.move_wiki(store, WIKI_ID, "second")
     index = store.open(WIKI_ID)
-    assert len(index.search_keywords(NEEDLE_QUERY, 10, PageFilter())) == 3, "it answers, wherever it is"
+    assert len(index.search_keywords(NEEDLE_QUERY, 10, PageFilter())) == 3, "it answers in either database"
     with store.write_lock(WIKI_ID, 30):
         index.apply(IndexChange(pages=(make_entry("more.md", ["needle"], EMBEDDER),), revision="r2"))
     index.close()
     move.move_wiki(store, WIKI_ID, "second")
     moved = store.open(WIKI_ID)
     assert sorted(moved.get_page_blobs()) == ["0.md", "1.md", "2.md", "more.md"], (
-        "what was written after the break is there"
+        "changes made after the interruption are kept"
     )
     assert moved.check() == []
     moved.close()
@@ -215,7 +217,7 @@ with open_node_store(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store:
 """
 
 
-def test_a_mover_that_is_killed_leaves_a_wiki_that_answers_and_is_written(
+def test_after_a_killed_move_the_wiki_answers_and_is_writable(
     store: PostgresStore, database: str, tmp_path: Path
 ) -> None:
     index = create_filled_index(store, WIKI_ID, 3)
@@ -233,7 +235,7 @@ def test_a_mover_that_is_killed_leaves_a_wiki_that_answers_and_is_written(
     assert list_schemas(store) == {"home": [], "second": [f"w_{WIKI_ID}"]}
 
 
-def test_removing_a_wiki_whose_move_broke_off_leaves_nothing_at_either_place(
+def test_removing_a_wiki_after_an_interrupted_move_leaves_nothing_in_either_database(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_filled_index(store, WIKI_ID, 3).close()
@@ -248,7 +250,7 @@ def test_removing_a_wiki_whose_move_broke_off_leaves_nothing_at_either_place(
     assert move.find_unfinished_moves(store.placements) == []
 
 
-def test_an_operator_that_is_no_superuser_moves_a_wiki_that_is_being_read(
+def test_an_operator_without_superuser_rights_moves_a_wiki_that_is_being_read(
     pg: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(move, "_QUIET_S", 0.2)
@@ -279,7 +281,7 @@ def test_an_operator_that_is_no_superuser_moves_a_wiki_that_is_being_read(
 
 
 @pytest.mark.model
-def test_vectors_of_the_real_model_are_the_same_at_the_new_place(store: PostgresStore) -> None:
+def test_vectors_of_the_real_model_are_the_same_after_a_move(store: PostgresStore) -> None:
     model = embedding.load_embedder()
     texts = ["how to bake bread", "restoring a database from its backup", "cycling in the Alps"]
     index = store.create(WIKI_ID, Recipe(model.fingerprint, model.dimensions, "test"))

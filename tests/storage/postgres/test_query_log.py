@@ -1,4 +1,4 @@
-"""The query log in PostgreSQL: in the wiki's own schema, by its own role, of all nodes."""
+"""The query log in PostgreSQL: in the wiki's own schema, written by its own role, shared by all nodes."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -39,9 +39,7 @@ def read_queries(log: PostgresQueryLog, since: float = 0) -> list[str]:
     return [each.query for each in found.records] if found else []
 
 
-def test_a_table_of_that_name_that_is_somebody_elses_is_left_alone(
-    store: PostgresStore, addresses: tuple[str, str]
-) -> None:
+def test_a_foreign_table_with_the_same_name_is_not_changed(store: PostgresStore, addresses: tuple[str, str]) -> None:
     store.placements.provision(WIKI_ID, "home")
     create_filled_index(store, WIKI_ID).close()
     with closing(psycopg.connect(addresses[0], autocommit=True)) as owner:
@@ -57,9 +55,7 @@ def test_a_table_of_that_name_that_is_somebody_elses_is_left_alone(
     store.delete(WIKI_ID)
 
 
-def test_what_is_written_is_read_by_every_node_and_forgotten_in_time(
-    store: PostgresStore, another: PostgresStore
-) -> None:
+def test_records_are_read_by_every_node_and_expire(store: PostgresStore, another: PostgresStore) -> None:
     create_filled_index(store, WIKI_ID).close()
     log, elsewhere = (PostgresQueryLog(node.placements, WIKI_ID) for node in (store, another))
     assert log.read(0) is None
@@ -79,7 +75,7 @@ def test_what_is_written_is_read_by_every_node_and_forgotten_in_time(
     assert store.list_wiki_ids() == []
 
 
-def test_a_wikis_role_reads_and_writes_its_own_table_and_can_touch_no_other(store: PostgresStore) -> None:
+def test_a_wikis_role_can_use_only_its_own_table(store: PostgresStore) -> None:
     for wiki_id in (WIKI_ID, OTHER_WIKI_ID):
         store.placements.provision(wiki_id, "home")
         create_filled_index(store, wiki_id).close()
@@ -101,7 +97,7 @@ def test_a_wikis_role_reads_and_writes_its_own_table_and_can_touch_no_other(stor
         store.delete(wiki_id)
 
 
-def test_a_wiki_that_moves_begins_a_new_log_at_its_new_place(store: PostgresStore) -> None:
+def test_a_moved_wiki_starts_a_new_log(store: PostgresStore) -> None:
     store.placements.provision(WIKI_ID, "home")
     create_filled_index(store, WIKI_ID).close()
     log = PostgresQueryLog(store.placements, WIKI_ID)
@@ -122,9 +118,7 @@ def node(database: str, tmp_path: Path) -> Iterator[WikiService]:
         yield service
 
 
-def test_a_node_writes_searches_down_and_reports_them_and_they_go_with_the_wiki(
-    node: WikiService, tmp_path: Path
-) -> None:
+def test_a_node_logs_and_reports_searches_and_removal_deletes_them(node: WikiService, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"Heron.md": "# Heron\n\nA grey heron stands.", "Pump.md": "# Pump\n\nIt hums."})
     node.add("notes", str(repository.path), {})
@@ -132,9 +126,9 @@ def test_a_node_writes_searches_down_and_reports_them_and_they_go_with_the_wiki(
     handle.sync()
     assert handle.query_log.build_report().searches == 0
     handle.search(SearchRequest("heron", 1), interface=SearchInterface.HTTP)
-    scribe = node.components.query_log_writer
-    assert scribe is not None
-    wait_until(lambda: scribe.written == 1)
+    writer = node.components.query_log_writer
+    assert writer is not None
+    wait_until(lambda: writer.written == 1)
     found = handle.query_log.build_report()
     assert (found.searches, found.frequent[0].query) == (1, "heron")
     assert found.pages is not None

@@ -1,4 +1,4 @@
-"""Limits that nodes share: whoever asks two nodes gets no more than one would have given."""
+"""Limits shared by nodes: a client of two nodes gets no more than from one node."""
 
 import threading
 from collections.abc import Iterator
@@ -38,16 +38,16 @@ def count_allowed(limits: RateLimiter, key_id: str | None) -> int:
 
 
 @pytest.mark.parametrize("key_id", ["key", None])
-def test_two_nodes_give_together_what_one_alone_gives(home: Catalog, key_id: str | None) -> None:
+def test_two_nodes_together_allow_as_much_as_one(home: Catalog, key_id: str | None) -> None:
     one, other = make_limiter(home), make_limiter(home)
     first = one.check(key_id, ADDRESS)
     assert first == Allowance(1, 19, 60) == RateLimiter(1, 1).check(key_id, ADDRESS)
     assert other.check(key_id, ADDRESS).remaining == 18
-    assert 2 + count_allowed(one, key_id) + count_allowed(other, key_id) in (20, 21)  # one comes back a minute
+    assert 2 + count_allowed(one, key_id) + count_allowed(other, key_id) in (20, 21)  # one token is added per minute
     assert other.check("another key", ADDRESS).remaining == 19
 
 
-def test_threads_of_two_nodes_get_no_more_than_the_bucket_holds(home: Catalog) -> None:
+def test_threads_of_two_nodes_get_no_more_than_the_bucket_size(home: Catalog) -> None:
     nodes, counts = [make_limiter(home), make_limiter(home)], list[int]()
     threads = [
         threading.Thread(target=lambda at=at: counts.append(count_allowed(nodes[at % 2], "key"))) for at in range(4)
@@ -59,7 +59,7 @@ def test_threads_of_two_nodes_get_no_more_than_the_bucket_holds(home: Catalog) -
     assert sum(counts) in (20, 21)
 
 
-def test_keys_tried_at_two_nodes_shut_their_address_out_of_both(home: Catalog) -> None:
+def test_keys_tried_at_two_nodes_block_their_address_on_both(home: Catalog) -> None:
     one, other = make_limiter(home, 0), make_limiter(home, 0)
     for _ in range(20):
         one.record_failure(ADDRESS)
@@ -88,19 +88,19 @@ def test_wrong_keys_at_two_nodes_are_counted_together_by_address_and_by_prefix(h
 
     key = "wh_abcdefghijkl_x"
     assert all(looked_at(one, ADDRESS, key) for _ in range(20))
-    # A node hears of what others counted when it counts one itself.
+    # A node sees the counts of others when it counts a failure itself.
     assert sum(looked_at(other, ADDRESS, "another") for _ in range(20)) <= 2
     assert sum(looked_at(other, "192.0.2.2", key) for _ in range(20)) <= 2
     assert looked_at(other, "192.0.2.3", "wh_bbbbbbbbbbbb_x")
-    assert other.check("abcdefghijkl", ADDRESS) == Allowance(0, 0, 0), "a right key is not asked about them"
+    assert other.check("abcdefghijkl", ADDRESS) == Allowance(0, 0, 0), "a valid key is not affected"
 
 
-def test_no_limit_asks_the_database_nothing() -> None:
+def test_without_a_limit_the_database_is_not_used() -> None:
     nowhere = Catalog("postgresql://nobody@127.0.0.1:1/none", (BUCKET_TABLES,))
     assert make_limiter(nowhere, 0).check("key", ADDRESS) == Allowance(0, 0, 0)
 
 
-def test_while_the_database_is_away_nobody_is_let_in_uncounted(pg: PostgresServer, home: Catalog) -> None:
+def test_while_the_database_is_unavailable_no_request_passes_uncounted(pg: PostgresServer, home: Catalog) -> None:
     limits = make_limiter(home)
     limits.check("key", ADDRESS)
     pg.stop()

@@ -1,4 +1,4 @@
-"""The registry in PostgreSQL does what its file does: the same tests on it, and what only many nodes can ask of it."""
+"""The registry in PostgreSQL passes the tests of the registry file, and tests with several nodes."""
 
 import inspect
 import threading
@@ -24,18 +24,18 @@ from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_recovery import LeftoverData
 
 _FILE_ONLY_TESTS = {
-    "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs",
+    "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_is_not_slower",
     "test_finding_a_wiki_is_cheap",
 }
 
 
 def _shared_tests(module: object) -> dict[str, Callable[..., None]]:
-    """Tests of the registry that know nothing of where it is kept."""
+    """Registry tests that do not depend on where the registry is stored."""
     return {
         name: test
         for name, test in vars(module).items()
         if name.startswith("test_") and name not in _FILE_ONLY_TESTS
-        if "registry" in (asked := inspect.signature(test).parameters) and "path" not in asked
+        if "registry" in (parameters := inspect.signature(test).parameters) and "path" not in parameters
     }
 
 
@@ -69,7 +69,7 @@ def open_registry(home: Catalog, place: Path, timeout: float = 10.0) -> Registry
 
 
 @pytest.mark.parametrize("left", ["backups of the registry", "schemas of wikis"])
-def test_a_home_that_was_lost_is_not_taken_for_a_new_one(pg: PostgresServer, tmp_path: Path, left: str) -> None:
+def test_a_lost_home_database_is_not_mistaken_for_a_new_one(pg: PostgresServer, tmp_path: Path, left: str) -> None:
     address = pg.create_database()
 
     @contextmanager
@@ -104,7 +104,7 @@ def test_a_home_that_was_lost_is_not_taken_for_a_new_one(pg: PostgresServer, tmp
     pg.drop_database(address)
 
 
-def test_a_home_older_than_the_first_key_is_not_taken_for_the_latest(empty: Catalog, tmp_path: Path) -> None:
+def test_a_home_database_older_than_the_first_key_is_not_taken_for_the_latest(empty: Catalog, tmp_path: Path) -> None:
     with closing(open_registry(empty, tmp_path)) as first:
         garden = first.add("garden", "/srv/garden")
         before = first.read_rows()
@@ -135,10 +135,10 @@ def garden(registry: Registry) -> Wiki:
 
 
 def test_the_tests_of_the_file_are_run_here_too() -> None:
-    assert {"test_a_slug_is_given_once", "test_a_revoked_key_opens_nothing"} <= set(globals())
+    assert {"test_a_slug_is_unique", "test_a_revoked_key_grants_nothing"} <= set(globals())
 
 
-def test_of_two_nodes_that_add_one_slug_at_once_one_does(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+def test_of_two_nodes_that_add_one_slug_at_once_one_succeeds(pg: PostgresServer, database: str, tmp_path: Path) -> None:
     homes = [Catalog(database, (REGISTRY_TABLES,)) for _ in range(2)]
     outcomes: list[str] = []
     ready = threading.Barrier(8)
@@ -183,7 +183,7 @@ def test_the_mark_changes_with_the_registry_and_only_then(registry: Registry) ->
     assert registry.get_version() == added
 
 
-def test_a_node_that_holds_the_registry_makes_the_others_busy_and_no_reader_waits(
+def test_a_node_that_locks_the_registry_makes_others_busy_and_blocks_no_reader(
     registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
 ) -> None:
     hasty = open_registry(empty, tmp_path / "hasty", timeout=0.05)
@@ -196,7 +196,7 @@ def test_a_node_that_holds_the_registry_makes_the_others_busy_and_no_reader_wait
 
 
 @pytest.mark.parametrize("order", ["UPDATE keys SET wiki_id = NULL", "DELETE FROM wikis", "DELETE FROM sealed"])
-def test_rows_that_were_changed_by_hand_are_damage_and_a_backup_takes_their_place(
+def test_rows_changed_by_hand_are_damage_and_a_backup_replaces_them(
     registry: Registry, garden: Wiki, empty: Catalog, order: str
 ) -> None:
     key, token = registry.keys.create(garden.id, Scope.READ)
@@ -214,9 +214,7 @@ def test_rows_that_were_changed_by_hand_are_damage_and_a_backup_takes_their_plac
         connection.execute(f"DROP SCHEMA {restored.quarantined_as} CASCADE")
 
 
-def test_a_backup_of_it_is_the_file_a_registry_of_one_machine_can_be_restored_from(
-    registry: Registry, garden: Wiki, tmp_path: Path
-) -> None:
+def test_a_backup_of_it_can_be_restored_to_a_registry_file(registry: Registry, garden: Wiki, tmp_path: Path) -> None:
     _, token = registry.keys.create(garden.id, Scope.READ, "ключ")
     registry.backups.create()
     plan = BackupPolicy(tmp_path / "backups", 5)
@@ -227,7 +225,7 @@ def test_a_backup_of_it_is_the_file_a_registry_of_one_machine_can_be_restored_fr
         assert file.get_version() == registry.get_version()
 
 
-def test_a_removed_wiki_is_struck_from_the_backups(registry: Registry, garden: Wiki, tmp_path: Path) -> None:
+def test_a_removed_wiki_is_deleted_from_the_backups(registry: Registry, garden: Wiki, tmp_path: Path) -> None:
     registry.backups.create()
     registry.remove("garden")
     files = list((tmp_path / "backups").rglob("*.sqlite*"))
@@ -235,7 +233,7 @@ def test_a_removed_wiki_is_struck_from_the_backups(registry: Registry, garden: W
     assert all(garden.id.encode() not in file.read_bytes() for file in files)
 
 
-def test_a_removed_wiki_is_struck_from_the_backups_of_every_node(
+def test_a_removed_wiki_is_deleted_from_the_backups_of_every_node(
     registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
 ) -> None:
     elsewhere = open_registry(empty, tmp_path / "elsewhere")
@@ -252,7 +250,7 @@ def test_a_removed_wiki_is_struck_from_the_backups_of_every_node(
         assert connection.execute("SELECT count(*) FROM marks").fetchone() == (1,)
 
 
-def test_that_a_wiki_was_removed_is_forgotten_after_a_month(
+def test_the_record_of_a_removed_wiki_expires_after_a_month(
     registry: Registry, garden: Wiki, empty: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry.remove("garden")
@@ -263,7 +261,7 @@ def test_that_a_wiki_was_removed_is_forgotten_after_a_month(
 
 
 @pytest.mark.parametrize("source", ["/srv/\0", "/srv/\udcff"], ids=["nul", "half"])
-def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(registry: Registry, source: str) -> None:
+def test_text_that_postgresql_cannot_store_is_refused_and_nothing_changes(registry: Registry, source: str) -> None:
     before = registry.add("before", "/srv", {"odd": "\0 and \U0001f33f"})
     mark = registry.get_version()
     with pytest.raises(InvalidSetting) as caught:
@@ -273,7 +271,7 @@ def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(registry: Re
     assert registry.get_version() == mark
 
 
-def test_a_registry_whose_database_is_away_says_so_and_comes_back(
+def test_a_registry_with_an_unavailable_database_raises_and_recovers(
     pg: PostgresServer, database: str, tmp_path: Path
 ) -> None:
     with closing(Catalog(database, (REGISTRY_TABLES,))) as home, closing(open_registry(home, tmp_path)) as registry:

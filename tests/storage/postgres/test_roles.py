@@ -1,4 +1,4 @@
-"""A wiki's connection is its own role: whatever SQL gets into it finds that wiki, and no other."""
+"""A wiki's connection uses its own role: injected SQL reaches that wiki and no other."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class TwoWikis:
 
 
 def create_filled_index(placements: PlacementCatalog, wiki_id: str, text: str) -> Placement:
-    """On-board a wiki with one page and one chunk that hold a text."""
+    """Provision a wiki with one page and one chunk that contain a text."""
     placement = placements.provision(wiki_id)
     with placements.get_operator_connections(placement).write_transaction() as connection:
         connection.execute(sql.SQL("SET LOCAL search_path TO {}, public").format(sql.Identifier(placement.schema)))
@@ -49,7 +49,7 @@ def create_filled_index(placements: PlacementCatalog, wiki_id: str, text: str) -
 
 
 @pytest.fixture(params=["superuser", "createrole"])
-def farm(request: pytest.FixtureRequest, pg: PostgresServer, database: str) -> Iterator[TwoWikis]:
+def two_wikis(request: pytest.FixtureRequest, pg: PostgresServer, database: str) -> Iterator[TwoWikis]:
     """Two wikis on one database, with at most one connection for both."""
     address, plain = database, None
     if request.param == "createrole":
@@ -58,20 +58,20 @@ def farm(request: pytest.FixtureRequest, pg: PostgresServer, database: str) -> I
             connection.execute(f"CREATE ROLE {plain} LOGIN CREATEROLE PASSWORD 'x'")
             connection.execute(f"GRANT CREATE ON DATABASE {connection.info.dbname} TO {plain}")
             address = pg.get_dsn(connection.info.dbname, plain, "x")
-    home, doors = Catalog(address), ConnectionPool(1)
-    placements = PlacementCatalog(home, doors)
+    home, pool = Catalog(address), ConnectionPool(1)
+    placements = PlacementCatalog(home, pool)
     yield TwoWikis(
         placements, create_filled_index(placements, ONE, "text of one"), create_filled_index(placements, OTHER, CANARY)
     )
     for wiki_id in (ONE, OTHER):
         placements.remove(wiki_id)
-    doors.close()
+    pool.close()
     home.close()
 
 
-def list_attacks(farm: TwoWikis) -> list[str]:
-    other, one = farm.other, farm.one
-    guests = farm.placements.get_database(one).group
+def list_attacks(two_wikis: TwoWikis) -> list[str]:
+    other, one = two_wikis.other, two_wikis.one
+    guests = two_wikis.placements.get_database(one).group
     return [
         f"SELECT * FROM {other.schema}.g1_chunks",
         f"SELECT * FROM {other.schema}.notes",
@@ -117,7 +117,7 @@ def list_attacks(farm: TwoWikis) -> list[str]:
 
 
 def get_refusal(session: Connection, attack: str) -> str:
-    """The code of the error a statement ends in, with what it said; empty if it was done."""
+    """The code and message of the error of a statement; empty if it succeeded."""
     try:
         session.execute(attack)
     except psycopg.Error as error:
@@ -127,33 +127,37 @@ def get_refusal(session: Connection, attack: str) -> str:
     return ""
 
 
-def test_injected_sql_finds_its_own_wiki_and_no_other(farm: TwoWikis) -> None:
-    """Said on the very connection that searches use, after what keeps mistakes from writing was switched off."""
-    session = farm.placements.get_connections(ONE).open_dedicated()
+def test_injected_sql_reaches_its_own_wiki_and_no_other(two_wikis: TwoWikis) -> None:
+    """Runs on the connection that searches use, with read-only mode switched off."""
+    session = two_wikis.placements.get_connections(ONE).open_dedicated()
     try:
-        for attack in list_attacks(farm):
+        for attack in list_attacks(two_wikis):
             session.execute("SET default_transaction_read_only TO off")
             assert get_refusal(session, attack) in _NOT_ALLOWED, attack
-            assert session.execute("SELECT session_user, current_user").fetchall() == [(farm.one.role,) * 2], attack
+            assert session.execute("SELECT session_user, current_user").fetchall() == [(two_wikis.one.role,) * 2], (
+                attack
+            )
         session.execute("RESET ROLE; RESET SESSION AUTHORIZATION; RESET ALL; SET search_path TO public")
-        assert session.execute("SELECT session_user, current_user").fetchall() == [(farm.one.role,) * 2]
-        # Without a right to pass on, the server only warns.
-        session.execute(f"GRANT SELECT ON {farm.one.schema}.g1_chunks TO {farm.other.role}")
+        assert session.execute("SELECT session_user, current_user").fetchall() == [(two_wikis.one.role,) * 2]
+        # Without the right to grant, the server only warns.
+        session.execute(f"GRANT SELECT ON {two_wikis.one.schema}.g1_chunks TO {two_wikis.other.role}")
         passed = "SELECT has_table_privilege(%s, %s, 'SELECT')"
-        assert session.execute(passed, (farm.other.role, f"{farm.one.schema}.g1_chunks")).fetchall() == [(False,)]
+        assert session.execute(passed, (two_wikis.other.role, f"{two_wikis.one.schema}.g1_chunks")).fetchall() == [
+            (False,)
+        ]
     finally:
         session.close()
-    with farm.placements.get_connections(OTHER).read_connection() as connection:
+    with two_wikis.placements.get_connections(OTHER).read_connection() as connection:
         assert connection.execute("SELECT count(*) FROM g1_chunks WHERE text = %s", (CANARY,)).fetchall() == [(50,)]
-    with farm.placements.get_connections(ONE).read_connection() as connection:
+    with two_wikis.placements.get_connections(ONE).read_connection() as connection:
         assert connection.execute("SELECT DISTINCT text FROM g1_chunks").fetchall() == [("text of one",)]
 
 
-def test_catalogs_tell_no_page_of_another_wiki(farm: TwoWikis) -> None:
-    alone = farm.placements.get_connections(OTHER).open_dedicated()
+def test_catalogs_reveal_no_page_of_another_wiki(two_wikis: TwoWikis) -> None:
+    alone = two_wikis.placements.get_connections(OTHER).open_dedicated()
     alone.execute(f"SELECT '{CANARY}'")
     try:
-        with farm.placements.get_connections(ONE).read_connection() as connection:
+        with two_wikis.placements.get_connections(ONE).read_connection() as connection:
             for order in (
                 "SELECT * FROM pg_stats",
                 "SELECT * FROM pg_stats_ext",
@@ -165,16 +169,16 @@ def test_catalogs_tell_no_page_of_another_wiki(farm: TwoWikis) -> None:
             ):
                 assert CANARY not in str(connection.execute(order).fetchall()), order
             mine = connection.execute("SELECT DISTINCT schemaname FROM pg_stats WHERE tablename = 'g1_chunks'")
-            assert mine.fetchall() == [(farm.one.schema,)]
+            assert mine.fetchall() == [(two_wikis.one.schema,)]
             seen = connection.execute("SELECT DISTINCT table_schema FROM information_schema.tables").fetchall()
-            assert {schema for (schema,) in seen} & {farm.other.schema, "wikiholt"} == set()
+            assert {schema for (schema,) in seen} & {two_wikis.other.schema, "wikiholt"} == set()
     finally:
         alone.close()
 
 
-def test_one_connection_for_two_wikis_never_carries_a_role_into_the_others_query(farm: TwoWikis) -> None:
+def test_one_connection_for_two_wikis_never_keeps_the_role_of_the_other(two_wikis: TwoWikis) -> None:
     texts = {ONE: "text of one", OTHER: CANARY}
-    roles = {ONE: farm.one.role, OTHER: farm.other.role}
+    roles = {ONE: two_wikis.one.role, OTHER: two_wikis.other.role}
 
     def ask(connection: Connection) -> tuple[object, ...]:
         order = "SELECT current_user, session_user, current_schema(), (SELECT DISTINCT text FROM g1_chunks)"
@@ -183,8 +187,10 @@ def test_one_connection_for_two_wikis_never_carries_a_role_into_the_others_query
 
     def visit(turn: int) -> None:
         wiki_id = (ONE, OTHER)[turn % 2]
-        door = farm.placements.get_connections(wiki_id)
-        with (door.read_connection, door.read_snapshot, door.write_transaction)[turn % 3]() as connection:
+        connections = two_wikis.placements.get_connections(wiki_id)
+        with (connections.read_connection, connections.read_snapshot, connections.write_transaction)[
+            turn % 3
+        ]() as connection:
             assert ask(connection) == (roles[wiki_id], roles[wiki_id], f"w_{wiki_id}", texts[wiki_id])
 
     for turn in range(12):
@@ -192,15 +198,15 @@ def test_one_connection_for_two_wikis_never_carries_a_role_into_the_others_query
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(visit, range(60)))
     order = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'w\\_%' AND datname = current_database()"
-    with farm.placements.catalog.read_connection() as connection:
+    with two_wikis.placements.catalog.read_connection() as connection:
         assert connection.execute(order).fetchall()[0][0] <= 1
 
 
-def test_a_wiki_that_leaves_leaves_nothing(farm: TwoWikis) -> None:
-    with farm.placements.get_connections(ONE).write_transaction() as connection:
+def test_a_removed_wiki_leaves_nothing(two_wikis: TwoWikis) -> None:
+    with two_wikis.placements.get_connections(ONE).write_transaction() as connection:
         connection.execute("SELECT lo_create(0)")  # any role may, and one that owns something cannot be dropped
-    went = farm.placements.remove(ONE)
-    assert {f"{farm.one.schema}.g1_chunks", farm.one.schema, f"role {farm.one.role}"} <= set(went)
+    went = two_wikis.placements.remove(ONE)
+    assert {f"{two_wikis.one.schema}.g1_chunks", two_wikis.one.schema, f"role {two_wikis.one.role}"} <= set(went)
     looks = (
         "SELECT nspname FROM pg_namespace WHERE nspname ~ %s",
         "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname ~ %s",
@@ -210,15 +216,15 @@ def test_a_wiki_that_leaves_leaves_nothing(farm: TwoWikis) -> None:
         "SELECT oid FROM pg_largeobject_metadata WHERE %s::text IS NOT NULL",
         "SELECT wiki_id FROM placements WHERE role ~ %s",
     )
-    with farm.placements.catalog.read_connection() as connection:
+    with two_wikis.placements.catalog.read_connection() as connection:
         for look in looks:
-            # Roles belong to the whole server, where other tests have wikis of this id: the role's name is whole.
-            name = farm.one.schema if "nspname" in look else f"{farm.one.role}$"
+            # Roles belong to the server, where other tests have wikis with this id: compare the full role name.
+            name = two_wikis.one.schema if "nspname" in look else f"{two_wikis.one.role}$"
             assert connection.execute(look, (f"^{name}",)).fetchall() == [], look
-    with pytest.raises(IndexMissing), farm.placements.get_connections(ONE).read_connection():
+    with pytest.raises(IndexMissing), two_wikis.placements.get_connections(ONE).read_connection():
         pass
-    assert farm.placements.list_wiki_ids() == [OTHER]
-    assert farm.placements.remove(ONE) == []
+    assert two_wikis.placements.list_wiki_ids() == [OTHER]
+    assert two_wikis.placements.remove(ONE) == []
 
 
 def test_only_the_group_may_connect_and_its_grant_is_one_entry(pg: PostgresServer, database: str) -> None:
@@ -245,7 +251,7 @@ def test_only_the_group_may_connect_and_its_grant_is_one_entry(pg: PostgresServe
 
 
 @pytest.mark.parametrize("rights", ["", "CREATEROLE"])
-def test_a_login_that_may_not_says_what_is_missing_and_changes_nothing(
+def test_a_login_without_rights_names_the_missing_right_and_changes_nothing(
     pg: PostgresServer, database: str, rights: str
 ) -> None:
     name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
@@ -264,7 +270,7 @@ def test_a_login_that_may_not_says_what_is_missing_and_changes_nothing(
             connection.execute("DROP ROLE weak")
 
 
-def test_a_database_that_lets_no_wiki_in_says_so(pg: PostgresServer, database: str) -> None:
+def test_a_database_that_refuses_wiki_logins_raises_a_clear_error(pg: PostgresServer, database: str) -> None:
     name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
@@ -282,7 +288,7 @@ def test_a_database_that_lets_no_wiki_in_says_so(pg: PostgresServer, database: s
 
 
 @pytest.mark.parametrize("bad", ["", "postgresql://host", "mysql://x/y", "postgresql://u:secret@host:port/db"])
-def test_an_address_that_makes_no_sense_is_refused_without_its_secret(bad: str) -> None:
+def test_an_invalid_address_is_refused_without_its_secret(bad: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         Catalog(bad)
     assert "secret" not in caught.value.message

@@ -1,4 +1,4 @@
-"""The server the other tests stand on."""
+"""The server that the other tests use."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Copies go both ways between the stores without a bit changed, and damage is found."""
+"""Copies between the stores are bit-identical in both directions, and damage is found."""
 
 import sqlite3
 from contextlib import closing
@@ -30,7 +30,7 @@ __all__ = ["embedded", "postgres", "shared"]
 
 
 def create_filled_index(store: IndexStore) -> WikiIndex:
-    """A wiki with a past: pages that came, changed and went, links, problems."""
+    """A wiki with history: pages that were added, changed and removed, links, problems."""
     index = store.create(WIKI, RECIPE)
     when = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
     pages = [make_entry(f"dir/{n}.md", [f"alpha {n}", f"beta {n}"], EMBEDDER, tags=["T", "Ü"]) for n in range(50)]
@@ -43,7 +43,7 @@ def create_filled_index(store: IndexStore) -> WikiIndex:
 
 
 def read_content(file: Path) -> dict[str, Any]:
-    """All that a file of the embedded store holds, but for its generation."""
+    """The complete content of a file of the embedded store, except its generation."""
     with closing(sqlite3.connect(file)) as db:
         found: dict[str, Any] = {
             table: sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in TABLES
@@ -55,7 +55,7 @@ def read_content(file: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_wiki_goes_from_store_to_store_and_back_without_a_bit_changed(
+def test_a_copy_to_the_other_store_and_back_is_bit_identical(
     postgres: PostgresStore, embedded: SqliteStore, tmp_path: Path
 ) -> None:
     with closing(create_filled_index(embedded)) as index:
@@ -85,7 +85,7 @@ def test_the_same_changes_make_the_same_index_in_either_store(
             index.write_backup(tmp_path / name)
     ours, theirs = read_content(tmp_path / "ours"), read_content(tmp_path / "theirs")
     for found in (ours, theirs):
-        found["seals"] = [(page_id, crc) for page_id, crc in found["seals"] if page_id]  # 0 holds when it was synced
+        found["seals"] = [(page_id, crc) for page_id, crc in found["seals"] if page_id]  # column 0 is the sync time
     assert [name for name in TABLES if ours[name] != theirs[name]] == []
     assert ours["words"] == theirs["words"]
 
@@ -103,17 +103,17 @@ def test_a_damaged_copy_is_refused_and_leaves_nothing(postgres: PostgresStore, t
         assert db.execute("SELECT number FROM state").fetchall() == [(1,)]
 
 
-def test_a_copy_that_was_stopped_is_not_there(postgres: PostgresStore, tmp_path: Path) -> None:
-    asked: list[int] = []
+def test_a_stopped_copy_leaves_nothing(postgres: PostgresStore, tmp_path: Path) -> None:
+    calls: list[int] = []
 
     def stop() -> bool:
-        asked.append(1)
-        return len(asked) > 20
+        calls.append(1)
+        return len(calls) > 20
 
     with closing(create_filled_index(postgres)) as index:
         with pytest.raises(Busy):
             index.write_backup(tmp_path / "copy", stop)
-        asked.clear()
+        calls.clear()
         with pytest.raises(Busy):
             index.check(stop)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What the store in PostgreSQL does beside what every store must: on-boarding, leases, generations, notes."""
+"""The PostgreSQL store beyond the conformance suite: provisioning, leases, generations, notes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,10 +26,10 @@ from wikiholt.storage.postgres.store import PostgresStore
 
 __all__ = ["addresses", "another", "store"]
 
-# ── on-boarding ──────────────────────────────────────────────────────────────────────────────────
+# ── provisioning ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_new_wikis_go_where_fewest_are(store: PostgresStore) -> None:
+def test_new_wikis_go_to_the_database_with_the_fewest_wikis(store: PostgresStore) -> None:
     made = [store.placements.provision(f"aaaaaaaa{number}").database for number in range(8)]
     assert sorted(made) == ["home"] * 4 + ["second"] * 4
     store.placements.catalog.set_open("home", accept_new=False)
@@ -42,7 +42,7 @@ def test_new_wikis_go_where_fewest_are(store: PostgresStore) -> None:
 
 @pytest.mark.parametrize("database", ["home", "second"])
 @pytest.mark.parametrize("killed_at", ["_reserve", "provision_schema", "_write_condition"])
-def test_on_boarding_that_breaks_off_is_done_by_the_next(
+def test_interrupted_provisioning_is_finished_by_the_next_node(
     store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch, database: str, killed_at: str
 ) -> None:
     owner = PlacementCatalog if killed_at == "provision_schema" else placements
@@ -69,7 +69,7 @@ def test_on_boarding_that_breaks_off_is_done_by_the_next(
 
 
 @pytest.mark.parametrize("database", ["home", "second"])
-def test_off_boarding_that_breaks_off_is_done_by_the_next(
+def test_an_interrupted_removal_is_finished_by_the_next_node(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, database: str
 ) -> None:
     store.placements.provision(WIKI_ID, database)
@@ -82,16 +82,16 @@ def test_off_boarding_that_breaks_off_is_done_by_the_next(
         patch.setattr(provision, "remove_schema", killed)
         with pytest.raises(KeyboardInterrupt):
             store.delete(WIKI_ID)
-    assert store.list_wiki_ids() == [WIKI_ID], "it is found, and can be removed"
+    assert store.list_wiki_ids() == [WIKI_ID], "the wiki is found and can be removed"
     assert store.exists(WIKI_ID)
     with pytest.raises(IndexMissing):
         store.open(WIKI_ID)
-    assert store.create(WIKI_ID, RECIPE).get_state().pages == 0, "who makes it anew gets nothing of what was to go"
+    assert store.create(WIKI_ID, RECIPE).get_state().pages == 0, "a new wiki contains nothing of the removed one"
     store.delete(WIKI_ID)
     assert_removed(store)
 
 
-def test_a_schema_that_no_row_knows_is_found_and_can_be_removed(store: PostgresStore) -> None:
+def test_an_orphaned_schema_is_found_and_can_be_removed(store: PostgresStore) -> None:
     store.placements.provision(WIKI_ID, "second")
     create_filled_index(store, WIKI_ID).close()
     with store.placements.catalog.write_transaction() as connection:
@@ -118,7 +118,9 @@ def assert_removed(store: PostgresStore) -> None:
         assert connection.execute("SELECT * FROM placements").fetchall() == []
 
 
-def test_two_nodes_on_board_a_wiki_at_the_same_time_and_get_one(store: PostgresStore, another: PostgresStore) -> None:
+def test_two_nodes_that_provision_a_wiki_at_the_same_time_create_one(
+    store: PostgresStore, another: PostgresStore
+) -> None:
     for turn in range(3):
         with ThreadPoolExecutor(4) as pool:
             nodes = [store, another, store, another]
@@ -129,7 +131,7 @@ def test_two_nodes_on_board_a_wiki_at_the_same_time_and_get_one(store: PostgresS
         }
 
 
-def test_ids_of_any_length_have_names_of_their_own(store: PostgresStore) -> None:
+def test_ids_of_any_length_have_unique_names(store: PostgresStore) -> None:
     long = ["x" * 63 + "1", "x" * 63 + "2"]
     for wiki_id in long:
         create_filled_index(store, wiki_id, 1).close()
@@ -139,7 +141,7 @@ def test_ids_of_any_length_have_names_of_their_own(store: PostgresStore) -> None
     assert store.list_wiki_ids() == long
 
 
-def test_a_wiki_dropped_on_one_node_is_gone_on_another(store: PostgresStore, another: PostgresStore) -> None:
+def test_a_wiki_removed_on_one_node_is_gone_on_another(store: PostgresStore, another: PostgresStore) -> None:
     create_filled_index(store, WIKI_ID).close()
     index = another.open(WIKI_ID)
     assert index.get_state().pages == 3
@@ -148,7 +150,7 @@ def test_a_wiki_dropped_on_one_node_is_gone_on_another(store: PostgresStore, ano
     with pytest.raises(IndexMissing):
         index.get_state()
     create_filled_index(store, WIKI_ID, 1).close()
-    assert another.open(WIKI_ID).get_state().pages == 1, "and back when it is made again"
+    assert another.open(WIKI_ID).get_state().pages == 1, "and found after it is created again"
 
 
 # ── notes, generations, health ───────────────────────────────────────────────────────────────────
@@ -156,20 +158,20 @@ def test_a_wiki_dropped_on_one_node_is_gone_on_another(store: PostgresStore, ano
 
 def test_notes_are_kept_with_the_wiki_and_seen_by_all(store: PostgresStore, another: PostgresStore) -> None:
     store.set_note(WIKI_ID, "health", "well")
-    assert store.list_wiki_ids() == [], "a wiki that is not here is left so"
+    assert store.list_wiki_ids() == [], "a missing wiki is not created"
     assert store.get_note(WIKI_ID, "health") is None
     store.set_note(WIKI_ID, "health", "well", create=True)
     assert another.get_note(WIKI_ID, "health") == "well"
     another.set_note(WIKI_ID, "health", "better ü \U0001f600")
     assert store.get_note(WIKI_ID, "health") == "better ü \U0001f600"
     assert store.get_note(WIKI_ID, "reindex") is None
-    for ours in ("writer", "desk", "layout", "mark"):
+    for ours in ("writer", "activity", "layout", "mark"):
         with pytest.raises(ValueError, match="reserved"):
             store.set_note(WIKI_ID, ours, "x")
     assert store.get_note(OTHER_WIKI_ID, "health") is None
 
 
-def test_a_broken_generation_is_set_aside_and_kept(store: PostgresStore) -> None:
+def test_a_broken_generation_is_quarantined(store: PostgresStore) -> None:
     index = create_filled_index(store, WIKI_ID)
     damaged = "UPDATE g1_pages SET name = 'odd' WHERE id = 1"
     with store.get_connections(WIKI_ID).write_transaction() as connection:
@@ -183,11 +185,11 @@ def test_a_broken_generation_is_set_aside_and_kept(store: PostgresStore) -> None
     assert store.get_published(WIKI_ID) is None
     with pytest.raises(IndexMissing):
         store.open(WIKI_ID)
-    anew = create_filled_index(store, WIKI_ID, 2)
-    assert anew.generation == 2, "its number is never another's"
+    recreated = create_filled_index(store, WIKI_ID, 2)
+    assert recreated.generation == 2, "its number is never used again"
     store.remove_old_generations(WIKI_ID)
     assert store.list_quarantined(WIKI_ID) == [name]
-    assert len(index.get_page_blobs()) == 3, "nothing of it was deleted"
+    assert len(index.get_page_blobs()) == 3, "nothing was deleted"
     assert store.get_disk_bytes(WIKI_ID) > 0
 
 
@@ -202,7 +204,7 @@ def test_a_broken_generation_is_set_aside_and_kept(store: PostgresStore) -> None
         "DROP OWNED BY {role}; DROP ROLE {role}; DROP OWNED BY {guests}; DROP ROLE {guests}",
     ],
 )
-def test_what_somebody_dropped_is_made_again_by_the_next_writer(store: PostgresStore, loss: str) -> None:
+def test_dropped_tables_are_created_again_by_the_next_writer(store: PostgresStore, loss: str) -> None:
     create_filled_index(store, WIKI_ID).close()
     placement = store.placements.get(WIKI_ID)
     database = store.placements.get_database(placement)
@@ -212,7 +214,7 @@ def test_what_somebody_dropped_is_made_again_by_the_next_writer(store: PostgresS
     with store.write_lock(WIKI_ID, 0):
         index = store.create(WIKI_ID, RECIPE)
         kept = 3 if "ROLE" in loss else 0
-        assert len(index.get_page_blobs()) == kept, "pages are kept where they were not what was dropped"
+        assert len(index.get_page_blobs()) == kept, "pages are kept unless they were dropped"
         index.apply(make_change("a.md"))
         assert index.check() == []
     aside = store.list_quarantined(WIKI_ID)
@@ -222,7 +224,7 @@ def test_what_somebody_dropped_is_made_again_by_the_next_writer(store: PostgresS
     assert_removed(store)
 
 
-def test_another_generation_that_is_whole_takes_the_place_of_a_broken_one(store: PostgresStore) -> None:
+def test_an_intact_generation_replaces_a_broken_one(store: PostgresStore) -> None:
     create_filled_index(store, WIKI_ID).close()
     recipe = Recipe("other", EMBEDDER.dimensions, "test")
     beside = store.create_generation(WIKI_ID, recipe)
@@ -236,13 +238,13 @@ def test_another_generation_that_is_whole_takes_the_place_of_a_broken_one(store:
     store.create_generation(WIKI_ID, half)
     with store.get_connections(WIKI_ID).write_transaction() as connection:
         connection.execute("UPDATE state SET published = false")
-    assert store.get_published(WIKI_ID) == beside.generation, "the newest that stands for a revision"
+    assert store.get_published(WIKI_ID) == beside.generation, "the newest with a revision"
     with store.write_lock(WIKI_ID, 0):
         assert store.recover_published(WIKI_ID)
         assert not store.recover_published(WIKI_ID)
 
 
-def test_what_was_before_is_swept_once_no_search_can_be_in_it(
+def test_an_old_generation_is_removed_after_no_search_can_use_it(
     store: PostgresStore, addresses: tuple[str, str], tmp_path: Path
 ) -> None:
     old = create_filled_index(store, WIKI_ID)
@@ -258,7 +260,7 @@ def test_what_was_before_is_swept_once_no_search_can_be_in_it(
     assert list(store.open(WIKI_ID).get_page_blobs()) == ["a.md"]
 
 
-def test_a_copy_whose_restoring_broke_off_is_cleared_away(store: PostgresStore, tmp_path: Path) -> None:
+def test_a_copy_of_an_interrupted_restore_is_removed(store: PostgresStore, tmp_path: Path) -> None:
     index = create_filled_index(store, WIKI_ID)
     index.write_backup(tmp_path / "copy")
     adopted = store.import_backup(WIKI_ID, tmp_path / "copy")
@@ -268,38 +270,40 @@ def test_a_copy_whose_restoring_broke_off_is_cleared_away(store: PostgresStore, 
         assert store.get_published(WIKI_ID) == 1
 
 
-def test_a_node_uses_no_more_connections_than_it_may(addresses: tuple[str, str], tmp_path: Path) -> None:
-    with open_node_store(addresses[0], tmp_path / "small", connections=2) as small, ExitStack() as held:
+def test_a_node_respects_its_connection_limit(addresses: tuple[str, str], tmp_path: Path) -> None:
+    with open_node_store(addresses[0], tmp_path / "small", connections=2) as small, ExitStack() as snapshots:
         create_filled_index(small, WIKI_ID).close()
-        doors = small.placements._pool
-        doors._wait_timeout_s = 0.1
+        pool = small.placements._pool
+        pool._wait_timeout_s = 0.1
         for _ in range(2):
-            held.enter_context(small.get_connections(WIKI_ID).read_snapshot())
+            snapshots.enter_context(small.get_connections(WIKI_ID).read_snapshot())
         with pytest.raises(Busy) as caught, small.get_connections(WIKI_ID).read_connection():
             pass
         assert caught.value.hint
-        held.close()
+        snapshots.close()
         assert small.get_published(WIKI_ID) == 1
         small.delete(WIKI_ID)
 
 
-def test_a_database_that_has_gone_silent_keeps_no_connection_from_the_others(store: PostgresStore) -> None:
+def test_a_silent_database_takes_no_connections_from_others(store: PostgresStore) -> None:
     for wiki_id, place in ((WIKI_ID, "home"), (OTHER_WIKI_ID, "second")):
         store.placements.provision(wiki_id, place)
         create_filled_index(store, wiki_id).close()
     store.placements._pool._wait_timeout_s = 0.1
-    with ExitStack() as held:
+    with ExitStack() as snapshots:
         for _ in range(8):
-            held.enter_context(store.get_connections(OTHER_WIKI_ID).read_snapshot())  # as if none of them ever ended
+            snapshots.enter_context(
+                store.get_connections(OTHER_WIKI_ID).read_snapshot()
+            )  # as if none of them ever ended
         with pytest.raises(Busy):
-            held.enter_context(store.get_connections(OTHER_WIKI_ID).read_snapshot())
+            snapshots.enter_context(store.get_connections(OTHER_WIKI_ID).read_snapshot())
         assert store.open(WIKI_ID).get_state().pages == 3
         with store.get_connections(WIKI_ID).read_snapshot(), store.get_connections(WIKI_ID).read_snapshot():
             pass
 
 
 @pytest.mark.parametrize("bad", ["", "Home", "with space", "a-b", "home", "x'; DROP"])
-def test_a_database_needs_a_name_that_is_one(store: PostgresStore, addresses: tuple[str, str], bad: str) -> None:
+def test_an_invalid_database_name_is_refused(store: PostgresStore, addresses: tuple[str, str], bad: str) -> None:
     with pytest.raises(InvalidSetting):
         store.placements.catalog.add_database(bad, addresses[1])
     with pytest.raises(WikiholtError):

@@ -1,4 +1,4 @@
-"""A database that is away harms only its own wikis, for as long as it is away; nothing needs to be started again."""
+"""An unavailable database affects only its own wikis, and only until it is back. No restart is needed."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def elsewhere() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def store(database: str, elsewhere: PostgresServer, tmp_path: Path) -> Iterator[PostgresStore]:
-    """Two wikis, each on a server of its own; the home is on the first."""
+    """Two wikis on two servers; the home database is on the first."""
     second = elsewhere.create_database()
     with open_node_store(database, tmp_path / "node", lease=1.0) as made:
         made.placements.catalog.add_database("second", second)
@@ -54,7 +54,7 @@ def can_answer(search: Callable[[], object]) -> bool:
     return True
 
 
-def test_a_database_that_is_away_leaves_the_wikis_of_others_alone(
+def test_an_unavailable_database_does_not_affect_wikis_on_others(
     store: PostgresStore, elsewhere: PostgresServer
 ) -> None:
     one, other = store.open(WIKI_ID), store.open(OTHER_WIKI_ID)
@@ -87,17 +87,15 @@ def test_a_database_that_is_away_leaves_the_wikis_of_others_alone(
     assert len(other.search_keywords(NEEDLE_QUERY, 5, PageFilter())) == 3
     assert other.check() == []
     assert store.list_quarantined(OTHER_WIKI_ID) == []
-    assert store.delete(OTHER_WIKI_ID), "who asks again is done with it"
+    assert store.delete(OTHER_WIKI_ID), "the next attempt removes it"
     assert store.list_wiki_ids() == [WIKI_ID]
 
 
-def test_connections_that_broke_while_they_were_idle_are_nobodys_loss(
-    store: PostgresStore, elsewhere: PostgresServer
-) -> None:
+def test_broken_idle_connections_are_replaced(store: PostgresStore, elsewhere: PostgresServer) -> None:
     other = store.open(OTHER_WIKI_ID)
     for how in (signal.SIGINT, signal.SIGQUIT):
         with other._connections.read_snapshot(), other._connections.read_snapshot(), other._connections.read_snapshot():
-            pass  # three connections lie in the pool
+            pass  # three connections are in the pool
         elsewhere.stop(how)
         elsewhere.start()
         assert other.get_version() >= 1
@@ -109,9 +107,7 @@ def test_connections_that_broke_while_they_were_idle_are_nobodys_loss(
             assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
-def test_readers_over_a_crash_hear_that_it_is_away_and_nothing_else(
-    store: PostgresStore, elsewhere: PostgresServer
-) -> None:
+def test_readers_during_a_crash_get_only_the_unavailable_error(store: PostgresStore, elsewhere: PostgresServer) -> None:
     other = store.open(OTHER_WIKI_ID)
     done, heard = Event(), []
 
@@ -139,7 +135,7 @@ def test_readers_over_a_crash_hear_that_it_is_away_and_nothing_else(
     assert set(heard) == {3, DatabaseUnavailable}
 
 
-def test_wikis_elsewhere_answer_while_the_home_is_away(
+def test_wikis_on_other_servers_answer_while_the_home_database_is_unavailable(
     store: PostgresStore, pg: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placements, "_PLACEMENT_TTL_S", 0.0)
@@ -158,7 +154,7 @@ def test_wikis_elsewhere_answer_while_the_home_is_away(
     assert len(one.search_keywords(NEEDLE_QUERY, 5, PageFilter())) == 3
 
 
-def test_a_host_that_says_nothing_is_given_up_on_soon_and_then_at_once() -> None:
+def test_a_silent_host_times_out_soon_and_later_fails_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         home = Catalog(f"postgresql://u:secret@127.0.0.1:{silent.getsockname()[1]}/d?connect_timeout=2")
         try:
@@ -195,4 +191,4 @@ def test_a_forked_child_has_connections_of_its_own(store: PostgresStore) -> None
     assert status == 0
     assert first == second != str(before)
     assert pages == "3"
-    assert session() == before, "the parent's is as it was"
+    assert session() == before, "the parent's connection is unchanged"

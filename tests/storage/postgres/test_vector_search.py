@@ -1,4 +1,4 @@
-"""Nearest chunks by pgvector: exact, by HNSW above a size, and without loss behind a filter."""
+"""Nearest chunks by pgvector: exact, by HNSW above a size, and without recall loss under a filter."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,7 +25,7 @@ HNSW_MIN_CHUNKS = 5_000
 
 
 def make_clustered_vectors() -> FloatArray:
-    """Vectors as texts have them: in groups, and page by page alike; some twice."""
+    """Vectors like those of texts: clustered, similar within a page, some duplicates."""
     draw = np.random.default_rng(7)
     centres = draw.standard_normal((40, DIMENSIONS))
     pages = centres[draw.integers(0, 40, PAGES)] + 0.7 * draw.standard_normal((PAGES, DIMENSIONS))
@@ -72,7 +72,7 @@ def index(store: PostgresStore) -> Iterator[PostgresIndex]:
 
 
 def search_brute_force(query: FloatArray, limit: int, pages: IntArray | None = None) -> list[int]:
-    """Ids of chunks: they were given out in the order of the pages, from 1 on."""
+    """Chunk ids. They are assigned in page order, starting at 1."""
     distances = 1 - VECTORS @ query
     ids = np.arange(1, len(VECTORS) + 1)
     if pages is not None:
@@ -94,13 +94,13 @@ def test_hnsw_finds_the_nearest(index: PostgresIndex) -> None:
             near = index.search_vectors(query, limit, None)
             assert len(set(near.chunk_ids.tolist())) == limit
             assert np.all(np.diff(near.distances) >= 0)
-            # By their distances: of those that are equally near, any will do.
+            # Compare distances: any of several equally near chunks is right.
             farthest = np.sort(1 - VECTORS @ query)[limit - 1]
             shares.append(np.mean(near.distances <= farthest + 1e-6))
         assert np.mean(shares) >= 0.97, (limit, shares)
 
 
-def test_what_is_asked_beyond_an_index_is_exact(index: PostgresIndex) -> None:
+def test_a_query_beyond_the_index_limit_is_exact(index: PostgresIndex) -> None:
     query = make_queries()[0]
     assert len(index.search_vectors(query, 1_000_000, None).chunk_ids) == PAGES * CHUNKS_PER_PAGE
     assert set(index.search_vectors(query, 5_000, None).chunk_ids.tolist()) == set(search_brute_force(query, 5_000))
@@ -116,7 +116,7 @@ def test_a_filter_costs_no_recall(index: PostgresIndex) -> None:
     assert len(index.search_vectors(make_queries()[0], 5, np.array([], np.int64)).chunk_ids) == 0
 
 
-def test_where_exactness_is_promised_no_index_is_used(store: PostgresStore, index: PostgresIndex) -> None:
+def test_exact_queries_use_no_index(store: PostgresStore, index: PostgresIndex) -> None:
     with store.get_connections(WIKI).read_snapshot() as db:
         db.execute("SET LOCAL enable_seqscan TO off")
         plans = []
@@ -144,30 +144,30 @@ def test_chunks_that_are_equally_near_come_in_the_order_of_their_ids(index: Post
     assert near.chunk_ids.tolist() == sorted([5, *same])
 
 
-def test_an_index_that_was_left_half_made_is_made_again(store: PostgresStore) -> None:
+def test_an_incomplete_index_is_built_again(store: PostgresStore) -> None:
     placement: Placement = store.placements.get(WIKI)
-    door = store.placements.get_operator_connections(placement)
-    with door.read_connection() as db:
+    connections = store.placements.get_operator_connections(placement)
+    with connections.read_connection() as db:
         order = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass"
         db.execute(order, (f"{placement.schema}.g1_pages_version",))
-    assert build_missing_indexes(door, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_version"]
-    assert build_missing_indexes(door, placement.schema, HNSW_MIN_CHUNKS) == []
+    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_version"]
+    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == []
 
 
-def test_tending_is_left_to_the_one_who_is_at_it(store: PostgresStore, pg: PostgresServer) -> None:
+def test_only_one_process_builds_indexes(store: PostgresStore, pg: PostgresServer) -> None:
     placement = store.placements.get(WIKI)
-    door = store.placements.get_operator_connections(placement)
-    with door.read_connection() as db:
+    connections = store.placements.get_operator_connections(placement)
+    with connections.read_connection() as db:
         db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_version")))
         dsn = pg.get_dsn(db.info.dbname)
     with psycopg.connect(dsn, autocommit=True) as other:
         assert locks.claim_build(other, f"indexes {placement.schema}")
-        assert build_missing_indexes(door, placement.schema, HNSW_MIN_CHUNKS) == []
+        assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == []
         pid = other.info.backend_pid
-    # That session ended without giving anything back: its claim counts for nothing.
-    with door.read_connection() as db:
+    # That session ended without releasing its claim, so the claim is invalid.
+    with connections.read_connection() as db:
         wait_until(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() is None)
-    assert build_missing_indexes(door, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_version"]
+    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == ["g1_pages_version"]
 
 
 def test_vectors_come_back_bit_for_bit(index: PostgresIndex) -> None:
@@ -179,13 +179,13 @@ def test_vectors_come_back_bit_for_bit(index: PostgresIndex) -> None:
     )
 
 
-def test_wikis_are_tended_in_the_background_and_one_that_fails_keeps_no_other_waiting(store: PostgresStore) -> None:
+def test_indexes_are_built_in_the_background_and_a_failure_blocks_no_other_wiki(store: PostgresStore) -> None:
     placement = store.placements.get(WIKI)
-    door = store.placements.get_operator_connections(placement)
-    with door.read_connection() as db:
+    connections = store.placements.get_operator_connections(placement)
+    with connections.read_connection() as db:
         db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_version")))
-    tender = IndexBuilder(first_wait_s=0)
-    tender.request(door, "no_such_schema", HNSW_MIN_CHUNKS)
-    tender.request(door, placement.schema, HNSW_MIN_CHUNKS)
-    assert tender.wait_idle(60)
-    assert build_missing_indexes(door, placement.schema, HNSW_MIN_CHUNKS) == []
+    builder = IndexBuilder(first_wait_s=0)
+    builder.request(connections, "no_such_schema", HNSW_MIN_CHUNKS)
+    builder.request(connections, placement.schema, HNSW_MIN_CHUNKS)
+    assert builder.wait_idle(60)
+    assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == []

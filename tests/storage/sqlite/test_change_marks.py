@@ -1,4 +1,4 @@
-"""The mark that the last writer of an index leaves, and what reading the index for it must not do."""
+"""The checksum that the last writer of an index records, and reading it without side effects."""
 
 import sqlite3
 import subprocess
@@ -12,7 +12,7 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 
 WIKI = "aaaaaaaaaaaaaaaaaaaa"
-# The last connection that closes a database removes its log. Locks tell it whether it is the last one.
+# The last connection that closes a database removes its log. Locks show whether it is the last one.
 OTHER_PROCESS = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('SELECT * FROM state'); db.close()"
 
 

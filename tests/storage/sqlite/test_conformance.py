@@ -1,4 +1,4 @@
-"""The embedded store passes what every store must pass."""
+"""The embedded store passes the conformance suite."""
 
 from collections.abc import Iterator
 from pathlib import Path

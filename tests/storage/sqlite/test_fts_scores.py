@@ -1,4 +1,4 @@
-"""What the word scores of the embedded store promise: no page exceeds what the query can give at best."""
+"""Keyword scores of the embedded store: no page exceeds the maximum score of the query."""
 
 import tempfile
 from pathlib import Path
@@ -47,7 +47,7 @@ def contains_phrase(words: PageTerms, phrase: tuple[str, ...]) -> bool:
 
 
 def compute_expected(words: PageTerms, query: KeywordQuery) -> bool:
-    """Whether a page is to be found: every phrase, no excluded one, and a word of the query if there are words."""
+    """Whether a page matches: every phrase, no excluded one, and a word of the query if it has words."""
     if any(contains_phrase(words, phrase) for phrase in query.excluded):
         return False
     if not all(contains_phrase(words, phrase) for phrase in query.phrases):
@@ -61,7 +61,7 @@ def compute_expected(words: PageTerms, query: KeywordQuery) -> bool:
 @pytest.mark.slow
 @settings(max_examples=limit_examples(80), deadline=None)
 @given(fields=FIELDS, query=QUERY)
-def test_no_score_exceeds_the_best_possible_and_the_right_pages_are_found(
+def test_no_score_exceeds_the_maximum_and_the_right_pages_are_found(
     fields: list[PageTerms], query: KeywordQuery
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""An index in a directory that cannot be written: another user's, or a mount that is read only."""
+"""An index in a directory that cannot be written: another user's, or a read-only mount."""
 
 import json
 import os
@@ -58,7 +58,7 @@ print(json.dumps(said))
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """A directory that any user can reach, unlike pytest's own."""
+    """A directory that any user can access, unlike pytest's directories."""
     made = Path(mkdtemp())
     made.chmod(0o755)
     yield made
@@ -84,7 +84,7 @@ def create_index(root: Path) -> SqliteStore:
 
 
 def run_as_nobody(root: Path, command: str = "read") -> Any:
-    """What a process that may not write here makes of the index; root becomes a user without rights for that."""
+    """Read the index in a process without write permission; root becomes a user without rights."""
     done = subprocess.run(
         [sys.executable, "-c", READER_SCRIPT, str(root), command], capture_output=True, text=True, check=False
     )
@@ -107,7 +107,7 @@ def test_an_index_at_rest_is_read_without_writing_beside_it(root: Path) -> None:
     assert sorted(path.name for path in (root / WIKI).iterdir()) == before
 
 
-def test_an_index_that_others_have_open_is_read_with_what_they_committed(root: Path) -> None:
+def test_an_index_open_in_another_process_is_read_with_its_commits(root: Path) -> None:
     store = create_index(root)
     with closing(store.open(WIKI)) as index:
         index.apply(IndexChange(deleted=("b.md",)))
@@ -116,7 +116,7 @@ def test_an_index_that_others_have_open_is_read_with_what_they_committed(root: P
         assert run_as_nobody(root) == {**EXPECTED, "pages": 1, "near": 1}
 
 
-def test_changes_that_only_the_log_holds_are_never_left_out_in_silence(root: Path) -> None:
+def test_changes_that_are_only_in_the_log_are_never_ignored(root: Path) -> None:
     create_index(root)
     file = root / WIKI / "g000001.sqlite"
     with closing(open_connection(file)) as db:
@@ -138,7 +138,7 @@ def test_writing_there_is_refused(root: Path) -> None:
     assert said["hint"]
 
 
-def test_an_index_that_is_not_there_is_still_missing(tmp_path: Path) -> None:
+def test_a_missing_index_is_reported_as_missing(tmp_path: Path) -> None:
     from wikiholt.errors import IndexMissing
 
     with pytest.raises(IndexMissing):

@@ -1,6 +1,6 @@
 """The text package gives the same results under every interpreter that is installed, and returns under each.
 
-Interpreters are looked for by name (`python3.11` to `python3.14`) in PATH and /usr/bin, in the versions beside a
+Interpreters are searched by name (`python3.11` to `python3.14`) in PATH and /usr/bin, in the versions beside a
 directory of shims, and in the variable WIKIHOLT_TEST_PYTHONS (paths with a colon between them).
 """
 
@@ -40,7 +40,7 @@ class Stemmer:
 
 
 def find_interpreters() -> list[str]:
-    """Every interpreter of a supported version but the running one, each once."""
+    """Every interpreter of a supported version except the running one, without duplicates."""
     directories = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
     directories += [
         versions for each in directories if each.name == "shims" for versions in each.parent.glob("versions/*/bin")
@@ -53,7 +53,7 @@ def find_interpreters() -> list[str]:
 
 
 def make_texts() -> list[str]:
-    """Pages as people write them, and pages made of the pieces that patterns stumble over."""
+    """Realistic pages, and pages made of pieces that are hard for patterns."""
     pages = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))[:8]]
     chance = random.Random(11)
     mixed = ["".join(chance.choices(HOSTILE_PIECES, k=chance.randint(2, 40))) for _ in range(400)]
@@ -62,11 +62,11 @@ def make_texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fixture_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the dependencies that any interpreter can load, and the texts."""
-    ground = tmp_path_factory.mktemp("interpreters")
+    fixture_directory = tmp_path_factory.mktemp("interpreters")
     for name, source in _STAND_INS.items():
-        file = ground / "packages" / name
+        file = fixture_directory / "packages" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source)
     for package in ("markdown_it", "mdurl", "yaml"):
@@ -74,15 +74,15 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert spec is not None
         assert spec.origin is not None
         ignored = shutil.ignore_patterns("*.so", "__pycache__")
-        shutil.copytree(Path(spec.origin).parent, ground / "packages" / package, ignore=ignored)
-    (ground / "texts.json").write_text(json.dumps(make_texts()))
-    return ground
+        shutil.copytree(Path(spec.origin).parent, fixture_directory / "packages" / package, ignore=ignored)
+    (fixture_directory / "texts.json").write_text(json.dumps(make_texts()))
+    return fixture_directory
 
 
-def run_probe(interpreter: str, ground: Path) -> list[dict[str, Any]]:
-    out = ground / "results.json"
+def run_probe(interpreter: str, fixture_directory: Path) -> list[dict[str, Any]]:
+    out = fixture_directory / "results.json"
     out.unlink(missing_ok=True)
-    arguments = [ground / "packages", SOURCES, ground / "texts.json", out]
+    arguments = [fixture_directory / "packages", SOURCES, fixture_directory / "texts.json", out]
     done = subprocess.run(
         [interpreter, "-I", "-S", "-B", str(_PROBE), *map(str, arguments)],
         capture_output=True,
@@ -96,32 +96,32 @@ def run_probe(interpreter: str, ground: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def expected(ground: Path) -> list[dict[str, Any]]:
-    return run_probe(sys.executable, ground)
+def expected(fixture_directory: Path) -> list[dict[str, Any]]:
+    return run_probe(sys.executable, fixture_directory)
 
 
-def test_the_probe_reads_what_it_is_given(ground: Path, expected: list[dict[str, Any]]) -> None:
-    assert len(expected) == len(json.loads((ground / "texts.json").read_text()))
+def test_the_probe_reads_what_it_is_given(fixture_directory: Path, expected: list[dict[str, Any]]) -> None:
+    assert len(expected) == len(json.loads((fixture_directory / "texts.json").read_text()))
     assert expected[0]["terms"] == ["word007q"]
     assert expected[1]["terms"][0] == "c++"
     assert expected[2]["page"]["links"][0]["target"] == "c(d)e"
 
 
 @pytest.mark.parametrize("interpreter", find_interpreters() or [""])
-def test_text_is_read_alike_by_every_interpreter(
-    interpreter: str, ground: Path, expected: list[dict[str, Any]]
+def test_every_interpreter_reads_text_the_same_way(
+    interpreter: str, fixture_directory: Path, expected: list[dict[str, Any]]
 ) -> None:
     if not interpreter:
         pytest.skip("no other interpreter of a supported version is installed")
     known = subprocess.run([interpreter, "-V"], capture_output=True, text=True, check=False, timeout=30)
     if known.returncode:
         pytest.skip(f"{interpreter} does not start: {known.stderr.strip()}")
-    results = run_probe(interpreter, ground)
-    texts = json.loads((ground / "texts.json").read_text())
-    unlike = [
+    results = run_probe(interpreter, fixture_directory)
+    texts = json.loads((fixture_directory / "texts.json").read_text())
+    different = [
         (text[:80], step, result[step], wanted[step])
         for text, result, wanted in zip(texts, results, expected, strict=True)
         for step in wanted
         if result[step] != wanted[step]
     ]
-    assert not unlike, f"{known.stdout.strip()}: {len(unlike)} results differ, the first: {unlike[0]}"
+    assert not different, f"{known.stdout.strip()}: {len(different)} results differ, the first: {different[0]}"

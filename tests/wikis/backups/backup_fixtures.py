@@ -1,4 +1,4 @@
-"""Wikis of real repositories with real indexes and backups, and a stand-in for the model."""
+"""Wikis with real repositories, indexes and backups, and a fake model."""
 
 import os
 from datetime import timedelta
@@ -27,7 +27,7 @@ PAGES: dict[str, str | bytes | None] = {
 
 
 class BackupFixture:
-    """What a test stands on: a data directory, and as many services over it as it likes."""
+    """A data directory, and any number of services on it."""
 
     def __init__(self, directory: Path, keep: int = 7, lock_timeout: float = 5.0) -> None:
         self.directory = directory
@@ -40,7 +40,7 @@ class BackupFixture:
 
     def open_service(self) -> WikiService:
         store = SqliteStore(self.data / "wikis")
-        shop = Components(
+        components = Components(
             store,
             lambda: self.embedder,
             lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id)),
@@ -48,13 +48,13 @@ class BackupFixture:
             self.lock_timeout,
             self.plan,
         )
-        return WikiService(Registry(self.data / "registry.sqlite", backups=self.plan), shop, self.make_config)
+        return WikiService(Registry(self.data / "registry.sqlite", backups=self.plan), components, self.make_config)
 
     def make_config(self, wiki: Wiki) -> WikiConfig:
         return WikiConfig(GitSource(Path(wiki.source)), TextPipeline(), "{path}")
 
     def add_wiki(self, slug: str, pages: dict[str, str | bytes | None] | None = None) -> Repository:
-        """A wiki that is registered and indexed."""
+        """Register and index a wiki."""
         repository = Repository(self.directory / slug)
         repository.commit(pages or PAGES)
         self.service.add(slug, str(repository.path), {})
@@ -77,14 +77,14 @@ class BackupFixture:
 
 
 def set_age(backup: BackupFile, days: float) -> None:
-    """Have a backup be so many days older than it is."""
+    """Make a backup `days` days older."""
     then = backup.taken_at - timedelta(days=days)
     _, rest = backup.file.name.split("-", 1)
     backup.file.rename(backup.file.with_name(f"{then:%Y%m%dT%H%M%S%fZ}-{rest}"))
 
 
 def flip_bits(file: Path, at: float) -> None:
-    """Turn over the bits of a byte, so far into the file."""
+    """Invert the bits of the byte at this offset."""
     with file.open("r+b") as opened:
         opened.seek(int(file.stat().st_size * at))
         byte = opened.read(1)

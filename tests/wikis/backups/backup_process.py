@@ -8,19 +8,19 @@ from wikiholt.errors import Busy
 
 
 def main(directory: Path, operation: str) -> None:
-    ground = BackupFixture(directory, keep=3)
-    print("ready", flush=True)  # noqa: T201 - who started this process waits for it
+    fixture = BackupFixture(directory, keep=3)
+    print("ready", flush=True)  # noqa: T201 - the parent process waits for it
     while True:
         try:
             if operation == "take":
-                ground.get_wiki().backups.create()
+                fixture.get_wiki().backups.create()
             elif operation == "restore":
-                ground.get_wiki().restore()
+                fixture.get_wiki().restore()
             elif operation == "registry":
-                ground.service.registry.backups.restore()
-                ground.service.registry.backups.create()
+                fixture.service.registry.backups.restore()
+                fixture.service.registry.backups.create()
             else:
-                ground.get_wiki().reindex()
+                fixture.get_wiki().reindex()
         except Busy:
             continue
 

@@ -7,7 +7,7 @@ from tests.wikis.backups.backup_fixtures import BackupFixture
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[BackupFixture]:
+def fixture(tmp_path: Path) -> Iterator[BackupFixture]:
     made = BackupFixture(tmp_path)
     yield made
     made.service.close()

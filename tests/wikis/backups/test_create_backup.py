@@ -1,4 +1,4 @@
-"""Taking backups: while others read and write, verified, kept as long as they should be, and no longer."""
+"""Creating backups: during reads and writes, verified, and kept as configured."""
 
 import fcntl
 import hashlib
@@ -18,36 +18,36 @@ from wikiholt.indexing.backup_directory import BackupDirectory
 from wikiholt.testing import FakeEmbedder
 
 
-def test_a_backup_is_one_file_whose_name_says_what_it_holds(ground: BackupFixture) -> None:
-    repository = ground.add_wiki("one")
-    taken = ground.get_wiki().backups.create()
-    (file,) = ground.get_backup_directory().directory.iterdir()
-    assert taken.state == ground.get_wiki().get_status().state
+def test_a_backup_is_one_file_whose_name_describes_its_content(fixture: BackupFixture) -> None:
+    repository = fixture.add_wiki("one")
+    taken = fixture.get_wiki().backups.create()
+    (file,) = fixture.get_backup_directory().directory.iterdir()
+    assert taken.state == fixture.get_wiki().get_status().state
     assert taken.state is not None
     assert taken.state.revision == repository.get_head()
     assert taken.name == f"{taken.taken_at:%Y%m%dT%H%M%S%fZ}-g1-v{taken.state.version}-asked"
     assert file.name == f"{taken.name}-{hashlib.sha256(file.read_bytes()).hexdigest()}.sqlite"
     assert taken.bytes == file.stat().st_size
-    assert ground.get_wiki().backups.list() == ground.get_wiki().backups.list_verified() == [taken]
-    assert ground.get_wiki().backups.find_newest_intact() == taken
+    assert fixture.get_wiki().backups.list() == fixture.get_wiki().backups.list_verified() == [taken]
+    assert fixture.get_wiki().backups.find_newest_intact() == taken
     assert file.stat().st_mode & 0o077 == 0
-    assert ground.get_backup_directory().directory.stat().st_mode & 0o077 == 0
+    assert fixture.get_backup_directory().directory.stat().st_mode & 0o077 == 0
 
 
-def test_a_backup_of_one_wiki_holds_nothing_of_another(ground: BackupFixture) -> None:
-    ground.add_wiki("one", {"Home.md": "only onecanary here"})
-    ground.add_wiki("two", {"Home.md": "only twocanary here"})
+def test_a_backup_of_one_wiki_holds_nothing_of_another(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one", {"Home.md": "only onecanary here"})
+    fixture.add_wiki("two", {"Home.md": "only twocanary here"})
     for slug in ("one", "two"):
-        ground.get_wiki(slug).backups.create()
+        fixture.get_wiki(slug).backups.create()
     for slug, own, other in (("one", b"onecanary", b"twocanary"), ("two", b"twocanary", b"onecanary")):
-        (content,) = count_bytes(ground.get_backup_directory(slug).directory).values()
+        (content,) = count_bytes(fixture.get_backup_directory(slug).directory).values()
         assert own in content
         assert other not in content
 
 
 @pytest.mark.slow
-def test_backups_are_taken_while_pages_are_written_and_searched(ground: BackupFixture) -> None:
-    repository = ground.add_wiki("one")
+def test_backups_are_taken_while_pages_are_written_and_searched(fixture: BackupFixture) -> None:
+    repository = fixture.add_wiki("one")
     done = Event()
     faults: list[BaseException] = []
 
@@ -55,7 +55,7 @@ def test_backups_are_taken_while_pages_are_written_and_searched(ground: BackupFi
         try:
             for number in range(25):
                 repository.commit({f"New{number}.md": f"# New {number}\n\nheron number {number}"})
-                ground.get_wiki().sync()
+                fixture.get_wiki().sync()
         except BaseException as error:  # noqa: BLE001 - shown by the test
             faults.append(error)
         finally:
@@ -65,93 +65,93 @@ def test_backups_are_taken_while_pages_are_written_and_searched(ground: BackupFi
     writer.start()
     taken = []
     while not done.is_set():
-        taken.append(ground.get_wiki().backups.create())
-        assert ground.find_paths("heron")
+        taken.append(fixture.get_wiki().backups.create())
+        assert fixture.find_paths("heron")
     writer.join()
     assert not faults
     assert len({backup.state.version for backup in taken if backup.state}) > 1
-    store = ground.service.components.store
-    for kept in ground.get_backup_directory().list_files():
+    store = fixture.service.components.store
+    for kept in fixture.get_backup_directory().list_files():
         copy = store.open_backup(kept.file)
         assert copy.check() == []
         copy.close()
 
 
-def test_many_may_take_backups_at_once(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
+def test_backups_can_be_created_concurrently(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
     with ThreadPoolExecutor(6) as pool:
-        taken = list(pool.map(lambda _: ground.get_wiki().backups.create(), range(12)))
+        taken = list(pool.map(lambda _: fixture.get_wiki().backups.create(), range(12)))
     assert len(taken) == 12
-    assert not any(backup.fault for backup in ground.get_wiki().backups.list_verified())
-    assert [file for file in ground.get_backup_directory().directory.iterdir() if file.name.startswith(".")] == []
+    assert not any(backup.fault for backup in fixture.get_wiki().backups.list_verified())
+    assert [file for file in fixture.get_backup_directory().directory.iterdir() if file.name.startswith(".")] == []
 
 
-def test_a_draft_swept_away_before_it_was_held_is_begun_anew(
-    ground: BackupFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_pending_file_removed_before_it_was_locked_is_created_again(
+    fixture: BackupFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ground.add_wiki("one")
+    fixture.add_wiki("one")
     really, swept = fcntl.flock, []
 
-    def sweeping_first(held: int, how: int) -> None:
-        if not swept and (drafts := list(ground.get_backup_directory().directory.glob(".making-*"))):
+    def sweeping_first(pending: int, how: int) -> None:
+        if not swept and (drafts := list(fixture.get_backup_directory().directory.glob(".making-*"))):
             swept.extend(drafts)
             drafts[0].unlink()
-        really(held, how)
+        really(pending, how)
 
     monkeypatch.setattr(fcntl, "flock", sweeping_first)
-    ground.get_wiki().backups.create()
+    fixture.get_wiki().backups.create()
     assert swept
-    assert [backup.fault for backup in ground.get_wiki().backups.list_verified()] == [""]
+    assert [backup.fault for backup in fixture.get_wiki().backups.list_verified()] == [""]
 
 
-def test_a_backup_that_is_stopped_leaves_nothing(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
+def test_a_stopped_backup_leaves_nothing(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
     with pytest.raises(Busy):
-        ground.get_wiki().backups.create(stop=lambda: True)
-    assert list(ground.get_backup_directory().directory.iterdir()) == []
+        fixture.get_wiki().backups.create(stop=lambda: True)
+    assert list(fixture.get_backup_directory().directory.iterdir()) == []
 
 
-def test_a_wiki_that_was_never_synced_has_nothing_to_back_up(ground: BackupFixture) -> None:
-    repository = ground.add_wiki("one")
-    ground.service.add("empty", str(repository.path), {})
+def test_a_wiki_that_was_never_synced_has_nothing_to_back_up(fixture: BackupFixture) -> None:
+    repository = fixture.add_wiki("one")
+    fixture.service.add("empty", str(repository.path), {})
     with pytest.raises(IndexMissing):
-        ground.get_wiki("empty").backups.create()
-    assert ground.get_wiki("empty").backups.list() == []
-    assert ground.get_wiki("empty").backups.find_newest_intact() is None
+        fixture.get_wiki("empty").backups.create()
+    assert fixture.get_wiki("empty").backups.list() == []
+    assert fixture.get_wiki("empty").backups.find_newest_intact() is None
 
 
-def test_a_damaged_index_never_becomes_a_backup(ground: BackupFixture) -> None:
-    ground.add_wiki(
+def test_a_damaged_index_never_becomes_a_backup(fixture: BackupFixture) -> None:
+    fixture.add_wiki(
         "one", {f"p{number}.md": f"# Page {number}\n\n{'words and more words ' * 40}" for number in range(60)}
     )
-    good = ground.get_wiki().backups.create()
-    ground.service.close()
-    file = ground.get_index_file()
-    ground.service.close()
+    good = fixture.get_wiki().backups.create()
+    fixture.service.close()
+    file = fixture.get_index_file()
+    fixture.service.close()
     data = bytearray(file.read_bytes())
     at = data.rindex(b"words and more words")
-    data[at : at + 5] = b"wards"
+    data[at : at + 5] = b"wells"
     file.write_bytes(data)
     with pytest.raises(IndexCorrupt):
-        ground.get_wiki().backups.create()
-    assert ground.get_wiki().backups.list_verified() == [good]
+        fixture.get_wiki().backups.create()
+    assert fixture.get_wiki().backups.list_verified() == [good]
 
 
-def test_an_unchanged_index_is_not_kept_twice(ground: BackupFixture) -> None:
-    repository = ground.add_wiki("one")
-    backups = ground.get_wiki().backups
+def test_an_unchanged_index_is_not_kept_twice(fixture: BackupFixture) -> None:
+    repository = fixture.add_wiki("one")
+    backups = fixture.get_wiki().backups
     first = backups.ensure_current(BackupReason.SCHEDULED)
     assert backups.ensure_current(BackupReason.SCHEDULED) == first
     repository.commit({"New.md": "# New"})
-    ground.get_wiki().sync()
+    fixture.get_wiki().sync()
     assert backups.ensure_current(BackupReason.SCHEDULED) != first
 
 
-def test_a_newest_backup_that_has_been_damaged_is_replaced(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    backups = ground.get_wiki().backups
+def test_a_damaged_newest_backup_is_replaced(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    backups = fixture.get_wiki().backups
     backups.ensure_current(BackupReason.SCHEDULED)
-    (kept,) = ground.get_backup_directory().list_files()
+    (kept,) = fixture.get_backup_directory().list_files()
     flip_bits(kept.file, 0.9)
     again = backups.ensure_current(BackupReason.REQUESTED)
     assert again.reason == BackupReason.REQUESTED
@@ -177,94 +177,94 @@ def test_the_latest_are_kept_and_the_newest_of_each_day(tmp_path: Path, keep: in
     assert [f"{kept.taken_at:%dT%H}" for kept in BackupDirectory(tmp_path).list_files()] == left
 
 
-def test_a_clock_that_is_set_back_does_not_cost_the_backup_just_made(tmp_path: Path) -> None:
-    ground = BackupFixture(tmp_path, keep=1)
-    repository = ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    set_age(ground.get_backup_directory().list_files()[0], -30)
+def test_a_clock_set_back_does_not_delete_the_newest_backup(tmp_path: Path) -> None:
+    fixture = BackupFixture(tmp_path, keep=1)
+    repository = fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    set_age(fixture.get_backup_directory().list_files()[0], -30)
     repository.commit({"New.md": "# New"})
-    ground.get_wiki().sync()
-    taken = ground.get_wiki().backups.create()
-    assert taken in ground.get_wiki().backups.list()
-    assert len(ground.get_wiki().backups.list()) == 2
-    ground.service.close()
+    fixture.get_wiki().sync()
+    taken = fixture.get_wiki().backups.create()
+    assert taken in fixture.get_wiki().backups.list()
+    assert len(fixture.get_wiki().backups.list()) == 2
+    fixture.service.close()
 
 
-def test_a_draft_whose_maker_is_gone_is_removed_and_one_that_is_held_is_not(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    shelf = ground.get_backup_directory()
-    with shelf.open_pending() as held:
-        left = shelf.directory / ".making-0123456789abcdef.sqlite"
+def test_a_pending_file_of_a_dead_process_is_removed_and_a_locked_one_is_not(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    directory = fixture.get_backup_directory()
+    with directory.open_pending() as pending:
+        left = directory.directory / ".making-0123456789abcdef.sqlite"
         left.write_bytes(b"half a copy")
-        ground.get_wiki().backups.create()
-        assert held.file.exists()
+        fixture.get_wiki().backups.create()
+        assert pending.file.exists()
         assert not left.exists()
-    assert not held.file.exists()
+    assert not pending.file.exists()
 
 
-def test_files_that_bear_another_name_do_not_count_and_are_left_alone(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    taken = ground.get_wiki().backups.create()
+def test_files_with_other_names_are_ignored(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    taken = fixture.get_wiki().backups.create()
     odd = [
         "notes.txt",
         "20269999T000000000000Z-g1-v1-asked-" + "0" * 64 + ".sqlite",
         "20261116T000000Z-g1-v1-asked.sqlite",
     ]
     for name in odd:
-        (ground.get_backup_directory().directory / name).write_text("x")
-    assert ground.get_wiki().backups.list() == [taken]
-    assert all((ground.get_backup_directory().directory / name).exists() for name in odd)
+        (fixture.get_backup_directory().directory / name).write_text("x")
+    assert fixture.get_wiki().backups.list() == [taken]
+    assert all((fixture.get_backup_directory().directory / name).exists() for name in odd)
 
 
 # ── before risky steps ───────────────────────────────────────────────────────────────────────────
 
 
-def test_before_a_reindex_takes_over_the_old_index_is_backed_up(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    before = ground.get_wiki().get_status().state
-    ground.get_wiki().reindex()
-    (backup,) = ground.get_wiki().backups.list()
+def test_a_reindex_backs_up_the_old_index_first(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    before = fixture.get_wiki().get_status().state
+    fixture.get_wiki().reindex()
+    (backup,) = fixture.get_wiki().backups.list()
     assert (backup.reason, backup.state) == (BackupReason.BEFORE_PUBLISHING, before)
 
 
-def test_before_another_model_takes_over_the_old_index_is_backed_up(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    ground.embedder = FakeEmbedder(16, "other")
-    ground.service.close()
-    ground.service = ground.open_service()
-    assert ground.get_wiki().sync().rebuilt
-    (backup,) = ground.get_wiki().backups.list()
+def test_a_model_change_backs_up_the_old_index_first(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.embedder = FakeEmbedder(16, "other")
+    fixture.service.close()
+    fixture.service = fixture.open_service()
+    assert fixture.get_wiki().sync().rebuilt
+    (backup,) = fixture.get_wiki().backups.list()
     assert backup.state is not None
     assert backup.state.recipe.fingerprint == "fake/32"
 
 
-def test_a_reindex_goes_on_where_no_backup_can_be_made(ground: BackupFixture, caplog: pytest.LogCaptureFixture) -> None:
-    ground.add_wiki("one")
-    ground.place.mkdir(parents=True, exist_ok=True)
-    ground.get_backup_directory().directory.write_text("a file where the directory should be")
-    assert ground.get_wiki().reindex().rebuilt
-    assert ground.find_paths("heron") == ["Home"]
+def test_a_reindex_continues_without_a_backup(fixture: BackupFixture, caplog: pytest.LogCaptureFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.place.mkdir(parents=True, exist_ok=True)
+    fixture.get_backup_directory().directory.write_text("a file where the directory should be")
+    assert fixture.get_wiki().reindex().rebuilt
+    assert fixture.find_paths("heron") == ["Home"]
     assert "no backup was made" in caplog.text
 
 
 # ── when it cannot be done ───────────────────────────────────────────────────────────────────────
 
 
-def test_a_place_that_cannot_be_written_is_an_error_that_says_so(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    ground.place.mkdir(parents=True, exist_ok=True)
-    ground.get_backup_directory().directory.write_text("a file where the directory should be")
+def test_a_read_only_directory_is_a_clear_error(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.place.mkdir(parents=True, exist_ok=True)
+    fixture.get_backup_directory().directory.write_text("a file where the directory should be")
     with pytest.raises(StorageError) as refused:
-        ground.get_wiki().backups.create()
+        fixture.get_wiki().backups.create()
     assert "backup.directory" in refused.value.hint
-    assert str(ground.directory) not in refused.value.message
-    assert ground.find_paths("heron") == ["Home"]
+    assert str(fixture.directory) not in refused.value.message
+    assert fixture.find_paths("heron") == ["Home"]
 
 
 @pytest.mark.process
-def test_a_disk_that_is_full_leaves_the_index_and_earlier_backups_as_they_were(ground: BackupFixture) -> None:
-    ground.add_wiki("one", {f"p{number}.md": f"# Page {number}\n\nheron {number}" for number in range(200)})
-    taken = ground.get_wiki().backups.create()
+def test_a_full_disk_leaves_the_index_and_earlier_backups_unchanged(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one", {f"p{number}.md": f"# Page {number}\n\nheron {number}" for number in range(200)})
+    taken = fixture.get_wiki().backups.create()
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]\n"
         "from pathlib import Path\n"
@@ -276,54 +276,54 @@ def test_a_disk_that_is_full_leaves_the_index_and_earlier_backups_as_they_were(g
         "try:\n    ground.get_wiki().backups.create()\nexcept StorageError as error:\n    print('refused')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(ground.directory), str(SOURCES), str(ROOT)],
+        [sys.executable, "-c", code, str(fixture.directory), str(SOURCES), str(ROOT)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr
-    assert ground.get_wiki().backups.list_verified() == [taken]
-    assert len(list(ground.get_backup_directory().directory.iterdir())) == 1
-    assert ground.get_wiki().check() == []
+    assert fixture.get_wiki().backups.list_verified() == [taken]
+    assert len(list(fixture.get_backup_directory().directory.iterdir())) == 1
+    assert fixture.get_wiki().check() == []
 
 
 # ── removing a wiki ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_removing_a_wiki_removes_and_lists_its_backups(ground: BackupFixture) -> None:
-    ground.add_wiki("one", {"Secret.md": "onecanary"})
-    ground.add_wiki("two")
-    ground.get_wiki("two").backups.create()
-    ground.get_wiki().backups.create()
-    ground.service.registry.backups.create()
-    others = count_bytes(ground.get_backup_directory("two").directory)
-    (name,) = (file.name for file in ground.get_backup_directory().directory.iterdir())
-    place, wiki_id = ground.get_backup_directory().directory, ground.get_wiki().wiki.id
-    removed = ground.service.remove("one")
+def test_removing_a_wiki_removes_and_lists_its_backups(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one", {"Secret.md": "onecanary"})
+    fixture.add_wiki("two")
+    fixture.get_wiki("two").backups.create()
+    fixture.get_wiki().backups.create()
+    fixture.service.registry.backups.create()
+    others = count_bytes(fixture.get_backup_directory("two").directory)
+    (name,) = (file.name for file in fixture.get_backup_directory().directory.iterdir())
+    place, wiki_id = fixture.get_backup_directory().directory, fixture.get_wiki().wiki.id
+    removed = fixture.service.remove("one")
     assert f"backups/{name}" in removed.files
     assert not place.exists()
-    ground.service.close()
-    for content in count_bytes(ground.data).values():
+    fixture.service.close()
+    for content in count_bytes(fixture.data).values():
         assert b"onecanary" not in content
         assert wiki_id.encode() not in content
-    assert count_bytes(ground.get_backup_directory("two").directory) == others
+    assert count_bytes(fixture.get_backup_directory("two").directory) == others
 
 
-def test_a_backup_of_a_wiki_that_is_removed_meanwhile_leaves_nothing(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    handle = ground.get_wiki()
-    directory = ground.get_backup_directory().directory
+def test_a_backup_of_a_wiki_that_is_removed_meanwhile_leaves_nothing(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    handle = fixture.get_wiki()
+    directory = fixture.get_backup_directory().directory
     gone = False
 
     def remove_now() -> bool:
         nonlocal gone
         if not gone:
             gone = True
-            ground.service.remove("one")
+            fixture.service.remove("one")
         return False
 
     with pytest.raises(WikiNotFound):
         handle.backups.create(stop=remove_now)
     assert gone
     assert not directory.exists()
-    assert list(ground.place.glob(".dropped-*")) == []
+    assert list(fixture.place.glob(".dropped-*")) == []

@@ -1,4 +1,4 @@
-"""Backups of the registry: what git cannot give back, and must not give back to the wrong one."""
+"""Backups of the registry: data that git does not have, and that must not reach the wrong wiki."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -34,7 +34,7 @@ def get_backup_directory(tmp_path: Path) -> BackupDirectory:
     return BackupDirectory(tmp_path / "backups" / "registry")
 
 
-def test_a_backup_gives_back_wikis_settings_hosts_and_keys(registry: Registry) -> None:
+def test_a_backup_restores_wikis_settings_hosts_and_keys(registry: Registry) -> None:
     garden = registry.get("garden")
     key, token = registry.keys.create(garden.id, Scope.WRITE, "a program")
     taken = registry.backups.create()
@@ -51,7 +51,7 @@ def test_a_backup_gives_back_wikis_settings_hosts_and_keys(registry: Registry) -
     assert [wiki.slug for wiki in registry.list_wikis()] == ["attic", "garden", "kitchen"]
 
 
-def test_a_restore_can_be_taken_back(registry: Registry, tmp_path: Path) -> None:
+def test_a_restore_can_be_undone(registry: Registry, tmp_path: Path) -> None:
     registry.backups.create()
     set_age(get_backup_directory(tmp_path).list_files()[0], 1)
     registry.add("cellar", "/repositories/cellar", {})
@@ -74,7 +74,7 @@ def test_a_revoked_key_does_not_come_back(registry: Registry) -> None:
     assert registry.keys.find_by_token(valid) == stays
 
 
-def test_with_the_registry_damaged_the_newest_backup_says_which_keys_were_revoked(
+def test_with_a_damaged_registry_the_newest_backup_shows_which_keys_were_revoked(
     registry: Registry, tmp_path: Path
 ) -> None:
     goes, revoked = registry.keys.create(registry.get("garden").id, Scope.ADMIN)
@@ -90,7 +90,7 @@ def test_with_the_registry_damaged_the_newest_backup_says_which_keys_were_revoke
     assert registry.keys.find_by_token(revoked) is None
 
 
-def test_where_nothing_can_tell_which_keys_were_revoked_it_says_so(registry: Registry, tmp_path: Path) -> None:
+def test_without_a_record_of_revoked_keys_the_report_says_so(registry: Registry, tmp_path: Path) -> None:
     goes, token = registry.keys.create(registry.get("garden").id, Scope.ADMIN)
     registry.backups.create()
     registry.keys.revoke(goes.id)
@@ -101,7 +101,7 @@ def test_where_nothing_can_tell_which_keys_were_revoked_it_says_so(registry: Reg
     assert registry.keys.find_by_token(token) == goes
 
 
-def test_once_there_was_a_key_a_restored_registry_opens_nothing_without_one(registry: Registry) -> None:
+def test_after_the_first_key_a_restored_registry_grants_nothing_without_one(registry: Registry) -> None:
     registry.backups.create()
     assert not registry.keys.has_ever_had_any()
     registry.keys.create(None, Scope.ADMIN)
@@ -123,7 +123,7 @@ def _zeroed(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_empty, _cut, _zeroed])
-def test_a_damaged_registry_names_the_command_and_is_never_replaced_by_itself(
+def test_a_damaged_registry_names_the_command_and_is_never_replaced_automatically(
     registry: Registry, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     registry.backups.create()
@@ -145,7 +145,7 @@ def test_a_damaged_registry_names_the_command_and_is_never_replaced_by_itself(
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
 
 
-def test_the_log_of_a_damaged_registry_is_not_played_into_the_restored_one(registry: Registry, tmp_path: Path) -> None:
+def test_the_log_of_a_damaged_registry_is_not_applied_to_the_restored_one(registry: Registry, tmp_path: Path) -> None:
     registry.close()
     rows: RegistryRows = {"wikis": [], "hosts": [], "keys": [], "marks": []}
     (tmp_path / "registry.sqlite").write_bytes(b"broken")
@@ -156,7 +156,7 @@ def test_the_log_of_a_damaged_registry_is_not_played_into_the_restored_one(regis
     assert registry.list_wikis() == []
 
 
-def test_a_registry_that_is_gone_is_restored(registry: Registry, tmp_path: Path) -> None:
+def test_a_missing_registry_is_restored(registry: Registry, tmp_path: Path) -> None:
     registry.backups.create()
     registry.close()
     for file in tmp_path.glob("registry.sqlite*"):
@@ -165,7 +165,7 @@ def test_a_registry_that_is_gone_is_restored(registry: Registry, tmp_path: Path)
     assert len(registry.list_wikis()) == 2
 
 
-def test_another_process_takes_up_a_restored_registry_by_itself(registry: Registry, tmp_path: Path) -> None:
+def test_another_process_opens_a_restored_registry_automatically(registry: Registry, tmp_path: Path) -> None:
     other = open_registry(tmp_path)
     registry.backups.create()
     set_age(get_backup_directory(tmp_path).list_files()[0], 1)
@@ -181,7 +181,7 @@ def test_another_process_takes_up_a_restored_registry_by_itself(registry: Regist
     other.close()
 
 
-def test_a_damaged_backup_is_passed_over(registry: Registry, tmp_path: Path) -> None:
+def test_a_damaged_backup_is_skipped(registry: Registry, tmp_path: Path) -> None:
     older = registry.backups.create()
     set_age(get_backup_directory(tmp_path).list_files()[0], 1)
     registry.add("cellar", "/repositories/cellar", {})
@@ -191,7 +191,7 @@ def test_a_damaged_backup_is_passed_over(registry: Registry, tmp_path: Path) -> 
     assert registry.backups.restore().backup.taken_at == older.taken_at - timedelta(days=1)
 
 
-def test_without_a_good_backup_nothing_is_touched(registry: Registry, tmp_path: Path) -> None:
+def test_without_a_good_backup_nothing_changes(registry: Registry, tmp_path: Path) -> None:
     with pytest.raises(BackupNotFound):
         registry.backups.restore()
     taken = registry.backups.create()
@@ -212,7 +212,7 @@ def test_a_registry_that_does_not_exist_has_no_backup(tmp_path: Path) -> None:
         assert not (tmp_path / "registry.sqlite").exists()
 
 
-def test_following_takes_a_backup_only_of_what_has_changed_or_is_damaged(registry: Registry, tmp_path: Path) -> None:
+def test_a_periodic_backup_is_made_only_after_a_change_or_damage(registry: Registry, tmp_path: Path) -> None:
     assert registry.backups.create_if_changed() is not None
     assert registry.backups.create_if_changed() is None
     registry.update_settings("garden", {"language": "danish"})
@@ -222,7 +222,7 @@ def test_following_takes_a_backup_only_of_what_has_changed_or_is_damaged(registr
     assert registry.backups.create_if_changed() is not None
 
 
-def test_a_removed_wiki_is_in_no_backup_any_more_and_the_others_are(registry: Registry, tmp_path: Path) -> None:
+def test_a_removed_wiki_is_deleted_from_all_backups_and_others_are_not(registry: Registry, tmp_path: Path) -> None:
     garden = registry.get("garden")
     _, token = registry.keys.create(garden.id, Scope.ADMIN, "gardenlabel")
     kept, valid = registry.keys.create(registry.get("kitchen").id, Scope.READ)
@@ -241,7 +241,7 @@ def test_a_removed_wiki_is_in_no_backup_any_more_and_the_others_are(registry: Re
     assert [wiki.slug for wiki in registry.list_wikis()] == ["kitchen"]
 
 
-def test_a_damaged_backup_that_may_hold_a_removed_wiki_goes_with_it(registry: Registry, tmp_path: Path) -> None:
+def test_a_damaged_backup_that_may_contain_a_removed_wiki_is_deleted(registry: Registry, tmp_path: Path) -> None:
     registry.backups.create()
     flip_bits(get_backup_directory(tmp_path).list_files()[0].file, 0.9)
     registry.remove("garden")

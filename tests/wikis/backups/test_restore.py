@@ -1,4 +1,4 @@
-"""Restoring: the newest good one, in one step, without losing what it replaces; the next sync does the rest."""
+"""Restoring: the newest good backup, atomically, keeping the replaced index; the next sync updates it."""
 
 import sqlite3
 from collections.abc import Callable
@@ -19,68 +19,68 @@ from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.testing import FakeEmbedder
 
 
-def test_a_restored_index_answers_as_it_was_and_converges_by_embedding_only_what_it_lacks(
-    ground: BackupFixture,
+def test_a_restored_index_answers_as_before_and_sync_embeds_only_missing_chunks(
+    fixture: BackupFixture,
 ) -> None:
-    repository = ground.add_wiki("one")
-    taken = ground.get_wiki().backups.create()
+    repository = fixture.add_wiki("one")
+    taken = fixture.get_wiki().backups.create()
     repository.commit({"New.md": "# New\n\nA kingfisher.", "Boat.md": None})
-    ground.get_wiki().sync()
-    assert ground.find_paths("kingfisher") == ["New"]
-    assert ground.get_wiki().restore() == taken
-    assert ground.find_paths("kingfisher") == []
-    assert ground.find_paths("hull") == ["Boat"]
-    assert ground.get_wiki().check() == []
-    ground.embedder.embedded.clear()
-    report = ground.get_wiki().sync()
+    fixture.get_wiki().sync()
+    assert fixture.find_paths("kingfisher") == ["New"]
+    assert fixture.get_wiki().restore() == taken
+    assert fixture.find_paths("kingfisher") == []
+    assert fixture.find_paths("hull") == ["Boat"]
+    assert fixture.get_wiki().check() == []
+    fixture.embedder.embedded.clear()
+    report = fixture.get_wiki().sync()
     assert (report.added, report.deleted, report.unchanged, report.rebuilt) == (1, 1, 1, False)
-    assert len(ground.embedder.embedded) == 1
-    assert ground.find_paths("kingfisher") == ["New"]
-    assert ground.get_wiki().get_status().stale is False
+    assert len(fixture.embedder.embedded) == 1
+    assert fixture.find_paths("kingfisher") == ["New"]
+    assert fixture.get_wiki().get_status().stale is False
 
 
-def test_what_is_replaced_is_backed_up_first_so_that_a_restore_can_be_taken_back(ground: BackupFixture) -> None:
-    repository = ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    set_age(ground.get_backup_directory().list_files()[0], 1)
+def test_the_replaced_index_is_backed_up_first_so_that_a_restore_can_be_undone(fixture: BackupFixture) -> None:
+    repository = fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    set_age(fixture.get_backup_directory().list_files()[0], 1)
     repository.commit({"New.md": "# New\n\nA kingfisher."})
-    ground.get_wiki().sync()
-    ground.get_wiki().restore()
-    newest = ground.get_wiki().backups.list()[0]
+    fixture.get_wiki().sync()
+    fixture.get_wiki().restore()
+    newest = fixture.get_wiki().backups.list()[0]
     assert newest.reason == BackupReason.BEFORE_RESTORING
-    assert ground.get_wiki().restore() == newest
-    assert ground.find_paths("kingfisher") == ["New"]
+    assert fixture.get_wiki().restore() == newest
+    assert fixture.find_paths("kingfisher") == ["New"]
 
 
-def test_a_restore_is_another_generation_so_that_no_cache_of_the_old_one_fits(ground: BackupFixture) -> None:
-    repository = ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    before = ground.get_wiki().get_version_token()
+def test_a_restore_is_a_new_generation_so_that_old_caches_are_not_used(fixture: BackupFixture) -> None:
+    repository = fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    before = fixture.get_wiki().get_version_token()
     repository.commit({"Home.md": "# Home\n\nNo bird at all."})
-    ground.get_wiki().sync()
-    ground.get_wiki().restore()
-    assert ground.get_wiki().get_version_token()[0] > before[0]
-    assert ground.get_wiki().search(SearchRequest("heron")).degraded is False
-    files = [file.name for file in ground.get_index_file().parent.iterdir() if "g000001" in file.name]
+    fixture.get_wiki().sync()
+    fixture.get_wiki().restore()
+    assert fixture.get_wiki().get_version_token()[0] > before[0]
+    assert fixture.get_wiki().search(SearchRequest("heron")).degraded is False
+    files = [file.name for file in fixture.get_index_file().parent.iterdir() if "g000001" in file.name]
     assert files == []
 
 
-def test_the_newest_that_was_not_taken_after_a_time_is_restored(ground: BackupFixture) -> None:
-    repository = ground.add_wiki("one")
+def test_the_newest_backup_before_a_time_is_restored(fixture: BackupFixture) -> None:
+    repository = fixture.add_wiki("one")
     for days in (10, 5, 1):
         repository.commit({"Age.md": f"# Age\n\nThis is {days} days old, marked age{days}."})
-        ground.get_wiki().sync()
-        ground.get_wiki().backups.create()
-        set_age(ground.get_backup_directory().list_files()[0], days)
-    now = ground.get_wiki().backups.list()[0].taken_at + timedelta(days=1)
-    ground.get_wiki().restore(now - timedelta(days=4))
-    assert ground.find_paths("age5") == ["Age"]
-    ground.get_wiki().restore(now - timedelta(days=10))
-    assert ground.find_paths("age10") == ["Age"]
-    before = ground.get_wiki().get_version_token()
+        fixture.get_wiki().sync()
+        fixture.get_wiki().backups.create()
+        set_age(fixture.get_backup_directory().list_files()[0], days)
+    now = fixture.get_wiki().backups.list()[0].taken_at + timedelta(days=1)
+    fixture.get_wiki().restore(now - timedelta(days=4))
+    assert fixture.find_paths("age5") == ["Age"]
+    fixture.get_wiki().restore(now - timedelta(days=10))
+    assert fixture.find_paths("age10") == ["Age"]
+    before = fixture.get_wiki().get_version_token()
     with pytest.raises(BackupNotFound):
-        ground.get_wiki().restore(now - timedelta(days=11))
-    assert ground.get_wiki().get_version_token() == before
+        fixture.get_wiki().restore(now - timedelta(days=11))
+    assert fixture.get_wiki().get_version_token() == before
 
 
 def _truncated(file: Path) -> None:
@@ -102,111 +102,111 @@ def _another(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_truncated, _zeroed, _empty, _another, lambda file: flip_bits(file, 0.5)])
-def test_a_damaged_backup_is_passed_over_for_the_next_older_one(
-    ground: BackupFixture, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+def test_a_damaged_backup_is_skipped_for_the_next_older_one(
+    fixture: BackupFixture, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    repository = ground.add_wiki("one")
-    older = ground.get_wiki().backups.create()
+    repository = fixture.add_wiki("one")
+    older = fixture.get_wiki().backups.create()
     repository.commit({"New.md": "# New\n\nA kingfisher."})
-    ground.get_wiki().sync()
-    ground.get_wiki().backups.create()
-    damage(ground.get_backup_directory().list_files()[0].file)
-    assert [bool(backup.fault) for backup in ground.get_wiki().backups.list_verified()] == [True, False]
-    assert ground.get_wiki().restore() == older
+    fixture.get_wiki().sync()
+    fixture.get_wiki().backups.create()
+    damage(fixture.get_backup_directory().list_files()[0].file)
+    assert [bool(backup.fault) for backup in fixture.get_wiki().backups.list_verified()] == [True, False]
+    assert fixture.get_wiki().restore() == older
     assert "is skipped" in caplog.text
-    assert ground.find_paths("heron") == ["Home"]
+    assert fixture.find_paths("heron") == ["Home"]
 
 
-def test_without_any_good_backup_nothing_is_touched(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
+def test_without_any_good_backup_nothing_changes(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
     with pytest.raises(BackupNotFound):
-        ground.get_wiki().restore()
-    ground.get_wiki().backups.create()
-    _zeroed(ground.get_backup_directory().list_files()[0].file)
-    before = ground.get_wiki().get_version_token()
+        fixture.get_wiki().restore()
+    fixture.get_wiki().backups.create()
+    _zeroed(fixture.get_backup_directory().list_files()[0].file)
+    before = fixture.get_wiki().get_version_token()
     with pytest.raises(BackupNotFound) as missing:
-        ground.get_wiki().restore()
-    assert str(ground.directory) not in f"{missing.value.message} {missing.value.hint}"
-    assert ground.get_wiki().get_version_token() == before
-    assert ground.find_paths("heron") == ["Home"]
+        fixture.get_wiki().restore()
+    assert str(fixture.directory) not in f"{missing.value.message} {missing.value.hint}"
+    assert fixture.get_wiki().get_version_token() == before
+    assert fixture.find_paths("heron") == ["Home"]
 
 
 @pytest.mark.parametrize("damage", [_truncated, _zeroed, _empty, lambda file: file.unlink()])
-def test_a_damaged_index_is_set_aside_and_its_backup_answers(
-    ground: BackupFixture, damage: Callable[[Path], None]
+def test_a_damaged_index_is_quarantined_and_its_backup_answers(
+    fixture: BackupFixture, damage: Callable[[Path], None]
 ) -> None:
-    ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    file = ground.get_index_file()
-    ground.service.close()
+    fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    file = fixture.get_index_file()
+    fixture.service.close()
     damage(file)
-    ground.get_wiki().restore()
-    assert ground.find_paths("heron") == ["Home"]
-    assert ground.get_wiki().check() == []
+    fixture.get_wiki().restore()
+    assert fixture.find_paths("heron") == ["Home"]
+    assert fixture.get_wiki().check() == []
     aside = [entry for entry in file.parent.iterdir() if entry.name.startswith("broken-")]
     assert len(aside) == 1
-    assert len(ground.get_wiki().backups.list_verified()) == 1
+    assert len(fixture.get_wiki().backups.list_verified()) == 1
 
 
-def test_an_index_that_is_gone_altogether_is_restored(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    file = ground.get_index_file()
-    ground.service.close()
+def test_a_missing_index_is_restored(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    file = fixture.get_index_file()
+    fixture.service.close()
     for each in file.parent.iterdir():
         each.unlink()
     file.parent.rmdir()
     with pytest.raises(IndexMissing):
-        ground.find_paths("heron")
-    ground.get_wiki().restore()
-    assert ground.find_paths("heron") == ["Home"]
+        fixture.find_paths("heron")
+    fixture.get_wiki().restore()
+    assert fixture.find_paths("heron") == ["Home"]
 
 
-def test_a_backup_made_with_another_model_is_restored_and_then_built_anew_beside(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    ground.embedder = FakeEmbedder(16, "other")
-    ground.service.close()
-    ground.service = ground.open_service()
-    ground.get_wiki().sync()
-    taken = ground.get_wiki().backups.list()
-    restored = ground.get_wiki().restore(taken[-1].taken_at)
+def test_a_backup_of_another_model_is_restored_and_then_rebuilt(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    fixture.embedder = FakeEmbedder(16, "other")
+    fixture.service.close()
+    fixture.service = fixture.open_service()
+    fixture.get_wiki().sync()
+    taken = fixture.get_wiki().backups.list()
+    restored = fixture.get_wiki().restore(taken[-1].taken_at)
     assert restored.state is not None
     assert restored.state.recipe.fingerprint == "fake/32"
-    assert ground.find_paths("heron") == ["Home"]
-    report = ground.get_wiki().sync()
-    state = ground.get_wiki().get_status().state
+    assert fixture.find_paths("heron") == ["Home"]
+    report = fixture.get_wiki().sync()
+    state = fixture.get_wiki().get_status().state
     assert report.rebuilt
     assert state is not None
     assert state.recipe.fingerprint == "other/16"
-    assert ground.find_paths("heron") == ["Home"]
+    assert fixture.find_paths("heron") == ["Home"]
 
 
-def test_a_backup_of_a_newer_wikiholt_is_refused(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    (kept,) = ground.get_backup_directory().list_files()
+def test_a_backup_of_a_newer_wikiholt_is_refused(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    (kept,) = fixture.get_backup_directory().list_files()
     file = kept.file
     with closing(sqlite3.connect(file)) as db:
         row = db.execute("SELECT generation, fingerprint, dimensions, pipeline FROM state").fetchone()
         db.execute("UPDATE state SET schema = 99, seal = ?", (compute_row_checksum((99, *row)),))
         db.commit()
         db.execute("PRAGMA journal_mode = DELETE")
-    with ground.get_backup_directory().open_pending() as draft:
+    with fixture.get_backup_directory().open_pending() as draft:
         draft.file.write_bytes(file.read_bytes())
         draft.commit("g1-v99", BackupReason.REQUESTED)
     file.unlink()
-    (found,) = ground.get_wiki().backups.list_verified()
+    (found,) = fixture.get_wiki().backups.list_verified()
     assert "newer" in found.fault
     with pytest.raises(BackupNotFound):
-        ground.get_wiki().restore()
-    assert ground.find_paths("heron") == ["Home"]
+        fixture.get_wiki().restore()
+    assert fixture.find_paths("heron") == ["Home"]
 
 
 @pytest.mark.slow
-def test_searches_are_answered_while_backups_are_restored(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    ground.get_wiki().backups.create()
+def test_searches_are_answered_while_backups_are_restored(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
     done = Event()
     faults: list[str] = []
     answered = 0
@@ -215,7 +215,7 @@ def test_searches_are_answered_while_backups_are_restored(ground: BackupFixture)
         nonlocal answered
         while not done.is_set():
             try:
-                if ground.find_paths("heron") != ["Home"]:
+                if fixture.find_paths("heron") != ["Home"]:
                     faults.append("nothing was found")
                 answered += 1
             except Exception as error:  # noqa: BLE001 - shown by the test
@@ -225,7 +225,7 @@ def test_searches_are_answered_while_backups_are_restored(ground: BackupFixture)
     for reader in readers:
         reader.start()
     for _ in range(8):
-        ground.get_wiki().restore()
+        fixture.get_wiki().restore()
     done.set()
     for reader in readers:
         reader.join()
@@ -233,83 +233,83 @@ def test_searches_are_answered_while_backups_are_restored(ground: BackupFixture)
     assert answered > 8
 
 
-def test_restoring_one_wiki_leaves_every_byte_of_another_as_it_was(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    ground.add_wiki("two")
+def test_restoring_one_wiki_changes_no_byte_of_another(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    fixture.add_wiki("two")
     for slug in ("one", "two"):
-        ground.get_wiki(slug).backups.create()
-    ground.service.close()
-    other = ground.data / "wikis" / ground.get_wiki("two").wiki.id
-    before = count_bytes(other), count_bytes(ground.get_backup_directory("two").directory)
-    ground.get_wiki().restore()
-    assert (count_bytes(other), count_bytes(ground.get_backup_directory("two").directory)) == before
+        fixture.get_wiki(slug).backups.create()
+    fixture.service.close()
+    other = fixture.data / "wikis" / fixture.get_wiki("two").wiki.id
+    before = count_bytes(other), count_bytes(fixture.get_backup_directory("two").directory)
+    fixture.get_wiki().restore()
+    assert (count_bytes(other), count_bytes(fixture.get_backup_directory("two").directory)) == before
 
 
 def test_a_restore_waits_for_a_writer_and_gives_up_after_the_timeout(tmp_path: Path) -> None:
-    ground = BackupFixture(tmp_path, lock_timeout=0.1)
-    ground.add_wiki("one")
-    ground.get_wiki().backups.create()
-    before = ground.get_wiki().get_version_token()
-    with ground.service.components.store.write_lock(ground.get_wiki().wiki.id, 1), pytest.raises(Busy):
-        ground.get_wiki().restore()
-    assert ground.get_wiki().get_version_token() == before
-    ground.service.close()
+    fixture = BackupFixture(tmp_path, lock_timeout=0.1)
+    fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
+    before = fixture.get_wiki().get_version_token()
+    with fixture.service.components.store.write_lock(fixture.get_wiki().wiki.id, 1), pytest.raises(Busy):
+        fixture.get_wiki().restore()
+    assert fixture.get_wiki().get_version_token() == before
+    fixture.service.close()
 
 
-def test_a_removed_wiki_cannot_be_restored(ground: BackupFixture) -> None:
-    ground.add_wiki("one")
-    handle = ground.get_wiki()
+def test_a_removed_wiki_cannot_be_restored(fixture: BackupFixture) -> None:
+    fixture.add_wiki("one")
+    handle = fixture.get_wiki()
     handle.backups.create()
-    ground.service.remove("one")
+    fixture.service.remove("one")
     with pytest.raises(WikiNotFound):
         handle.backups.restore()
-    assert not (ground.place / handle.wiki.id).exists()
-    assert list((ground.data / "wikis").iterdir()) == []
+    assert not (fixture.place / handle.wiki.id).exists()
+    assert list((fixture.data / "wikis").iterdir()) == []
 
 
-def test_a_restore_that_cannot_save_what_it_replaces_does_not_happen(
-    ground: BackupFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_restore_that_cannot_back_up_the_old_index_is_refused(
+    fixture: BackupFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository = ground.add_wiki("one")
-    ground.get_wiki().backups.create()
+    repository = fixture.add_wiki("one")
+    fixture.get_wiki().backups.create()
     repository.commit({"New.md": "# New\n\nA kingfisher."})
-    ground.get_wiki().sync()
+    fixture.get_wiki().sync()
 
     def full(*_: object) -> None:
         raise StorageError("the disk is full", hint="make room")
 
     monkeypatch.setattr("wikiholt.storage.sqlite.backup.write_copy", full)
     with pytest.raises(StorageError):
-        ground.get_wiki().restore()
+        fixture.get_wiki().restore()
     monkeypatch.undo()
-    assert ground.find_paths("kingfisher") == ["New"]
-    assert ground.get_wiki().check() == []
+    assert fixture.find_paths("kingfisher") == ["New"]
+    assert fixture.get_wiki().check() == []
 
 
-def test_a_backup_put_back_by_hand_from_elsewhere_can_be_restored(ground: BackupFixture, tmp_path: Path) -> None:
-    ground.add_wiki("one")
-    taken = ground.get_wiki().backups.create()
-    (kept,) = ground.get_backup_directory().list_files()
+def test_a_backup_copied_back_by_hand_can_be_restored(fixture: BackupFixture, tmp_path: Path) -> None:
+    fixture.add_wiki("one")
+    taken = fixture.get_wiki().backups.create()
+    (kept,) = fixture.get_backup_directory().list_files()
     kept.file.rename(tmp_path / kept.file.name)
-    assert ground.get_wiki().backups.find_newest_intact() is None
+    assert fixture.get_wiki().backups.find_newest_intact() is None
     (tmp_path / kept.file.name).rename(kept.file)
-    assert ground.get_wiki().restore() == taken
+    assert fixture.get_wiki().restore() == taken
 
 
-def test_a_backup_of_another_wiki_by_mistake_is_refused(ground: BackupFixture) -> None:
-    """Whoever copies files by hand may mix them up: what another wiki's pages say is never answered."""
-    ground.add_wiki("one")
-    ground.add_wiki("two", {"Other.md": "# Other\n\ntwocanary"})
-    ground.get_wiki("two").backups.create()
-    (kept,) = ground.get_backup_directory("two").list_files()
-    ground.get_backup_directory().directory.mkdir(parents=True)
-    (ground.get_backup_directory().directory / kept.file.name).write_bytes(kept.file.read_bytes())
+def test_a_backup_of_another_wiki_by_mistake_is_refused(fixture: BackupFixture) -> None:
+    """Files copied by hand may be mixed up: answers never contain pages of another wiki."""
+    fixture.add_wiki("one")
+    fixture.add_wiki("two", {"Other.md": "# Other\n\ntwocanary"})
+    fixture.get_wiki("two").backups.create()
+    (kept,) = fixture.get_backup_directory("two").list_files()
+    fixture.get_backup_directory().directory.mkdir(parents=True)
+    (fixture.get_backup_directory().directory / kept.file.name).write_bytes(kept.file.read_bytes())
     with pytest.raises(IndexForeign, match="another wiki"):
-        ground.get_wiki().restore()
-    assert ground.find_paths("twocanary") == []
-    ground.get_wiki().sync()
-    assert ground.find_paths("twocanary") == []
-    assert ground.find_paths("heron") == ["Home"]
+        fixture.get_wiki().restore()
+    assert fixture.find_paths("twocanary") == []
+    fixture.get_wiki().sync()
+    assert fixture.find_paths("twocanary") == []
+    assert fixture.find_paths("heron") == ["Home"]
 
 
 @pytest.mark.model

@@ -1,4 +1,4 @@
-"""Questions that people have judged, and files of them that make no sense."""
+"""Questions with relevance judgements, and invalid files of them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ PAGES = {"a": "a", "a.md": "a", "b": "b"}
 QUERIES = ['{"id": "1", "text": "how to a"}', "", '{"_id": 2, "text": "b?", "more": 1}', '{"id": "3", "text": "c"}']
 
 
-def test_queries_come_with_the_pages_somebody_found_relevant() -> None:
+def test_queries_have_their_relevant_pages() -> None:
     found = parse_judged_questions(QUERIES, ["1\ta.md\t2", "1\tb\t0", "2\t0\tb\t1", "", "3\tb\t0"], PAGES.get)
     assert [(each.id, each.text, dict(each.relevant)) for each in found] == [
         ("1", "how to a", {"a": 2}),
@@ -18,7 +18,7 @@ def test_queries_come_with_the_pages_somebody_found_relevant() -> None:
     assert {each.kind for each in found} == {QuestionKind.LABELLED}
 
 
-def test_a_line_of_names_at_the_top_is_no_judgement() -> None:
+def test_a_header_line_is_not_a_judgement() -> None:
     (found,) = parse_judged_questions(QUERIES, ["query-id\tcorpus-id\tscore", "1\ta\t1"], PAGES.get)
     assert found.id == "1"
 
@@ -43,7 +43,7 @@ def test_a_line_of_names_at_the_top_is_no_judgement() -> None:
     ],
     ids=range(14),
 )
-def test_what_makes_no_sense_is_named_by_its_line(queries: list[str], judgements: list[str], said: str) -> None:
+def test_an_invalid_line_is_named(queries: list[str], judgements: list[str], said: str) -> None:
     with pytest.raises(InvalidEvaluation) as caught:
         parse_judged_questions(queries, judgements, PAGES.get)
     assert said in caught.value.message

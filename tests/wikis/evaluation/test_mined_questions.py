@@ -21,7 +21,7 @@ PAGES: PageFiles = {
     "Home.md": "# Home\n\nSee [rotting kitchen waste](heap.md), [heap](heap.md), [click here](heap.md), [[heap]], "
     f"[boats and harbours](sea/ferry.md) and [feeding the worms](worms.md#food). {FILLER}\n",
     "sea/ferry.md": f"# Ferry\n\nBoats leave at nine. [boats and harbours](quay.md). {FILLER}\n",
-    "sea/quay.md": f"# Quay\n\nWhere the ferry lies. {FILLER}\n",
+    "sea/quay.md": f"# Quay\n\nWhere the ferry stops. {FILLER}\n",
     "worms.md": "---\ntitle: Worms\ndescription: What earthworms like to eat during cold winter months\n---\n"
     f"# Worms\n\n## Food\n\nPeelings. {FILLER}\n",
     "copied.md": "---\ndescription: Sharpen the blade of a spade with a flat file every spring\n---\n# Spade\n\n"
@@ -43,18 +43,18 @@ def filter_kind(mined: MinedQuestions, kind: QuestionKind) -> dict[str, Question
     return {question.text: question for question in mined.questions if question.kind is kind}
 
 
-def test_a_link_text_asks_for_its_page_and_leaves_out_every_page_that_links_so(notes: IndexedWiki) -> None:
+def test_a_link_text_is_a_question_for_its_page_and_excludes_pages_with_that_link(notes: IndexedWiki) -> None:
     links = filter_kind(notes.handle.mine_questions(), QuestionKind.LINKS)
     assert set(links) == {"rotting kitchen waste", "feeding the worms"}
     question = links["rotting kitchen waste"]
     assert (dict(question.relevant), question.excluded) == ({"heap": 1}, {"Home"})
 
 
-def test_titles_generic_texts_and_unfindable_pages_are_not_asked_for(notes: IndexedWiki) -> None:
+def test_titles_generic_texts_and_hidden_pages_give_no_questions(notes: IndexedWiki) -> None:
     texts = filter_kind(notes.handle.mine_questions(), QuestionKind.LINKS)
     for left_out in ("heap", "click here", "tiny remark", "hidden treasure chest"):
         assert left_out not in texts
-    # A page that is wanted and itself links by that text could not be judged.
+    # A relevant page that has the same link text cannot be judged.
     assert "boats and harbours" not in texts
 
 
@@ -66,20 +66,20 @@ def test_former_titles_come_from_renames_and_from_retitled_pages(notes: IndexedW
     notes.repository.commit({"shed/old_barn.md": None, "shed/lodge.md": plain})
     notes.repository.commit({"shed/lodge.md": None, "house.md": plain + "One more line.\n"})
     mined = notes.sync().handle.mine_questions([QuestionKind.FORMER_TITLES])
-    asked = {text: dict(each.relevant) for text, each in filter_kind(mined, QuestionKind.FORMER_TITLES).items()}
-    # Of a page with two former names one is asked; which one does not change from run to run.
-    assert asked == {"Implements": {"tools": 1}, "lodge": {"house": 1}}
+    questions = {text: dict(each.relevant) for text, each in filter_kind(mined, QuestionKind.FORMER_TITLES).items()}
+    # A page with two former names gives one question, the same in every run.
+    assert questions == {"Implements": {"tools": 1}, "lodge": {"house": 1}}
     assert mined == notes.handle.mine_questions([QuestionKind.FORMER_TITLES])
 
 
-def test_a_name_that_another_page_bears_today_is_not_asked(notes: IndexedWiki) -> None:
+def test_a_former_title_that_another_page_has_now_gives_no_question(notes: IndexedWiki) -> None:
     notes.repository.commit({"pier.md": f"# Ferry\n\nPlanks over water, at first. {FILLER}\n"})
     notes.repository.commit({"pier.md": f"# Pier\n\nPlanks over water, at first. {FILLER}\n"})
     with pytest.raises(InvalidEvaluation):
         notes.sync().handle.mine_questions([QuestionKind.FORMER_TITLES])
 
 
-def test_a_description_is_asked_unless_the_page_says_it_anyway(notes: IndexedWiki) -> None:
+def test_a_description_gives_a_question_unless_the_page_contains_it(notes: IndexedWiki) -> None:
     mined = notes.handle.mine_questions([QuestionKind.DESCRIPTIONS])
     assert list(filter_kind(mined, QuestionKind.DESCRIPTIONS)) == [
         "What earthworms like to eat during cold winter months"
@@ -95,7 +95,7 @@ def test_a_description_does_not_answer_itself(notes: IndexedWiki) -> None:
         assert seeing.outcomes[0].returned[0].path == "worms"
         word = parse_query("earthworms")
         assert index.search_keywords(word, 5, PageFilter())
-        assert not revised.search(word, 5, None), "the word stands in the description alone"
+        assert not revised.search(word, 5, None), "the word is only in the description"
         assert [hit.page_id for hit in revised.search(parse_query("peelings"), 5, None)] == list(words)
 
 
@@ -114,11 +114,11 @@ def test_a_sample_is_the_same_for_a_seed_and_keeps_to_its_limit() -> None:
     assert len({each.id for each in sample_questions(more, 10, 1)} - {each.id for each in chosen}) <= 1
 
 
-def test_a_text_is_asked_without_what_a_query_would_obey() -> None:
+def test_query_operators_are_removed_from_a_question() -> None:
     assert to_query_text('the "best" -worst **bold** `--no-rerank`\n way') == "the best worst bold no-rerank way"
 
 
-def test_a_wiki_that_says_nothing_of_itself_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+def test_a_wiki_without_questions_is_an_error_with_a_hint(tmp_path: Path) -> None:
     made = IndexedWiki(tmp_path, {"one.md": HEAP}).sync()
     with pytest.raises(InvalidEvaluation, match="no questions could be mined") as caught:
         made.handle.mine_questions()
@@ -126,7 +126,7 @@ def test_a_wiki_that_says_nothing_of_itself_is_an_error_with_a_way_out(tmp_path:
     made.close()
 
 
-def test_an_index_that_was_never_finished_is_not_measured(tmp_path: Path) -> None:
+def test_an_incomplete_index_is_not_evaluated(tmp_path: Path) -> None:
     made = IndexedWiki(tmp_path, PAGES)
     with made.store.write_lock("cccccccccccccccccccc", 1):
         made.store.create(

@@ -1,4 +1,4 @@
-"""Metrics, and what of them may be chance."""
+"""Metrics and their significance."""
 
 import math
 import random
@@ -15,7 +15,7 @@ from wikiholt.wikis.evaluation.quality_metrics import (
 )
 
 
-def test_a_ranking_with_everything_wanted_first_is_perfect() -> None:
+def test_a_ranking_with_all_relevant_pages_first_is_perfect() -> None:
     ranking, relevant = ["a", "b", "c"], {"a": 2, "b": 1}
     assert (
         compute_ndcg(ranking, relevant)
@@ -26,7 +26,7 @@ def test_a_ranking_with_everything_wanted_first_is_perfect() -> None:
     assert compute_success(ranking, relevant) == 1.0
 
 
-def test_what_comes_later_counts_less_and_what_comes_after_ten_not_at_all() -> None:
+def test_later_pages_count_less_and_pages_after_ten_do_not_count() -> None:
     late = [*"bcdefghij", "a"]
     assert compute_ndcg(late, {"a": 1}) == pytest.approx(1 / math.log2(11))
     assert compute_reciprocal_rank(late, {"a": 1}) == pytest.approx(0.1)
@@ -46,13 +46,13 @@ def test_a_higher_grade_first_is_better_than_a_lower_one_first() -> None:
     assert compute_ndcg(["b", "a"], relevant) == pytest.approx((1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3)))
 
 
-def test_an_empty_answer_is_worth_nothing() -> None:
+def test_an_empty_answer_scores_zero() -> None:
     assert [
         metric([], {"a": 1}) for metric in (compute_ndcg, compute_recall, compute_reciprocal_rank, compute_success)
     ] == [0, 0, 0, 0]
 
 
-def test_an_interval_holds_its_mean_and_narrows_with_more_values() -> None:
+def test_an_interval_contains_its_mean_and_narrows_with_more_values() -> None:
     draws = random.Random(7)
     values = [float(draws.random() < 0.7) for _ in range(400)]
     few, many = compute_interval(values[:40]), compute_interval(values)
@@ -70,18 +70,18 @@ def test_the_same_seed_gives_the_same_interval_and_another_nearly_the_same() -> 
     assert compute_interval(values, 4).low == pytest.approx(compute_interval(values, 3).low, abs=0.03)
 
 
-def test_values_that_never_differ_have_no_width() -> None:
+def test_equal_values_have_an_interval_of_width_zero() -> None:
     assert (compute_interval([0.5]).low, compute_interval([0.5] * 3).high) == (0.5, 0.5)
 
 
-def test_a_large_and_steady_difference_is_no_chance() -> None:
+def test_a_large_and_steady_difference_is_significant() -> None:
     found = compute_difference([0.9] * 60, [0.5] * 60)
     assert found.p_value < 0.001
     assert (found.better, found.worse, found.same) == (60, 0, 0)
     assert found.interval.low == pytest.approx(0.4)
 
 
-def test_differences_both_ways_may_well_be_chance() -> None:
+def test_differences_in_both_directions_are_not_significant() -> None:
     found = compute_difference([1.0, 0.0] * 30, [0.0, 1.0] * 30)
     assert found.p_value > 0.5
     assert (found.better, found.worse) == (30, 30)
@@ -93,6 +93,6 @@ def test_a_configuration_does_not_differ_from_itself() -> None:
     assert (found.p_value, found.same) == (1.0, 2)
 
 
-def test_chance_finds_a_difference_of_three_questions_in_a_quarter_of_exchanges() -> None:
-    # Of the eight ways to exchange three equal gaps, two give a sum as large.
+def test_three_equal_differences_have_a_p_value_of_a_quarter() -> None:
+    # Of the eight permutations of three equal gaps, two give a sum as large.
     assert compute_difference([1.0] * 3, [0.0] * 3).p_value == pytest.approx(0.25, abs=0.02)

@@ -1,4 +1,4 @@
-"""Answers judged: what a question excludes, and who is compared with whom."""
+"""Evaluation of answers: exclusions of a question, and compared configurations."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def make_evaluation(ours: EvaluationRun, theirs: EvaluationRun, *runs: Evaluatio
     )
 
 
-def test_the_page_a_link_stands_on_is_taken_out_before_a_ranking_is_judged() -> None:
+def test_the_page_with_the_link_is_removed_before_a_ranking_is_judged() -> None:
     outcome: QuestionOutcome = score_ranking(LINKED, make_ranking("Home", "heap", "shed"), 1.0)
     assert [each.path for each in outcome.returned] == ["heap", "shed"]
     assert outcome.metrics == {"ndcg@10": 1.0, "recall@10": 1.0, "mrr": 1.0, "success@1": 1.0}
@@ -41,7 +41,7 @@ def test_the_page_a_link_stands_on_is_taken_out_before_a_ranking_is_judged() -> 
     assert kept.metrics["success@1"] == 0.0
 
 
-def test_ten_pages_are_left_when_the_excluded_ones_are_taken_out() -> None:
+def test_ten_pages_remain_without_the_excluded_ones() -> None:
     assert get_result_limit(LINKED) == 12
     pages = ["Home", "Index", *"abcdefghi", "heap"]
     outcome = score_ranking(LINKED, make_ranking(*pages), 1.0)
@@ -49,12 +49,12 @@ def test_ten_pages_are_left_when_the_excluded_ones_are_taken_out() -> None:
     assert outcome.metrics["recall@10"] == 1.0
 
 
-def test_a_page_that_comes_twice_counts_where_it_comes_first() -> None:
+def test_a_repeated_page_counts_at_its_first_rank() -> None:
     outcome = score_ranking(LINKED, make_ranking("shed", "shed", "heap"), 1.0)
     assert outcome.metrics["mrr"] == 0.5
 
 
-def test_who_is_compared_with_stands_in_the_table_once() -> None:
+def test_the_baseline_is_in_the_table_once() -> None:
     hybrid, keyword = (
         make_run("hybrid", SearchMode.HYBRID, "heap"),
         make_run("keyword", SearchMode.KEYWORD, "shed", "heap"),
@@ -66,7 +66,7 @@ def test_who_is_compared_with_stands_in_the_table_once() -> None:
         assert render_evaluation(found).count("<th scope='row'>keyword</th>") == 1
 
 
-def test_a_configuration_of_many_settings_stands_above_its_figures() -> None:
+def test_a_configuration_of_many_settings_is_listed_above_its_figures() -> None:
     hybrid, other = (
         make_run("hybrid", SearchMode.HYBRID, "heap"),
         make_run("hybrid rerank.model=a-model-with-a-name", SearchMode.HYBRID, "heap"),
@@ -76,7 +76,7 @@ def test_a_configuration_of_many_settings_stands_above_its_figures() -> None:
     assert [line.index("1.000") for line in (lines[3], lines[5])] == [32, 32]
 
 
-def test_the_report_shows_how_good_each_answer_was_and_marks_what_was_wanted() -> None:
+def test_the_report_shows_the_quality_of_each_answer_and_marks_relevant_pages() -> None:
     page = render_evaluation(
         make_evaluation(
             make_run("hybrid", SearchMode.HYBRID, "heap"), make_run("keyword", SearchMode.KEYWORD, "shed", "heap")
@@ -86,7 +86,7 @@ def test_the_report_shows_how_good_each_answer_was_and_marks_what_was_wanted() -
     assert "keyword <small>nDCG 0.63</small> <code>shed</code>, <mark><code>heap</code></mark></li>" in page
 
 
-def test_a_note_of_some_answers_says_of_how_many() -> None:
+def test_a_note_that_concerns_some_answers_gives_their_number() -> None:
     slow = score_ranking(LINKED, make_ranking("heap"), 1.0, ("there was no time",))
     run = EvaluationRun("hybrid", SearchMode.HYBRID, (slow, score_ranking(LINKED, make_ranking("heap"), 1.0), slow))
     found = EvaluationReport("garden", None, 0, {QuestionKind.LINKS: 3}, (run,))

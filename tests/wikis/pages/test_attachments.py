@@ -1,4 +1,4 @@
-"""Files attached to pages: listed, read, attached and deleted as commits, and nothing beside them reached."""
+"""Attachments: listed, read, attached and deleted as commits. No other file can be reached."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def list_names(notes: IndexedWiki, path: str) -> list[str]:
     return [each.filename for each in notes.pages.list_attachments(path).files]
 
 
-def test_attachments_are_the_files_in_the_pages_directory_that_are_no_pages(notes: IndexedWiki) -> None:
+def test_attachments_are_the_files_in_the_pages_directory_that_are_not_pages(notes: IndexedWiki) -> None:
     found = notes.pages.list_attachments("guides/Spade")
     assert found.path == "guides/spade"
     (photo,) = found.files
@@ -42,11 +42,11 @@ def test_attachments_are_the_files_in_the_pages_directory_that_are_no_pages(note
     assert list_names(notes, "home") == []
 
 
-def test_an_attachment_is_read_as_the_bytes_it_is(notes: IndexedWiki) -> None:
+def test_an_attachment_is_read_unchanged(notes: IndexedWiki) -> None:
     assert notes.pages.read_attachment("guides/spade", "photo.png").data == PNG
 
 
-def test_attaching_makes_a_commit_and_the_file_lies_in_the_work_tree(notes: IndexedWiki) -> None:
+def test_attaching_makes_a_commit_and_the_file_is_in_the_work_tree(notes: IndexedWiki) -> None:
     made = notes.pages.add_attachment("home", "naïve plan 1.bin", PNG, ADA, "Plan")
     assert made.created
     assert made.revision == notes.repository.get_head()
@@ -56,7 +56,7 @@ def test_attaching_makes_a_commit_and_the_file_lies_in_the_work_tree(notes: Inde
     assert notes.repository.run_git("log", "-1", "--format=%an %s").decode().strip() == "Ada Plan"
 
 
-def test_attaching_again_replaces_unless_only_new_is_wanted(notes: IndexedWiki) -> None:
+def test_attaching_again_replaces_unless_only_new_files_are_allowed(notes: IndexedWiki) -> None:
     again = notes.pages.add_attachment("guides/spade", "photo.png", b"other", ADA)
     assert not again.created
     assert notes.pages.read_attachment("guides/spade", "photo.png").data == b"other"
@@ -97,7 +97,7 @@ OUTSIDE_PATHS = (
 )
 
 
-def test_names_that_lead_elsewhere_are_refused_and_nothing_is_written(notes: IndexedWiki) -> None:
+def test_names_outside_the_directory_are_refused_and_nothing_is_written(notes: IndexedWiki) -> None:
     head = notes.repository.get_head()
     for filename in OUTSIDE_PATHS:
         with pytest.raises(InvalidPage):
@@ -110,7 +110,7 @@ def test_names_that_lead_elsewhere_are_refused_and_nothing_is_written(notes: Ind
     assert notes.repository.run_git("status", "--porcelain") == b""
 
 
-def test_what_is_no_page_has_no_attachments(notes: IndexedWiki) -> None:
+def test_only_pages_have_attachments(notes: IndexedWiki) -> None:
     for path in ("guides", "../guides/spade", "nowhere", "guides/spade/deep", ""):
         with pytest.raises((PageNotFound, InvalidPage)):
             notes.pages.list_attachments(path)
@@ -118,7 +118,7 @@ def test_what_is_no_page_has_no_attachments(notes: IndexedWiki) -> None:
             notes.pages.add_attachment(path, "file.txt", b"x", ADA)
 
 
-def test_a_file_over_the_limit_is_neither_taken_nor_read(notes: IndexedWiki) -> None:
+def test_a_file_over_the_limit_is_neither_stored_nor_read(notes: IndexedWiki) -> None:
     with pytest.raises(InputTooLarge):
         notes.pages.add_attachment("home", "large.bin", b"x" * 2001, ADA)
     notes.repository.commit({"home/large.bin": b"x" * 2001})
@@ -127,7 +127,7 @@ def test_a_file_over_the_limit_is_neither_taken_nor_read(notes: IndexedWiki) -> 
         notes.pages.read_attachment("home", "large.bin")
 
 
-def test_a_link_in_the_repository_is_no_attachment(notes: IndexedWiki) -> None:
+def test_a_symbolic_link_in_the_repository_is_not_an_attachment(notes: IndexedWiki) -> None:
     folder = notes.repository.path / "home"
     folder.mkdir()
     (folder / "passwd").symlink_to("/etc/passwd")
@@ -151,5 +151,5 @@ def test_a_link_in_the_repository_is_no_attachment(notes: IndexedWiki) -> None:
         ("a.strange", "application/octet-stream"),
     ],
 )
-def test_what_a_file_is_goes_by_its_name(filename: str, kind: str) -> None:
+def test_the_content_type_follows_the_file_name(filename: str, kind: str) -> None:
     assert guess_media_type(filename) == kind

@@ -1,4 +1,4 @@
-"""Whatever wiki and whatever rename: links mean after it what they meant before."""
+"""For any wiki and any rename, links have the same target after it as before."""
 
 import shutil
 import tempfile
@@ -27,7 +27,7 @@ FILES = st.lists(PARTS, min_size=1, max_size=3).map(lambda parts: "/".join(parts
 
 @st.composite
 def link_texts(draw: st.DrawFn) -> str:
-    """A link in one of the ways people write them, to something that may be there."""
+    """A link in any notation, to a target that may exist."""
     path = "/".join(draw(st.lists(PARTS, min_size=1, max_size=3)))
     ending = draw(st.sampled_from(["", ".md"]))
     tail = draw(st.sampled_from(["", "#here"]))
@@ -56,7 +56,7 @@ def parse_pages(pages: dict[str, str]) -> dict[str, Page]:
 
 
 def resolve_links(pages: dict[str, str]) -> dict[str, list[str | None]]:
-    """For every page, the page each of its links means, in order."""
+    """For every page, the target pages of its links, in order."""
     names = PageNameIndex(map(get_page_path, pages))
     return {
         page.path: [names.find_page(link.paths, link.wiki) for link in page.links]
@@ -67,7 +67,7 @@ def resolve_links(pages: dict[str, str]) -> dict[str, list[str | None]]:
 @pytest.mark.slow
 @settings(max_examples=limit_examples(300), deadline=None)
 @given(wiki=WIKIS, new=FILES, data=st.data())
-def test_after_a_rename_every_link_means_the_page_it_meant(wiki: dict[str, str], new: str, data: st.DataObject) -> None:
+def test_after_a_rename_every_link_has_the_same_target(wiki: dict[str, str], new: str, data: st.DataObject) -> None:
     old = data.draw(st.sampled_from(sorted(wiki)))
     if new in wiki:
         return
@@ -88,13 +88,13 @@ def test_after_a_rename_every_link_means_the_page_it_meant(wiki: dict[str, str],
         here = now[moved.get(path, path)]
         assert len(here) == len(targets)
         for target, later in zip(targets, here, strict=True):
-            # A link that meant nothing may come to mean the page that now bears the name it names.
+            # A broken link may now have a target: the page with the new name.
             assert target is None or later == moved.get(target, target)
 
 
 @settings(max_examples=limit_examples(200), deadline=None)
 @given(text=st.text(max_size=300) | WIKIS.map(lambda wiki: "\n".join(wiki.values())))
-def test_a_rename_that_concerns_no_link_leaves_every_byte(text: str) -> None:
+def test_a_rename_without_affected_links_changes_no_byte(text: str) -> None:
     move = PageMove("never", "nowhere", PageNameIndex(["never", "page"]), PageNameIndex(["nowhere", "page"]))
     data = text.encode("utf-8", "surrogatepass")
     if "never" not in text and "nowhere" not in text:
@@ -103,7 +103,7 @@ def test_a_rename_that_concerns_no_link_leaves_every_byte(text: str) -> None:
 
 @settings(max_examples=limit_examples(300), deadline=None)
 @given(paths=st.sets(FILES.map(get_page_path), min_size=1, max_size=8), data=st.data())
-def test_a_page_is_always_meant_by_its_own_path(paths: set[str], data: st.DataObject) -> None:
+def test_the_path_of_a_page_always_links_to_it(paths: set[str], data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(paths)))
     names = PageNameIndex(paths)
     assert names.find_page((path,), True) == names.find_page((path,), False) == path
@@ -125,7 +125,7 @@ def scratch() -> Iterator[Path]:
 def test_the_graph_of_a_real_wiki_is_the_same_after_a_rename(
     scratch: Path, wiki: dict[str, str], data: st.DataObject
 ) -> None:
-    """Through git and the index: a page of a new name, one that no link can have meant before."""
+    """With git and the index: the new name is one that no link could have as its target before."""
     place = Path(tempfile.mkdtemp(dir=scratch))
     notes = IndexedWiki(place, dict(wiki))
     old = data.draw(st.sampled_from(sorted(wiki)))
@@ -135,6 +135,6 @@ def test_the_graph_of_a_real_wiki_is_the_same_after_a_rename(
     after = notes.build_graph()
     kept = {(moved.get(one, one), moved.get(other, other)) for one, other in before.edges}
     assert kept <= set(after.edges)
-    # What is new was ambiguous between the page that moved and another.
+    # A new link was ambiguous between the moved page and another one.
     assert all(other != done.path for _, other in set(after.edges) - kept)
     notes.close()

@@ -1,4 +1,4 @@
-"""What a link means, both ways, and what is missing."""
+"""Targets of links, backlinks and broken links."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_a_wiki_link_is_from_the_top(target: str, path: str) -> None:
         ("nothing", True, None),
     ],
 )
-def test_a_page_is_meant_exactly_or_as_the_only_one_alike(written: str, wiki: bool, page: str | None) -> None:
+def test_a_link_matches_a_page_exactly_or_the_only_similar_one(written: str, wiki: bool, page: str | None) -> None:
     names = PageNameIndex(["home", "tools/Garden Spade", "rake", "Rake", "x/rake", "log.markdown"])
     assert names.find_page((written,), wiki) == page
 
@@ -91,7 +91,7 @@ def test_a_wiki_link_may_have_its_text_on_either_side(tmp_path: Path) -> None:
     notes.close()
 
 
-def test_the_text_of_a_link_that_leads_elsewhere_is_no_page(tmp_path: Path) -> None:
+def test_the_text_of_an_external_link_is_not_a_page(tmp_path: Path) -> None:
     pages: PageFiles = {
         "home.md": "[[compost|https://x.example]] [[compost|dendron://vault/x]] [[compost|#top]] [[Compost|heap^b]]\n",
         "compost.md": "# Compost\n",
@@ -103,7 +103,7 @@ def test_the_text_of_a_link_that_leads_elsewhere_is_no_page(tmp_path: Path) -> N
     notes.close()
 
 
-def test_links_in_code_count_for_nothing(tmp_path: Path) -> None:
+def test_links_in_code_are_ignored(tmp_path: Path) -> None:
     text = "`[[a]]`\n\n```\n[[a]] [x](a.md)\n```\n\n    [[a]]\n\n<!-- -->\n\nReal: [[b]]\n"
     notes = IndexedWiki(tmp_path, {"home.md": text, "a.md": "# A\n", "b.md": "# B\n"}).sync()
     assert [link.path for link in notes.pages.get_links("home").links_to] == ["b"]
@@ -111,7 +111,7 @@ def test_links_in_code_count_for_nothing(tmp_path: Path) -> None:
     notes.close()
 
 
-def test_links_both_ways_and_what_is_missing(tmp_path: Path) -> None:
+def test_links_backlinks_and_broken_links(tmp_path: Path) -> None:
     pages: PageFiles = {
         "home.md": "[[spade]] [[spade]] [r](tools/rake.md) [[wanted]] ![p](x.png) [me](home.md) [w](https://w.example)\n",
         "tools/spade.md": "[up](../home) [next](rake.md#top \"title\") [ref]\n\n[ref]: <../home.md> 'x'\n",
@@ -141,13 +141,13 @@ def test_links_both_ways_and_what_is_missing(tmp_path: Path) -> None:
     notes.close()
 
 
-def test_a_link_comes_to_life_with_its_page_and_ends_with_it(tmp_path: Path) -> None:
+def test_a_link_is_broken_until_its_page_exists_and_after_it_is_removed(tmp_path: Path) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": "[[wanted]]\n", "x.md": "x\n"})
     assert notes.build_graph().edges == ()
     notes.pages.write("deep/Wanted", "# Here\n", ADA)
     assert notes.build_graph().edges == (("home", "deep/Wanted"),)
     notes.pages.write("other/wanted", "# There\n", ADA)
-    assert notes.build_graph().edges == (), "two pages are called so now"
+    assert notes.build_graph().edges == (), "two pages now have this name"
     notes.pages.delete("deep/Wanted", ADA)
     assert notes.build_graph().edges == (("home", "other/wanted"),)
     assert notes.pages.get_links("other/wanted").linked_from[0].path == "home"

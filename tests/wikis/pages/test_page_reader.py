@@ -48,7 +48,7 @@ def test_a_page_is_read_with_its_revision_frontmatter_and_links(notes: IndexedWi
     assert page.notes == ()
 
 
-def test_a_page_is_read_as_it_was(notes: IndexedWiki) -> None:
+def test_a_page_is_read_at_an_old_revision(notes: IndexedWiki) -> None:
     old = notes.repository.get_head()
     notes.repository.commit({"compost.md": "# Heap\n"})
     assert notes.pages.read("compost").content == "# Heap\n"
@@ -57,7 +57,7 @@ def test_a_page_is_read_as_it_was(notes: IndexedWiki) -> None:
         notes.pages.read("compost", "0123456789")
 
 
-def test_reading_needs_no_index_and_says_what_is_not_known(tmp_path: Path) -> None:
+def test_reading_needs_no_index_and_names_unknown_fields(tmp_path: Path) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": HOME, "compost.md": COMPOST})
     page = notes.pages.read("HOME")
     assert page.content == HOME
@@ -73,7 +73,7 @@ def test_a_path_is_exact_or_differs_in_case_alone(notes: IndexedWiki, path: str)
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_the_exact_page_wins_and_two_alike_are_none(notes: IndexedWiki, indexed: bool) -> None:
+def test_the_exact_page_wins_and_an_ambiguous_name_is_not_found(notes: IndexedWiki, indexed: bool) -> None:
     notes.repository.commit({"Home.md": "# Other\n"})
     if indexed:
         notes.sync()
@@ -84,7 +84,7 @@ def test_the_exact_page_wins_and_two_alike_are_none(notes: IndexedWiki, indexed:
 
 
 @pytest.mark.parametrize("path", ["nowhere", "tools", "home.md/x", "../home", "tools/../home", ".git/config", "spade"])
-def test_what_is_no_page_is_not_found(notes: IndexedWiki, path: str) -> None:
+def test_a_file_that_is_not_a_page_is_not_found(notes: IndexedWiki, path: str) -> None:
     with pytest.raises(PageNotFound) as caught:
         notes.pages.read(path)
     assert caught.value.hint
@@ -100,7 +100,7 @@ def test_a_name_with_a_line_end_may_be_read_and_not_written(notes: IndexedWiki) 
 
 
 @pytest.mark.parametrize("path", ["", "/", "a\0b", "x" * 2000, "\ud800"])
-def test_what_can_be_no_path_is_refused(notes: IndexedWiki, path: str) -> None:
+def test_an_invalid_path_is_refused(notes: IndexedWiki, path: str) -> None:
     head = notes.repository.get_head()
     with pytest.raises(InvalidPage):
         notes.pages.read(path)
@@ -109,7 +109,7 @@ def test_what_can_be_no_path_is_refused(notes: IndexedWiki, path: str) -> None:
     assert_unchanged(notes, head)
 
 
-def test_pages_that_cannot_be_shown_say_why(tmp_path: Path) -> None:
+def test_unreadable_pages_give_the_reason(tmp_path: Path) -> None:
     notes = IndexedWiki(
         tmp_path,
         {"big.md": "x" * 2000, "old.md": "caf\xe9".encode("latin-1"), "b.md": bytes(range(256)) * 4},
@@ -124,7 +124,7 @@ def test_pages_that_cannot_be_shown_say_why(tmp_path: Path) -> None:
     assert page.warnings
 
 
-def test_lines_and_marks_come_back_as_they_lie_in_git(tmp_path: Path) -> None:
+def test_line_endings_and_byte_order_marks_are_returned_as_in_git(tmp_path: Path) -> None:
     text = "\ufeff---\r\ntitle: Dos\r\n---\r\nOne\r\nTwo"
     notes = IndexedWiki(tmp_path, {"dos.md": text.encode()})
     page = notes.pages.read("dos")

@@ -1,4 +1,4 @@
-"""Pages of a wiki: writing them, each write a commit, and nothing lost to others who write."""
+"""Writing pages: every write is a commit, and concurrent writes are not lost."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,7 +60,7 @@ def test_the_first_page_of_an_empty_repository(tmp_path: Path) -> None:
     assert notes.pages.read("home").content == "# Home\n"
 
 
-def test_content_that_is_there_already_makes_no_commit(notes: IndexedWiki) -> None:
+def test_unchanged_content_makes_no_commit(notes: IndexedWiki) -> None:
     head = notes.repository.get_head()
     same = notes.pages.write("home", HOME, ADA)
     assert (same.changed, same.created, same.revision) == (False, False, head)
@@ -75,7 +75,7 @@ def test_a_new_page_must_be_new(notes: IndexedWiki) -> None:
     assert_unchanged(notes, head)
 
 
-def test_a_writer_who_read_something_else_is_told_the_current_revision(notes: IndexedWiki) -> None:
+def test_a_write_with_another_revision_is_refused_with_the_current_one(notes: IndexedWiki) -> None:
     stale = notes.repository.get_head()
     newer = notes.pages.write("compost", "# Newer\n", ADA).revision
     writes = [
@@ -99,7 +99,7 @@ def test_a_writer_who_read_something_else_is_told_the_current_revision(notes: In
     assert notes.pages.write("compost", "# Mine\n", ADA, expected=newer[:7].upper()).changed
 
 
-def test_an_edit_elsewhere_does_not_stand_in_the_way(notes: IndexedWiki) -> None:
+def test_an_edit_of_another_page_is_no_conflict(notes: IndexedWiki) -> None:
     seen = notes.pages.read("compost").revision
     notes.pages.write("home", "# Another home\n", ADA)
     assert notes.pages.write("compost", "# Mine\n", ADA, expected=seen).changed
@@ -138,7 +138,7 @@ def test_append_adds_a_line(notes: IndexedWiki) -> None:
 @pytest.mark.parametrize(
     ("content", "error"), [("a\0b", InvalidPage), ("\ud800", InvalidPage), ("é" * 600, InputTooLarge)]
 )
-def test_content_that_is_no_page_is_refused_before_anything_is_written(
+def test_invalid_content_is_refused_before_anything_is_written(
     tmp_path: Path, content: str, error: type[WikiholtError]
 ) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": "# Home\n"}, pipeline=TextPipeline(max_bytes=1024))
@@ -157,7 +157,7 @@ def test_content_that_is_no_page_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("path", ["../out", "a/../../out", ".git/hooks/x", "a//b", "x/./y", "p" * 300])
-def test_a_page_cannot_be_written_where_none_may_be(notes: IndexedWiki, path: str) -> None:
+def test_a_page_cannot_be_written_at_an_invalid_path(notes: IndexedWiki, path: str) -> None:
     head = notes.repository.get_head()
     with pytest.raises(InvalidPage):
         notes.pages.write(path, "x", ADA)
@@ -166,14 +166,14 @@ def test_a_page_cannot_be_written_where_none_may_be(notes: IndexedWiki, path: st
     assert_unchanged(notes, head)
 
 
-def test_broken_frontmatter_is_the_authors_and_comes_back_as_a_warning(notes: IndexedWiki) -> None:
+def test_broken_frontmatter_is_stored_with_a_warning(notes: IndexedWiki) -> None:
     written = notes.pages.write("odd", "---\ntitle: [unclosed\nkey: value\n---\nText.\n", ADA)
     assert written.created
     assert "frontmatter" in written.warnings[0]
     assert notes.pages.read("odd").warnings == written.warnings
 
 
-def test_writers_at_once_lose_nothing(notes: IndexedWiki) -> None:
+def test_concurrent_writers_lose_nothing(notes: IndexedWiki) -> None:
     notes.pages.write("log", "start\n", ADA)
 
     def add(number: int) -> None:
@@ -186,7 +186,7 @@ def test_writers_at_once_lose_nothing(notes: IndexedWiki) -> None:
 
 
 class ConcurrentlyEditedSource(GitSource):
-    """A repository in which somebody else commits just before the next write."""
+    """A repository in which another writer commits just before the next write."""
 
     def __init__(self, notes: IndexedWiki, files: PageFiles) -> None:
         super().__init__(notes.repository.path)
@@ -204,7 +204,7 @@ def make_edited_pages(notes: IndexedWiki, files: PageFiles) -> WikiPages:
     return WikiPages(ConcurrentlyEditedSource(notes, files), TextPipeline(), notes.handle._open_index)
 
 
-def test_an_edit_is_made_again_on_what_somebody_else_wrote_meanwhile(notes: IndexedWiki) -> None:
+def test_an_edit_is_repeated_on_the_newer_content_of_another_writer(notes: IndexedWiki) -> None:
     make_edited_pages(notes, {"compost.md": COMPOST + "Theirs.\n"}).append("compost", "Mine.", ADA)
     assert notes.pages.read("compost").content == COMPOST + "Theirs.\nMine.\n"
     with pytest.raises(InvalidPage):
@@ -217,7 +217,7 @@ def test_an_edit_is_made_again_on_what_somebody_else_wrote_meanwhile(notes: Inde
         make_edited_pages(notes, {"new.md": None}).delete("new", ADA)
 
 
-def test_a_writer_who_named_a_revision_is_told_of_one_that_came_meanwhile(notes: IndexedWiki) -> None:
+def test_a_write_with_a_revision_is_refused_after_a_concurrent_commit(notes: IndexedWiki) -> None:
     seen = notes.pages.read("compost").revision
     with pytest.raises(RevisionMismatch) as caught:
         make_edited_pages(notes, {"compost.md": "# Theirs\n"}).write("compost", "# Mine\n", ADA, expected=seen)
@@ -225,7 +225,7 @@ def test_a_writer_who_named_a_revision_is_told_of_one_that_came_meanwhile(notes:
     assert notes.pages.read("compost").content == "# Theirs\n"
 
 
-def test_a_rename_follows_links_that_came_meanwhile(notes: IndexedWiki) -> None:
+def test_a_rename_updates_links_of_a_concurrent_commit(notes: IndexedWiki) -> None:
     files: PageFiles = {"home.md": "Now [[compost]] twice: [[compost]].\n", "late.md": "[c](compost.md)\n"}
     done = make_edited_pages(notes, files).rename("compost", "heap", ADA)
     assert done.updated == ("home", "late")
@@ -233,8 +233,8 @@ def test_a_rename_follows_links_that_came_meanwhile(notes: IndexedWiki) -> None:
     assert notes.pages.read("late").content == "[c](heap.md)\n"
 
 
-def test_others_who_never_stop_are_not_waited_for_for_ever(notes: IndexedWiki) -> None:
-    class Restless(GitSource):
+def test_retries_against_other_writers_are_limited(notes: IndexedWiki) -> None:
+    class ConstantlyEditedSource(GitSource):
         turns = 0
 
         def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
@@ -242,7 +242,7 @@ def test_others_who_never_stop_are_not_waited_for_for_ever(notes: IndexedWiki) -
             notes.repository.commit({"compost.md": f"# Turn {self.turns}\n"})
             return super().commit(edits, author, message)
 
-    busy = WikiPages(Restless(notes.repository.path), TextPipeline(), notes.handle._open_index)
+    busy = WikiPages(ConstantlyEditedSource(notes.repository.path), TextPipeline(), notes.handle._open_index)
     with pytest.raises(Busy):
         busy.append("compost", "Mine.", ADA)
     assert "Mine." not in notes.pages.read("compost").content

@@ -1,4 +1,4 @@
-"""A page moves, and links follow in the form they were written in."""
+"""Renaming a page updates links in their notation."""
 
 import time
 from pathlib import Path
@@ -41,7 +41,7 @@ def rename_page(tmp_path: Path, new: str, page: str = LINK_FORMS) -> str:
     return text
 
 
-def test_links_keep_the_form_they_were_written_in(tmp_path: Path) -> None:
+def test_links_keep_their_notation(tmp_path: Path) -> None:
     assert rename_page(tmp_path, "shed/big-spade") == (
         '[a](../shed/big-spade.md) [b](../shed/big-spade.md#care "A title") [c](/shed/big-spade) '
         "[d](../shed/big-spade.md?x=1#y) ![e](../shed/big-spade.md)\n"
@@ -70,11 +70,11 @@ def test_links_keep_the_form_they_were_written_in(tmp_path: Path) -> None:
         ("[a](spade.md)\r\n[[spade]]\r\n", "s", "[a](../s.md)\r\n[[s]]\r\n"),
     ],
 )
-def test_names_are_written_as_a_link_must_have_them(tmp_path: Path, written: str, new: str, becomes: str) -> None:
+def test_names_are_escaped_as_links_require(tmp_path: Path, written: str, new: str, becomes: str) -> None:
     assert rename_page(tmp_path, new, written) == becomes
 
 
-def test_a_moved_page_takes_its_links_along(tmp_path: Path) -> None:
+def test_links_of_a_moved_page_keep_their_targets(tmp_path: Path) -> None:
     text = "[up](../home.md) [beside](rake) [[rake]] ![p](img/p.png) [self](spade.md) [gone](not-there.md) [x](#here)\n"
     notes = IndexedWiki(tmp_path, {"tools/spade.md": text, "tools/rake.md": "# R\n", "home.md": "# H\n"}).sync()
     done = notes.pages.rename("tools/spade", "a/b/spade", ADA, "Tidy")
@@ -88,7 +88,7 @@ def test_a_moved_page_takes_its_links_along(tmp_path: Path) -> None:
     notes.close()
 
 
-def test_links_to_another_page_of_the_new_name_are_made_clear(tmp_path: Path) -> None:
+def test_links_that_become_ambiguous_are_made_explicit(tmp_path: Path) -> None:
     pages: PageFiles = {"home.md": "[[rake]] and [[spade]]\n", "a/rake.md": "# R\n", "b/spade.md": "# S\n"}
     notes = IndexedWiki(tmp_path, pages).sync()
     assert notes.pages.rename("b/spade", "b/rake", ADA).updated == ("home",)
@@ -97,7 +97,7 @@ def test_links_to_another_page_of_the_new_name_are_made_clear(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stale", ["missing", "behind", "fresh"])
-def test_links_follow_however_old_the_index_is(tmp_path: Path, stale: str) -> None:
+def test_links_are_updated_with_a_stale_index(tmp_path: Path, stale: str) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": "[[spade]]\n", "spade.md": "# S\n", "x.md": "x\n"})
     if stale != "missing":
         notes.sync()
@@ -109,7 +109,7 @@ def test_links_follow_however_old_the_index_is(tmp_path: Path, stale: str) -> No
     notes.close()
 
 
-def test_a_page_may_change_the_case_of_its_name_alone(tmp_path: Path) -> None:
+def test_a_rename_may_change_only_the_case(tmp_path: Path) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": "[h](Spade.md) [[spade]]\n", "Spade.md": "# S\n"}).sync()
     done = notes.pages.rename("spade", "spade", ADA)
     assert (done.file, done.updated) == ("spade.md", ())
@@ -125,7 +125,7 @@ def test_without_links_only_the_file_moves(tmp_path: Path) -> None:
     notes.close()
 
 
-def test_a_rename_that_makes_no_sense_changes_nothing(tmp_path: Path) -> None:
+def test_an_invalid_rename_changes_nothing(tmp_path: Path) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": "[[spade]]\n", "spade.md": "# S\n"}).sync()
     head = notes.repository.get_head()
     for taken in ("home", "HOME", "home.md"):
@@ -140,7 +140,7 @@ def test_a_rename_that_makes_no_sense_changes_nothing(tmp_path: Path) -> None:
     notes.close()
 
 
-def test_bytes_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_unchanged(tmp_path: Path) -> None:
     old = "caf\xe9 [[spade]]\n".encode("latin-1")
     notes = IndexedWiki(tmp_path, {"home.md": old, "spade.md": "# S\n"}).sync()
     notes.pages.rename("spade", "shovel", ADA)
@@ -149,7 +149,7 @@ def test_bytes_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_page_of_links_alone_is_kept_within_bounds(tmp_path: Path) -> None:
+def test_a_page_of_only_links_is_renamed_in_bounded_time(tmp_path: Path) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": "[[spade]]\n" * 12_000, "spade.md": "# S\n"}).sync()
     found = notes.pages.get_links("spade")
     assert len(found.linked_from) == 10_000

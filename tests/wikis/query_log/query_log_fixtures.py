@@ -1,4 +1,4 @@
-"""A wiki whose searches are written down, in the product's own wiring."""
+"""A wiki with a query log, in a complete application."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -65,7 +65,7 @@ class QueryLogFixture:
         self.wiki.search(SearchRequest(query, n), interface=surface)
 
     def wait_for_records(self, count: int) -> None:
-        """Wait until so many searches are written."""
+        """Wait until `count` searches are written."""
         wait_until(lambda: self.writer.written >= count)
 
     def open_log(self) -> SqliteQueryLog:
@@ -79,12 +79,12 @@ class QueryLogFixture:
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it never came true"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.005)
 
 
 def make_query_record(query: str, at: float | None = None, **changes: object) -> QueryRecord:
-    """An entry as a search in good order leaves it, but for what is named."""
+    """A record of a normal search with the given changes."""
     plain = QueryRecord(
         at=time.time() if at is None else at,
         surface="http",

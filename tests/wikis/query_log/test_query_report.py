@@ -1,4 +1,4 @@
-"""What a query log tells, of entries made by hand."""
+"""The query report of given records."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ def get_kept_queries(*entries: QueryRecord) -> list[str]:
     return [each.query for each in drop_unfinished_queries(entries)]
 
 
-def test_queries_are_the_same_whatever_their_case_and_space() -> None:
+def test_queries_that_differ_in_case_and_space_are_the_same() -> None:
     found = build_test_report(
         make_query_record("grey heron", 100, hits=3, score=0.5),
         make_query_record(" Grey  HERON ", 200, hits=1, score=0.9),
@@ -29,7 +29,7 @@ def test_queries_are_the_same_whatever_their_case_and_space() -> None:
     assert (first.query, first.count, first.mean_hits, first.best_score) == ("Grey HERON", 2, 2.0, 0.9)
 
 
-def test_what_found_nothing_is_listed_by_how_often_with_what_was_meant_and_whether_a_filter_may_be_why() -> None:
+def test_queries_without_results_are_listed_by_frequency_with_suggestion_and_filter() -> None:
     found = build_test_report(
         make_query_record("pump", 100),
         make_query_record("hereon", 200, hits=0, did_you_mean="heron", pages=()),
@@ -44,7 +44,7 @@ def test_what_found_nothing_is_listed_by_how_often_with_what_was_meant_and_wheth
     assert found.unanswered[1].did_you_mean == "heron"
 
 
-def test_the_slowest_answer_of_each_query_is_shown_and_the_shares_are_those_of_all() -> None:
+def test_the_slowest_answer_of_each_query_is_shown_with_shares_of_all() -> None:
     entries = [make_query_record(f"q{number}", number * 100, ms=float(number)) for number in range(1, 21)]
     found = build_test_report(*entries, make_query_record("q20", 9000, ms=500, degraded=True, mode="keyword"), limit=2)
     assert [(each.query, each.ms, each.degraded) for each in found.slow] == [("q20", 500, True), ("q19", 19, False)]
@@ -52,7 +52,7 @@ def test_the_slowest_answer_of_each_query_is_shown_and_the_shares_are_those_of_a
     assert found.degraded == 1
 
 
-def test_pages_that_no_answer_showed_were_never_found_though_they_stood_below_nothing_relevant() -> None:
+def test_pages_shown_only_below_nothing_relevant_count_as_never_found() -> None:
     found = build_test_report(
         make_query_record("heron", 100, pages=("Heron",)),
         make_query_record("bird", 200, pages=("Heron", "Gone")),
@@ -64,13 +64,13 @@ def test_pages_that_no_answer_showed_were_never_found_though_they_stood_below_no
     assert build_test_report(make_query_record("x", 1), limit=1).pages.never == ("Rota",)  # type: ignore[union-attr]
 
 
-def test_what_was_lost_is_summed_up_and_an_empty_log_gives_an_empty_report() -> None:
+def test_lost_records_are_summed_and_an_empty_log_gives_an_empty_report() -> None:
     assert build_test_report(make_query_record("a", 1, lost=3), make_query_record("b", 99, lost=4)).lost == 7
     found = build_test_report()
     assert (found.searches, found.queries, found.p95_ms, found.frequent, found.slow) == (0, 0, 0.0, (), ())
 
 
-def test_beginnings_of_what_is_typed_on_count_apart_and_their_time_counts() -> None:
+def test_unfinished_queries_are_counted_separately_with_their_time() -> None:
     typed = [
         make_query_record(text, 100 + 0.4 * place, ms=50) for place, text in enumerate(("h", "her", "heron", "heron "))
     ]
@@ -80,7 +80,7 @@ def test_beginnings_of_what_is_typed_on_count_apart_and_their_time_counts() -> N
     assert found.p50_ms == 50
 
 
-def test_only_what_goes_on_within_seconds_by_the_same_way_is_a_beginning() -> None:
+def test_only_a_query_continued_within_seconds_in_the_same_interface_is_unfinished() -> None:
     assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 4)) == ["pump room"]
     assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 6)) == ["pump", "pump room"]
     assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 1, surface="otterwiki")) == [
@@ -94,7 +94,7 @@ def test_only_what_goes_on_within_seconds_by_the_same_way_is_a_beginning() -> No
         "pump",
     ]
     assert get_kept_queries(make_query_record("pump room", 0), make_query_record("pump", 1)) == ["pump room", "pump"]
-    for way in ("cli", "mcp"):  # nobody types there
+    for way in ("cli", "mcp"):  # not an interface for typing
         assert get_kept_queries(
             make_query_record("pump", 0, surface=way), make_query_record("pump", 1, surface=way)
         ) == [
@@ -103,7 +103,7 @@ def test_only_what_goes_on_within_seconds_by_the_same_way_is_a_beginning() -> No
         ]
 
 
-def test_two_people_who_type_at_once_are_told_apart_by_what_they_type() -> None:
+def test_two_people_who_type_at_once_are_distinguished_by_their_queries() -> None:
     texts = ["d", "p", "de", "pu", "depl", "pump", "deploy"]
     assert get_kept_queries(*(make_query_record(text, 0.3 * place) for place, text in enumerate(texts))) == [
         "pump",

@@ -2,7 +2,7 @@
 
 One-bit codes of every row select thousands of candidates, one-byte codes select hundreds of those, and the hundreds are
 scored exactly. The one-bit codes can be scanned in a millisecond. Alone they lose neighbours, because the vectors of
-real text are close together, so many rows pass. One byte per dimension is nearly exact.
+real text are close together, and many rows pass. One byte per dimension is nearly exact.
 """
 
 import math

@@ -90,7 +90,7 @@ def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchR
     )
     if rest and part.rest and not part.rest[1]:
         line_range = f"#L{part.rest[0]}" + (f"-{end}" if end < len(lines) else "")
-        rest = {"told": rest["told"], "tool": "fetch", "arguments": {"id": f"{display_path}{line_range}"}}
+        rest = {"message": rest["message"], "tool": "fetch", "arguments": {"id": f"{display_path}{line_range}"}}
     return {
         "id": params.id,
         "title": wiki.path_style.to_display_title(page.name, page.path),
@@ -160,7 +160,8 @@ def _build_page_continuation(part: TextPart, last: int, tool: str, arguments: di
     line, character = part.rest
     start = {"from_line": line} | ({"from_character": character} if character else {})
     return {
-        "told": f"The result ends before line {line} of {last}" + (f", character {character}." if character else "."),
+        "message": f"The result ends before line {line} of {last}"
+        + (f", character {character}." if character else "."),
         "tool": tool,
         "arguments": {**arguments, **start},
     }
@@ -264,7 +265,7 @@ def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> Hi
     if len(entries) < len(commits):
         wider = {"limit": min(200, params.limit * 2), "max_tokens": min(50_000, budget * 2)}
         rest = {
-            "told": "There are older commits.",
+            "message": "There are older commits.",
             "tool": "page_history",
             "arguments": {"path": params.path, **wider},
         }
@@ -290,4 +291,4 @@ def _build_list_continuation(
     if remaining <= 0:
         return None
     text = f"{remaining} more {noun}." if exact else f"There are more {noun}."
-    return {"told": text, "tool": tool, "arguments": {**arguments, "offset": offset}}
+    return {"message": text, "tool": tool, "arguments": {**arguments, "offset": offset}}

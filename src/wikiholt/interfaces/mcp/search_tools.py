@@ -91,7 +91,7 @@ def _build_continuation(
         text = f"{fitted.omitted} more results did not fit; use more max_tokens, or narrow the search."
     else:
         text = "Some passages did not fit; read them with read_page, or use more max_tokens."
-    return {"told": text, "tool": tool, "arguments": {**arguments, "max_tokens": min(50_000, budget * 3)}}
+    return {"message": text, "tool": tool, "arguments": {**arguments, "max_tokens": min(50_000, budget * 3)}}
 
 
 def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _FittedHits:

@@ -232,7 +232,7 @@ def _format_stale(*, stale: bool) -> list[str]:
 
 def _format_continuation(continuation: Continuation | None) -> list[str]:
     return (
-        [f"{continuation['told']} Next: {continuation['tool']} {format_compact_json(continuation['arguments'])}"]
+        [f"{continuation['message']} Next: {continuation['tool']} {format_compact_json(continuation['arguments'])}"]
         if continuation
         else []
     )

@@ -24,7 +24,7 @@ from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.timeouts import LEASE_LOCK_TIMEOUT_S, RENEW_LOCK_TIMEOUT_S
 
 _LOG = logging.getLogger(__name__)
-WRITE_LEASE, ACTIVITY_LEASE = "writer", "desk"
+WRITE_LEASE, ACTIVITY_LEASE = "writer", "activity"
 _POLL_INTERVAL_S = 0.05
 _TAKE_STATEMENT = """
 INSERT INTO {notes} AS known (name, text, holder, until, fence)

@@ -3,7 +3,7 @@
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import MOVED_MARK
 
-_RESERVED_NOTES = {"writer", "desk", "layout", "mark"}
+_RESERVED_NOTES = {"writer", "activity", "layout", "mark"}
 
 
 def read_note(connection: Connection, name: str) -> str | None:

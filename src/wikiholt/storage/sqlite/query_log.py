@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -127,9 +127,12 @@ class SqliteQueryLog:
                 db.close()
 
     def _create_file(self) -> None:
-        """Create the file if needed, readable by its owner only."""
-        with translate_os_errors():
-            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        """Create the file if needed, readable by its owner only.
+
+        An existing file is not opened: closing it would release the locks of other connections of this process.
+        """
+        with translate_os_errors(), suppress(FileExistsError):
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def _get_inode(self) -> int:
         try:

@@ -29,7 +29,7 @@ for round_ in range(6):
 """
 
 
-def test_processes_that_build_at_once_do_one_another_no_harm(tmp_path: Path) -> None:
+def test_processes_that_build_at_the_same_time_do_not_conflict(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BUILDER_SCRIPT, str(tmp_path), str(ROOT)]
     builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     for builder in builders:
@@ -39,21 +39,21 @@ def test_processes_that_build_at_once_do_one_another_no_harm(tmp_path: Path) -> 
 
 
 def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) -> None:
-    truth = BruteForceIndex(ROWS)
-    behind = exact(truth, tmp_path)
+    reference = BruteForceIndex(ROWS)
+    behind = exact(reference, tmp_path)
     behind.refresh()
-    truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
+    reference.add(random_vectors(2_500, seed=3), [60] * 2_500)
     for _ in range(250):
-        truth.log.append(((), ()))
+        reference.log.append(((), ()))
     elsewhere = tmp_path / "elsewhere" / tmp_path.name  # a directory is named for the wiki that owns its files
     elsewhere.mkdir(parents=True)
-    exact(truth, elsewhere).refresh()
+    exact(reference, elsewhere).refresh()
     only = next(elsewhere.iterdir())
     only.rename(tmp_path / only.name)
-    truth.horizon = truth.get_version()
+    reference.horizon = reference.get_version()
     behind.refresh()
-    assert truth.snapshots == 2
-    assert_same(behind.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+    assert reference.snapshots == 2
+    assert_same(behind.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
 
 
 FORK_SCRIPT = """

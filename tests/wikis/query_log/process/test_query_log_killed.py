@@ -1,4 +1,4 @@
-"""Processes killed while they write down searches, and a disk without room: what was committed is there."""
+"""Processes killed while they log searches, and a full disk: committed records are kept."""
 
 import os
 import random
@@ -58,14 +58,14 @@ def start_script(code: str, place: Path) -> "subprocess.Popen[str]":
 
 
 def run_and_kill(parent: "subprocess.Popen[str]", first: int, chance: random.Random) -> list[int]:
-    """Have a child write some batches from this number on, kill it, and say which it knew to be committed."""
+    """Let a child write batches from this number on, kill it, and return those it reported as committed."""
     assert parent.stdin is not None
     assert parent.stdout is not None
     parent.stdin.write(f"{first}\n")
     parent.stdin.flush()
     child = int(parent.stdout.readline())
     known = [int(parent.stdout.readline()) for _ in range(chance.randrange(3))]
-    time.sleep(chance.uniform(0.0, 0.02))  # the moment of the blow is what is tested
+    time.sleep(chance.uniform(0.0, 0.02))  # the time of the kill is random
     os.kill(child, signal.SIGKILL)
     return known + [int(line) for line in iter(parent.stdout.readline, "killed\n")]
 
@@ -76,29 +76,29 @@ def read_batches(log: SqliteQueryLog) -> Counter[int]:
     return Counter(int(each.query.split()[0]) for each in found.records) if found else Counter()
 
 
-def test_what_was_committed_is_there_whenever_the_writer_is_killed(tmp_path: Path) -> None:
+def test_committed_records_are_kept_whenever_the_writer_is_killed(tmp_path: Path) -> None:
     chance = random.Random("killed while it writes down searches")
     log, newest = SqliteQueryLog(tmp_path), -1
-    with start_script(_WRITER_SCRIPT, tmp_path) as nursery:
+    with start_script(_WRITER_SCRIPT, tmp_path) as parent:
         for _ in range(20):
-            told = run_and_kill(nursery, newest + 1, chance)
-            held = read_batches(log)
-            # Each batch is there whole or not at all, and those that the writer knew of are.
-            assert set(held.values()) <= {5}
-            assert max(held, default=-1) >= max(told, default=newest)
-            newest = max(held, default=-1)
-            assert sorted(held) == list(range(max(0, newest - 79), newest + 1))
-        nursery.communicate(timeout=60)
+            committed = run_and_kill(parent, newest + 1, chance)
+            stored = read_batches(log)
+            # Each batch is complete or missing, and every batch reported as committed is there.
+            assert set(stored.values()) <= {5}
+            assert max(stored, default=-1) >= max(committed, default=newest)
+            newest = max(stored, default=-1)
+            assert sorted(stored) == list(range(max(0, newest - 79), newest + 1))
+        parent.communicate(timeout=60)
     log.write([make_query_record("1000000 afterwards")], RETENTION)
     assert max(read_batches(log)) == 1_000_000
     assert newest > 0
 
 
-def test_a_full_disk_costs_the_log_and_no_search(tmp_path: Path) -> None:
-    ground = QueryLogFixture(tmp_path)
-    ground.search("before")
-    ground.service.close()
-    with start_script(_FULL_DISK_SCRIPT, ground.data) as process:
+def test_a_full_disk_stops_the_log_but_no_search(tmp_path: Path) -> None:
+    fixture = QueryLogFixture(tmp_path)
+    fixture.search("before")
+    fixture.service.close()
+    with start_script(_FULL_DISK_SCRIPT, fixture.data) as process:
         out, _ = process.communicate(timeout=120)
     assert (process.returncode, out.split()) == (0, ["3", "3"])
-    assert ground.read_queries() == ["before"]
+    assert fixture.read_queries() == ["before"]

@@ -1,9 +1,9 @@
 """Ten thousand small wikis behind one `wikiholt serve`, beside one wiki alone behind another.
 
-    python -m bench.farm [--wikis 10000] [--collections DIRECTORY] [--write]
+    python -m bench.many_wikis [--wikis 10000] [--collections DIRECTORY] [--write]
 
-The wikis are made and indexed the first time (minutes) and kept in bench/data/farm. Both services run at the same time
-and are asked in turns over HTTP on loopback, so that the ratios hold on a noisy machine. Files are in the page cache.
+The wikis are made and indexed the first time (minutes) and kept in bench/data/many_wikis. Both services run at the same time
+and are queried in turns over HTTP on loopback, so that the ratios hold on a noisy machine. Files are in the page cache.
 """
 
 import argparse
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from bench.collections import DEFAULT
 from bench.corpus import DATA
-from bench.farm.indexing import index
-from bench.farm.server import Server
-from bench.farm.wikis import SmallPage, chosen, slug, small_pages
+from bench.many_wikis.indexing import index
+from bench.many_wikis.server import Server
+from bench.many_wikis.wikis import SmallPage, chosen, slug, small_pages
 from bench.report import machine, write
 
 HOT, ASKED = 50, 1000
-"""Wikis that people use at the same time, and wikis asked at least once."""
+"""Wikis in use at the same time, and wikis searched at least once."""
 IDLE = 60
 STARTS = 3
 
@@ -32,9 +32,9 @@ def main() -> None:
     parser.add_argument("--collections", type=Path, default=DEFAULT)
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--patience", type=float, default=900, help="seconds to wait until the service rests")
-    parser.add_argument("--write", action="store_true", help="write bench/results/farm.md")
+    parser.add_argument("--write", action="store_true", help="write bench/results/many_wikis.md")
     arguments = parser.parse_args()
-    home = DATA / "farm"
+    home = DATA / "many_wikis"
     pages = small_pages(arguments.collections)
     places = [home / str(count) for count in (arguments.wikis, 1)]
     for place, count in zip(places, (arguments.wikis, 1), strict=True):
@@ -43,31 +43,31 @@ def main() -> None:
     rows = bench.run(arguments.rounds, arguments.patience)
     print("\n".join(rows))
     if arguments.write:
-        write("farm", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+        write("many_wikis", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
 
 
 class Bench:
     """Both services, measured in turns."""
 
-    def __init__(self, pages: list[SmallPage], count: int, farm: Path, alone: Path) -> None:
+    def __init__(self, pages: list[SmallPage], count: int, many: Path, alone: Path) -> None:
         self._pages = pages
         self._count = count
-        self._places = {"farm": farm, "alone": alone}
+        self._places = {"many": many, "alone": alone}
         self._rng = random.Random(11)
-        self._log = farm / "serve.log"
+        self._log = many / "serve.log"
 
     def run(self, rounds: int, patience: float) -> list[str]:
         load = os.getloadavg()[0]
         rows = [f"Load of the machine when it began: {load:.1f}. {self._count:,} wikis of 2 to 5 pages.", ""]
         rows += self._starting()
-        farm, alone = (self._started(name) for name in ("farm", "alone"))
+        many, alone = (self._started(name) for name in ("many", "alone"))
         try:
-            rows += self._memory(farm, alone, patience)
-            rows += self._searches(farm, alone, rounds)
-            rows += self._idle(farm, alone)
+            rows += self._memory(many, alone, patience)
+            rows += self._searches(many, alone, rounds)
+            rows += self._idle(many, alone)
         finally:
-            ended = {"farm": farm.stop(), "alone": alone.stop()}
-        rows += ["", f"SIGTERM to exit: {ended['farm']:.2f} s (one wiki: {ended['alone']:.2f} s).", ""]
+            ended = {"many": many.stop(), "alone": alone.stop()}
+        rows += ["", f"SIGTERM to exit: {ended['many']:.2f} s (one wiki: {ended['alone']:.2f} s).", ""]
         return rows + self._disk()
 
     def _started(self, name: str) -> Server:
@@ -78,41 +78,41 @@ class Bench:
         return self._rng.choice(chosen(self._pages, number)).title
 
     def _starting(self) -> list[str]:
-        listening: dict[str, list[float]] = {"farm": [], "alone": []}
-        answered: dict[str, list[float]] = {"farm": [], "alone": []}
+        listening: dict[str, list[float]] = {"many": [], "alone": []}
+        answered: dict[str, list[float]] = {"many": [], "alone": []}
         for _ in range(STARTS):
-            for name in ("farm", "alone"):
+            for name in ("many", "alone"):
                 server = self._started(name)
                 answered[name].append(server.until_answered(slug(0), self._query(0)))
                 listening[name].append(server.listening)
                 server.stop()
-        rows = ["| from the start of the process until | farm | one wiki |", "|---|---|---|"]
+        rows = ["| from the start of the process until | many wikis | one wiki |", "|---|---|---|"]
         for what, figures in (("it listens", listening), ("the first search is answered", answered)):
-            farm, alone = (statistics.median(figures[name]) for name in ("farm", "alone"))
-            rows.append(f"| {what} | {farm:.2f} s | {alone:.2f} s |")
+            many, alone = (statistics.median(figures[name]) for name in ("many", "alone"))
+            rows.append(f"| {what} | {many:.2f} s | {alone:.2f} s |")
         return rows
 
-    def _memory(self, farm: Server, alone: Server, patience: float) -> list[str]:
+    def _memory(self, many: Server, alone: Server, patience: float) -> list[str]:
         quiet = [
             f"{found:.0f} s" if (found := server.until_quiet(patience)) else f"not within {patience:.0f} s"
-            for server in (farm, alone)
+            for server in (many, alone)
         ]
         rows = [f"| it has looked at every repository and rests | {quiet[0]} | {quiet[1]} |", ""]
-        rows += ["| memory, MB (its own, without mapped files) | farm | one wiki |", "|---|---|---|"]
+        rows += ["| memory, MB (its own, without mapped files) | many wikis | one wiki |", "|---|---|---|"]
         asked = 0
         for count in (0, 1, 100, ASKED):
             for number in range(asked, min(count, self._count)):
-                farm.search(slug(number), self._query(number))
+                many.search(slug(number), self._query(number))
                 alone.search(slug(0), self._query(0))
             asked = max(asked, count)
-            seen = [f"{server.memory():.0f} ({server.private():.0f})" for server in (farm, alone)]
+            seen = [f"{server.memory():.0f} ({server.private():.0f})" for server in (many, alone)]
             rows.append(f"| after searching {count:,} wikis once | {seen[0]} | {seen[1]} |")
-        rows.append(f"| open files then | {farm.files()} | {alone.files()} |")
+        rows.append(f"| open files then | {many.files()} | {alone.files()} |")
         return rows
 
-    def _searches(self, farm: Server, alone: Server, rounds: int) -> list[str]:
-        kinds = ("one wiki alone", "the same wiki in the farm", f"{HOT} wikis in turn", f"{ASKED:,} wikis at random")
-        kinds = (*kinds, "a wiki nobody has asked yet")
+    def _searches(self, many: Server, alone: Server, rounds: int) -> list[str]:
+        kinds = ("one wiki alone", "the same wiki among many", f"{HOT} wikis in turn", f"{ASKED:,} wikis at random")
+        kinds = (*kinds, "a wiki that was never searched")
         rows = []
         for mode in ("hybrid", "keyword"):
             times: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -121,7 +121,7 @@ class Bench:
             )
             for number in range(-HOT, rounds):
                 picks = (0, 0, 1 + number % HOT, self._rng.randrange(min(ASKED, self._count)), next(fresh, None))
-                for kind, server, wiki in zip(kinds, (alone, *[farm] * 4), picks, strict=True):
+                for kind, server, wiki in zip(kinds, (alone, *[many] * 4), picks, strict=True):
                     if wiki is None or (number < 0 and kind == kinds[-1]):
                         continue
                     took = server.search(slug(wiki), self._query(wiki), mode)
@@ -135,18 +135,18 @@ class Bench:
                     rows.append(f"| {kind} | {p50 * 1e3:.2f} | {p95 * 1e3:.2f} | {p50 / base:.2f} |")
         return rows
 
-    def _idle(self, farm: Server, alone: Server) -> list[str]:
-        before = [server.cpu() for server in (farm, alone)]
+    def _idle(self, many: Server, alone: Server) -> list[str]:
+        before = [server.cpu() for server in (many, alone)]
         time.sleep(IDLE)
-        used = [(server.cpu() - then) / IDLE * 100 for server, then in zip((farm, alone), before, strict=True)]
-        return ["", f"CPU of one core while nobody asks, over {IDLE} s: {used[0]:.2f} % (one wiki: {used[1]:.2f} %)."]
+        used = [(server.cpu() - then) / IDLE * 100 for server, then in zip((many, alone), before, strict=True)]
+        return ["", f"CPU of one core without requests, over {IDLE} s: {used[0]:.2f} % (one wiki: {used[1]:.2f} %)."]
 
     def _disk(self) -> list[str]:
-        place = self._places["farm"]
+        place = self._places["many"]
         taken = {"index": _taken(place / "data" / "wikis"), "repository": _taken(place / "wikis")}
-        told = ", ".join(f"{what} {size / self._count / 1024:.0f} kB" for what, size in taken.items())
+        text = ", ".join(f"{what} {size / self._count / 1024:.0f} kB" for what, size in taken.items())
         registry = (place / "data" / "registry.sqlite").stat().st_size / 2**20
-        return [f"Disk a wiki: {told} (blocks of the file system). Registry: {registry:.1f} MB."]
+        return [f"Disk per wiki: {text} (blocks of the file system). Registry: {registry:.1f} MB."]
 
 
 def _taken(directory: Path) -> int:

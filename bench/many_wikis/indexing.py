@@ -1,6 +1,6 @@
 """Registers the small wikis and indexes them, as a service would in the background.
 
-Ten thousand wikis share some hundred pages, and each is to be embedded once, not a hundred times over: the vectors
+Ten thousand wikis share some hundred pages, and each page is embedded only once: the vectors
 come from a wiki of all the pages, by the same hashes of the same texts. Everything else is what a sync does.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.farm.wikis import SmallPage, slug, write_repositories
+from bench.many_wikis.wikis import SmallPage, slug, write_repositories
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
@@ -23,7 +23,7 @@ from wikiholt.errors import IndexMissing
 from wikiholt.wikis.service import WikiService
 
 
-class Remembering:
+class CachingEmbedder:
     """The real embedder that embeds no text twice."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -41,8 +41,8 @@ class Remembering:
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
-        lacking = [text for text, digest in zip(texts, hashes, strict=True) if digest not in self._known]
-        fresh = iter(self._embedder.embed_passages(lacking))
+        missing = [text for text, digest in zip(texts, hashes, strict=True) if digest not in self._known]
+        fresh = iter(self._embedder.embed_passages(missing))
         for digest in hashes:
             if digest not in self._known:
                 self._known[digest] = next(fresh)
@@ -52,13 +52,13 @@ class Remembering:
 def opened(data: Path) -> WikiService:
     """The service of a data directory, embedding no text twice."""
     service = build_service(load_settings(data, overrides={"search.stale_check": True}))
-    embedder = Remembering(service.components.embedder())
+    embedder = CachingEmbedder(service.components.embedder())
     service.components = dataclasses.replace(service.components, embedder=lambda: embedder, identity=None)
     return service
 
 
 def index(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> None:
-    """Make, register and index so many wikis, as far as that was not done before."""
+    """Create, register and index `count` wikis, except those that exist."""
     service = opened(data)
     began = time.perf_counter()
     repositories = list(write_repositories(pages, root, count))

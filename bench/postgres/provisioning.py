@@ -1,4 +1,4 @@
-"""What it takes to have a wiki: time, disk, relations; and to have it no more."""
+"""Costs of a wiki: time, disk, relations, and its removal."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from bench.farm.wikis import slug
+from bench.many_wikis.wikis import slug
 from bench.postgres.parts import Part
 from bench.postgres.server import disk_of
 from bench.postgres.sides import Side
@@ -29,7 +29,7 @@ SELECT pg_database_size(current_database()),
 """
 
 
-def onboard(small: "Small", part: Part, server: PostgresServer, recipe: Recipe) -> None:
+def provision(small: "Small", part: Part, server: PostgresServer, recipe: Recipe) -> None:
     slugs = [slug(number) for number in range(small.count + EMPTY)]
     spent: dict[tuple[str, str], float] = {}
     for side in small.both:
@@ -44,17 +44,17 @@ def onboard(small: "Small", part: Part, server: PostgresServer, recipe: Recipe) 
         _create(small, [slugs[number] for number in some], recipe, spent)
         _fill(small, some, spent)
         if start % 1000 == 0:
-            told = ", ".join(f"{side} {what} {seconds:.1f} s" for (side, what), seconds in spent.items())
-            print(f"{start + BATCH:,} wikis; {told}", flush=True)
+            text = ", ".join(f"{side} {what} {seconds:.1f} s" for (side, what), seconds in spent.items())
+            print(f"{start + BATCH:,} wikis; {text}", flush=True)
     small.shared.finish()
     part.say("| | files | PostgreSQL | ratio |", "|---|---|---|---|")
-    for what, told in (
+    for what, text in (
         ("register", "written into the registry a second, all at once"),
         ("create", "on-boarded a second (an empty index)"),
         ("fill", "filled a second (20 chunks, one transaction)"),
     ):
         a, b = (small.count / spent[side.name, what] for side in small.both)
-        part.say(f"| wikis {told} | {a:,.0f} | {b:,.0f} | {b / a:.2f} |")
+        part.say(f"| wikis {text} | {a:,.0f} | {b:,.0f} | {b / a:.2f} |")
     _disk(small, part, empty, empty_file)
 
 
@@ -98,7 +98,7 @@ def _disk(small: "Small", part: Part, empty: float, empty_file: float) -> None:
     )
 
 
-def offboard(small: "Small", part: Part) -> None:
+def remove(small: "Small", part: Part) -> None:
     going = [slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
     rates = []
     for side in small.both:
@@ -106,7 +106,7 @@ def offboard(small: "Small", part: Part) -> None:
         for each in going:
             side.store.delete(side.id_of(each))
         rates.append(len(going) / (time.perf_counter() - began))
-    part.say(f"Off-boarded a second, schema, role and all: {rates[1]:.0f} (files: {rates[0]:.0f}).")
+    part.say(f"Removed a second, with schema and role: {rates[1]:.0f} (files: {rates[0]:.0f}).")
 
 
 def _taken(side: Side) -> int:

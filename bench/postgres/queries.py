@@ -1,4 +1,4 @@
-"""Searches in many small wikis: by a process that has them open, by one that has not, and what the server holds then."""
+"""Searches in many small wikis: by a process that has them open, by one that does not, and memory of the server."""
 
 import statistics
 import time
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from bench.farm.wikis import slug
+from bench.many_wikis.wikis import slug
 from bench.postgres.load import cpu_below
 from bench.postgres.parts import Part
 from bench.postgres.server import memory_of, pid_of

@@ -1,4 +1,4 @@
-"""The conductor: makes the wikis, starts the service, lets visitors in, restarts and measures by plan, compares."""
+"""Runs a soak: creates the wikis, starts service and visitors, restarts and measures by plan, compares."""
 
 import shutil
 import signal
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.farm.wikis import SmallPage
-from bench.soak.asking import Ledger, Session
+from bench.many_wikis.wikis import SmallPage
+from bench.soak.client import Ledger, Session
 from bench.soak.disk import looked_at
-from bench.soak.ending import compared
+from bench.soak.final_checks import compared
 from bench.soak.growth import Point, trends
-from bench.soak.operator import Hasty, Operator
+from bench.soak.operator import ImpatientClient, Operator
 from bench.soak.outcome import Outcome, lines_of
 from bench.soak.plan import Plan, Step
 from bench.soak.process import Service
 from bench.soak.pushers import Pusher, SilentPusher
 from bench.soak.readers import Reader
-from bench.soak.visiting import NOT_YET, Gate, Scene, Visitor
+from bench.soak.visitor import NOT_YET, Gate, SharedState, Visitor
 from bench.soak.wikis import SoakWiki, make, register
 from bench.soak.writers import Writer
 from wikiholt.app.bootstrap import open_service
@@ -49,9 +49,9 @@ class Soak:
             self._log,
         )
         self._gate, ledger = Gate(), Ledger()
-        desk = home / "desk"
-        desk.mkdir()
-        self._scene = Scene(plan, self._service, ledger, self._gate, self._wikis, guests, pages, operator, desk)
+        clones = home / "clones"
+        clones.mkdir()
+        self._scene = SharedState(plan, self._service, ledger, self._gate, self._wikis, guests, pages, operator, clones)
         self._outcome = Outcome(plan, ledger, self._service)
 
     def run(self) -> Outcome:
@@ -76,7 +76,7 @@ class Soak:
     def _visitors(self) -> list[Visitor]:
         plan, scene = self._plan, self._scene
         kinds = [(Reader, plan.readers), (Writer, plan.writers), (Pusher, plan.waking), (SilentPusher, plan.silent)]
-        kinds += [(Operator, 1), (Hasty, 1)]
+        kinds += [(Operator, 1), (ImpatientClient, 1)]
         return [kind(scene, f"{kind.__name__[0].lower()}{n}") for kind, count in kinds for n in range(count)]
 
     def _play(self) -> None:
@@ -85,7 +85,7 @@ class Soak:
         self._gate.open()
         rested = 0.0
         for at, step in self._plan.steps():
-            # Time spent resting to be measured is not work: the plan's clock stands still meanwhile.
+            # The plan's clock stops during a measurement.
             time.sleep(max(0.0, at + rested - (time.monotonic() - began)))
             print(f"{time.monotonic() - began:.0f} s: {step}", file=sys.stderr, flush=True)
             if step in (Step.MEASURE, Step.WARM):
@@ -100,7 +100,7 @@ class Soak:
         self._outcome.lasted = time.monotonic() - began
 
     def _warm(self) -> None:
-        """A wiki keeps up to three connections open and one for syncing: have all wikis have them from here on."""
+        """Open all connections of every wiki: up to three for searches and one for syncs."""
         self._gate.close(_PATIENCE)
         readers = [Reader(self._scene, f"warm{number}") for number in range(_AT_ONCE)]
         writer = Writer(self._scene, "warmw")
@@ -113,7 +113,7 @@ class Soak:
             visitor.session.close()
 
     def _measure(self) -> None:
-        """At rest, with every index at its HEAD and every wiki asked once: what the process and its files take."""
+        """Measure process and files while idle, with every index at HEAD and every wiki searched once."""
         ledger = self._outcome.ledger
         if not self._gate.close(_PATIENCE):
             ledger.complain("visitors did not come to rest")
@@ -146,7 +146,7 @@ class Soak:
         self._outcome.ledger.explain(f"indexed from nothing in {time.monotonic() - began:.0f} s")
 
     def _until_settled(self, patience: float = _PATIENCE) -> int:
-        """Wait until no wiki is behind its HEAD, at work or in line; how many chunks they have together."""
+        """Wait until no wiki is stale, syncing or queued; returns the total number of chunks."""
         session, total = Session(self._service, self._outcome.ledger), 0
         until = time.monotonic() + patience
         for wiki in self._wikis:
@@ -163,14 +163,14 @@ class Soak:
         reply = session.ask("status", wiki, "GET", "/api/v1/status", key=wiki.owning, allows=NOT_YET)
         if reply.status != 200:
             return 0
-        told = reply.document
-        at_rest = not (told["stale"] or told["activity"] or told["waiting"] or told["error"])
+        document = reply.document
+        at_rest = not (document["stale"] or document["activity"] or document["waiting"] or document["error"])
         if at_rest:
             self._scene_search(session, wiki)
-        return int(told["chunks"] or 0) if at_rest else 0
+        return int(document["chunks"] or 0) if at_rest else 0
 
     def _scene_search(self, session: Session, wiki: SoakWiki) -> None:
-        """So that at each point all wikis are in the same state: asked just now, with caches loaded."""
+        """Search, so that every wiki is in the same state at each point: recently searched, caches loaded."""
         session.ask("search hybrid", wiki, "GET", "/api/v1/search", key=wiki.reading, query={"q": wiki.canary})
 
     def _stop(self) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.farm.wikis import SmallPage, chosen, slug, write_repositories
+from bench.many_wikis.wikis import SmallPage, chosen, slug, write_repositories
 from bench.postgres.node import Node
 
 
-class Farm:
+class Cluster:
     """Wikis, their repositories, and what nodes are started with."""
 
     def __init__(self, place: Path, pages: Sequence[SmallPage], wikis: int) -> None:
@@ -19,7 +19,7 @@ class Farm:
 
     @contextmanager
     def nodes(self, count: int, store: str, others: Sequence[str] = (), lease: float = 15.0) -> Iterator[list[Node]]:
-        """So many nodes over a store that holds all wikis at their HEAD."""
+        """`count` nodes over a store that has all wikis at HEAD."""
         with ExitStack() as stack:
             data = [self._data(store, lease) for _ in range(count)]
             for number, other in enumerate(others):

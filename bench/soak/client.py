@@ -1,4 +1,4 @@
-"""Requests of a soak and what became of them: as expected, explained by its kind, or unexplained."""
+"""Requests of a soak and their results: as expected, explained, or unexplained."""
 
 import http.client
 import json
@@ -95,7 +95,7 @@ class Session:
         expects: Collection[int] = (200,),
         allows: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Ask, and write down what came; `allows` are problem codes that may come as well, each with the reason."""
+        """Send a request and record the reply; `allows` are further permitted problem codes, each with the reason."""
         address = (f"/w/{wiki.slug}" if wiki else "") + quote(path) + (f"?{urlencode(query)}" if query else "")
         sent = {"Authorization": f"Bearer {key}"} | dict(headers or {}) if key else dict(headers or {})
         content = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else None
@@ -142,5 +142,5 @@ class Session:
         elif reply.code in allows:
             self.ledger.explain(f"{reply.status} {reply.code}: {allows[reply.code]}")
         else:
-            told = fault or f"{reply.status} {json.dumps(reply.document)[:300]}"
-            self.ledger.complain(f"{what}: {told}")
+            document = fault or f"{reply.status} {json.dumps(reply.document)[:300]}"
+            self.ledger.complain(f"{what}: {document}")

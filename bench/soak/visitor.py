@@ -1,4 +1,4 @@
-"""What every visitor of a soak has: a thread, a connection, and a gate that stops it between two pieces of work."""
+"""A visitor of a soak: a thread, a connection, and a gate that pauses it between two actions."""
 
 import random
 import threading
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.farm.wikis import SmallPage
-from bench.soak.asking import Ledger, Session
+from bench.many_wikis.wikis import SmallPage
+from bench.soak.client import Ledger, Session
 from bench.soak.plan import Plan
 from bench.soak.process import Service
 from bench.soak.wikis import SoakWiki
@@ -18,14 +18,14 @@ _PATIENCE = 60.0
 
 
 class Gate:
-    """Lets visitors work, has them rest, sends them home."""
+    """Starts, pauses and ends visitors."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._open, self._over, self._inside = False, False, 0
 
     def enter(self) -> bool:
-        """Wait until it is open; False when all is over."""
+        """Wait until it is open; False at the end of the soak."""
         with self._changed:
             self._changed.wait_for(lambda: self._open or self._over)
             self._inside += not self._over
@@ -42,7 +42,7 @@ class Gate:
             self._changed.notify_all()
 
     def close(self, timeout: float) -> bool:
-        """Let nobody in, and wait until nobody is inside."""
+        """Pause all visitors, and wait until they are idle."""
         with self._changed:
             self._open = False
             return self._changed.wait_for(lambda: not self._inside, timeout)
@@ -58,8 +58,8 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What visitors share."""
+class SharedState:
+    """Shared state of visitors."""
 
     plan: Plan
     service: Service
@@ -69,16 +69,16 @@ class Scene:
     guests: Sequence[SoakWiki]
     pages: Sequence[SmallPage]
     operator: str
-    desk: Path
+    clones: Path
 
 
 class Visitor:
-    """Somebody who does the same kind of thing over and over, at a bounded rate."""
+    """Repeats the same kind of action at a bounded rate."""
 
     rests = 1.0
-    """How many times the plan's rest lies between two pieces of work."""
+    """Pause between two actions, as a multiple of the plan's rest."""
 
-    def __init__(self, scene: Scene, name: str) -> None:
+    def __init__(self, scene: SharedState, name: str) -> None:
         self.scene = scene
         self.name = name
         self.ledger = scene.ledger
@@ -91,7 +91,7 @@ class Visitor:
         raise NotImplementedError
 
     def mark(self) -> str:
-        """A word that is written once in all wikis."""
+        """A word that is unique in all wikis."""
         self._marks += 1
         return f"merk{self.name}x{self._marks}x"
 
@@ -105,14 +105,14 @@ class Visitor:
         if reply.status != 200:
             return None
         self.ledger.took(f"{mode} fresh" if fresh else mode, reply)
-        told = reply.document
-        if told["degraded"]:
-            notes = "; ".join(told["notes"])
+        document = reply.document
+        if document["degraded"]:
+            notes = "; ".join(document["notes"])
             self.ledger.explain(f"degraded: {notes}")
-        if fresh and told["stale"]:
+        if fresh and document["stale"]:
             self.ledger.explain("fresh=true answered stale")
             return None
-        return [hit["path"] for hit in told["results"]]
+        return [hit["path"] for hit in document["results"]]
 
     def until_found(self, wiki: SoakWiki, path: str, mark: str, kind: str) -> None:
         """Measure how long it takes from now until a search by the mark finds the page."""
@@ -130,7 +130,7 @@ class Visitor:
         while self.scene.gate.enter():
             try:
                 self.act()
-            except Exception as error:  # noqa: BLE001 - a visitor that falls over is a finding
+            except Exception as error:  # noqa: BLE001 - a crashed visitor is a fault
                 self.ledger.complain(f"{self.name} fell over: {type(error).__name__}: {error}")
             finally:
                 if self.scene.gate.resting:

@@ -1,16 +1,16 @@
-"""A soak's outcome for people to read."""
+"""The report of a soak."""
 
 import statistics
 from collections.abc import Sequence
 
-from bench.soak.asking import Ledger
+from bench.soak.client import Ledger
 from bench.soak.growth import Point, Trend, longest_life
 from bench.soak.outcome import Outcome
 
 _SLICES = 10
 
 
-def told(outcome: Outcome) -> list[str]:
+def format_report(outcome: Outcome) -> list[str]:
     """The report, as lines of Markdown."""
     faults, plan, ledger = outcome.faults(), outcome.plan, outcome.ledger
     requests = sum(ledger.done.values())
@@ -34,8 +34,8 @@ def _spread(figures: Sequence[float], scale: float, digits: int) -> str:
     if len(figures) < 2:
         return f"{len(figures)} | | | |"
     cuts = statistics.quantiles(figures, n=100, method="inclusive")
-    told = " | ".join(f"{cuts[at] * scale:.{digits}f}" for at in (49, 94, 98))
-    return f"{len(figures):,} | {told} | {max(figures) * scale:.{digits}f}"
+    percentiles = " | ".join(f"{cuts[at] * scale:.{digits}f}" for at in (49, 94, 98))
+    return f"{len(figures):,} | {percentiles} | {max(figures) * scale:.{digits}f}"
 
 
 def _freshness(ledger: Ledger) -> list[str]:
@@ -93,5 +93,5 @@ def _ending(outcome: Outcome) -> list[str]:
         f"{ending.wikis} indexes were compared with their HEAD by git's own word, {ending.pages:,} pages and their blobs;",
         f"{ending.commits:,} acknowledged commits were looked for in the histories; every byte below the data directory",
         f"and the log were searched for canaries of other wikis. Faults: {len(ending.faults)}. Index files are",
-        f"{ending.bloat:.2f} times what the same pages take when built anew (median).",
+        f"{ending.bloat:.2f} times their size after a rebuild (median).",
     ]

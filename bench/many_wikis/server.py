@@ -1,4 +1,4 @@
-"""`wikiholt serve` as a process that is watched: when it answers, what it takes, how long each search lasts."""
+"""`wikiholt serve` as a measured process: start time, memory, CPU and search latency."""
 
 import http.client
 import json
@@ -44,7 +44,7 @@ class Server:
         return time.perf_counter() - self._began
 
     def until_quiet(self, timeout: float) -> float:
-        """Wait until it has looked at every wiki once and rests; seconds from the start, 0 if it did not in time."""
+        """Wait until it has checked every wiki once and is idle; seconds from the start, 0 after the timeout."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             before, then = self.cpu(), time.perf_counter()
@@ -54,16 +54,16 @@ class Server:
         return 0.0
 
     def search(self, slug: str, query: str, mode: str = "hybrid") -> float:
-        """Seconds a search takes, over a connection that stays open; the answer must be one."""
+        """Seconds of a search over a persistent connection; the answer must be valid."""
         began = time.perf_counter()
         self._connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(query)}")
         answer = self._connection.getresponse()
         body = answer.read()
         took = time.perf_counter() - began
-        told = json.loads(body)
-        assert answer.status == 200, told
-        assert told["results"], (slug, query)
-        assert not told["degraded"], told
+        text = json.loads(body)
+        assert answer.status == 200, text
+        assert text["results"], (slug, query)
+        assert not text["degraded"], text
         return took
 
     def memory(self) -> float:
@@ -71,7 +71,7 @@ class Server:
         return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * _PAGE / 2**20
 
     def private(self) -> float:
-        """What of it is its own, in MB: files it has mapped can be let go of at any time."""
+        """Private memory in MB, without mapped files."""
         lines = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text().splitlines()
         kept = [int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Swap:"))]
         return sum(kept) / 1024
@@ -85,7 +85,7 @@ class Server:
         return sum(int(field) for field in fields[11:15]) / _TICKS
 
     def stop(self) -> float:
-        """End it as an operator would; seconds until it was gone."""
+        """Stop it like an operator; seconds until it ended."""
         self._connection.close()
         began = time.perf_counter()
         self._process.send_signal(signal.SIGTERM)

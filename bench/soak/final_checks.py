@@ -1,4 +1,4 @@
-"""What must hold when all is over: every index is its HEAD, nothing acknowledged is lost, no wiki knows of another."""
+"""Final checks: every index equals its HEAD, no acknowledged commit is lost, no wiki has data of another."""
 
 import os
 import re
@@ -25,11 +25,11 @@ class Ending:
     commits: int = 0
     faults: list[str] = field(default_factory=list)
     bloat: float = 0.0
-    """Index files as they are, divided by what the same pages take when built anew; the median of some wikis."""
+    """Size of index files, divided by their size after a rebuild; the median of some wikis."""
 
 
 def compared(data: Path, wikis: Sequence[SoakWiki], log: Path) -> Ending:
-    """Compare every wiki's index with its HEAD by git's own word, and look for canaries where they must not be."""
+    """Compare every wiki's index with its HEAD as git reports it, and search for canaries of other wikis."""
     ending = Ending()
     service = open_service(data)
     try:
@@ -61,7 +61,7 @@ def _head(ending: Ending, service: WikiService, wiki: SoakWiki, wiki_id: str) ->
     try:
         held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
         if index.get_state().revision != head:
-            ending.faults.append(f"{wiki.slug} stands for {index.get_state().revision}, not for HEAD {head}")
+            ending.faults.append(f"{wiki.slug} is at {index.get_state().revision}, not at HEAD {head}")
         elif held != tree:
             apart = sorted(held.items() ^ tree.items())
             ending.faults.append(f"{wiki.slug} holds other pages than HEAD: {apart[:4]}")
@@ -73,7 +73,7 @@ def _head(ending: Ending, service: WikiService, wiki: SoakWiki, wiki_id: str) ->
 
 
 def _acknowledged(ending: Ending, wiki: SoakWiki) -> None:
-    """Every commit that somebody was told of is in the history."""
+    """Every acknowledged commit is in the history."""
     history = set(_git(wiki.repository, "rev-list", "HEAD").split())
     lost = [revision for revision in wiki.acknowledged if revision not in history]
     ending.commits += len(wiki.acknowledged)
