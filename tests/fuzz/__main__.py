@@ -1,5 +1,5 @@
-"""`python -m tests.fuzz --minutes 30`: all fuzz targets in turn, until the time is over. `--only NAME` takes one,
-`--coverage` lets atheris (if it is installed) look for inputs that reach new code."""
+"""`python -m tests.fuzz --minutes 30`: runs all fuzz targets in turn until the time is over. `--only NAME`
+selects one; `--coverage` uses atheris (if installed) to find inputs that reach new code."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ def print_line(text: object) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--examples", type=int, default=300, help="of one target before the next one's turn")
+    parser.add_argument("--examples", type=int, default=300, help="examples of one target before the next one runs")
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--coverage", action="store_true")
@@ -24,27 +24,27 @@ def main() -> int:
         from tests.fuzz.coverage_guided import run_coverage_guided
 
         return run_coverage_guided((arguments.only or ["markdown"])[0], arguments.minutes)
-    from tests.fuzz.runner import ALL_TARGETS, make_campaign
+    from tests.fuzz.runner import ALL_TARGETS, run_target
 
     names = arguments.only or list(ALL_TARGETS)
     number = SystemRandom().randrange(10**9) if arguments.seed is None else arguments.seed
     print_line(f"seed {number}")
     end = time.monotonic() + 60 * arguments.minutes
-    turns = dict.fromkeys(names, 0)
+    runs = dict.fromkeys(names, 0)
     findings: dict[str, str] = {}
-    while time.monotonic() < end and (waiting := [name for name in names if name not in findings]):
-        for name in waiting:
+    while time.monotonic() < end and (remaining := [name for name in names if name not in findings]):
+        for name in remaining:
             if time.monotonic() >= end:
                 break
-            found = make_campaign(name, arguments.examples, number)
-            turns[name] += 1
+            found = run_target(name, arguments.examples, number)
+            runs[name] += 1
             if found:
                 findings[name] = found
                 print_line(f"FOUND {found}")
         number += 1
     for name in names:
         print_line(
-            f"{name:16} {turns[name] * arguments.examples:>9,} examples  {'FOUND' if name in findings else 'held'}"
+            f"{name:16} {runs[name] * arguments.examples:>9,} examples  {'FOUND' if name in findings else 'passed'}"
         )
     return 1 if findings else 0
 

@@ -1,10 +1,10 @@
-"""Coverage-guided fuzzing of one target by atheris, which is no dependency: `pip install atheris` first."""
+"""Coverage-guided fuzzing of one target with atheris, which is not a dependency: run `pip install atheris` first."""
 
 import sys
 
 import atheris
 
-# Only modules that are imported here are watched, so this comes before any other import of them.
+# Only modules that are imported here are instrumented, so this must be their first import.
 with atheris.instrument_imports(
     include=["wikiholt.text", "wikiholt.interfaces.web", "wikiholt.app.settings", "markdown_it"]
 ):
@@ -12,7 +12,7 @@ with atheris.instrument_imports(
 
 
 def run_coverage_guided(name: str, minutes: float) -> int:
-    """Fuzz until the time is over or something is found; libFuzzer says what, and ends the process itself."""
+    """Fuzz until the time is over or a failure is found; libFuzzer reports it and ends the process."""
     check, kind = ALL_TARGETS[name]
 
     def one_input(data: bytes) -> None:

@@ -1,11 +1,11 @@
-"""Texts to throw at everything: words, signs that mean something somewhere, odd characters, all put together."""
+"""Random texts for fuzzing: words, syntax characters of several formats and unusual characters, combined."""
 
 from hypothesis import strategies as st
 
 from tests.support.hostile_text import HOSTILE_PIECES
 
 PATHS = ("Home", "guides/Back up", "guides/restore", "Guides/Restore", "a_b", "a-b", "x.markdown", "deep/er/page", "é")
-"""Pages of a wiki that links are about."""
+"""Pages of a wiki that links may point to."""
 
 _character = st.characters(exclude_categories=())
 _short = st.text(_character, max_size=12)
@@ -25,7 +25,7 @@ _piece = st.one_of(
 texts = st.lists(
     st.builds(lambda piece, times: piece * times, _piece, st.sampled_from([1, 1, 1, 2, 3, 17])), max_size=30
 ).map("".join)
-"""Text of any kind, much of it nearly Markdown, YAML, HTML or a query; lone surrogates too."""
+"""Text of any kind, often similar to Markdown, YAML, HTML or a query; also lone surrogates."""
 
 links = st.lists(st.one_of(_link, st.sampled_from([" ", "\n", "\n\n- ", "`", "> ", "text "])), max_size=12).map("".join)
 """Markdown that is mostly links."""
@@ -59,4 +59,4 @@ matter = st.builds(
     st.sampled_from(["---", "+++", "...", ""]),
     texts,
 )
-"""Pages that begin with something like frontmatter."""
+"""Pages that start with something similar to frontmatter."""

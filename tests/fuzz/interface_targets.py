@@ -1,4 +1,4 @@
-"""What must hold at the edges: links, rendering, slugs, page paths, signatures, settings, addresses, searches."""
+"""Fuzz targets of interfaces: links, rendering, slugs, page paths, signatures, settings, addresses, searches."""
 
 import hmac
 import re
@@ -60,7 +60,7 @@ def check_links(text: str) -> None:
 
 
 def check_link_rewrite(text: str) -> None:
-    """After a page got another path, every link means the page it meant before."""
+    """After a page is renamed, every link points to the same page as before."""
     data = text.encode("utf-8", "surrogatepass")
     old = "guides/restore"
     after = PageNameIndex([*(path for path in PATHS if path != old), _NEW_PATH])
@@ -68,15 +68,15 @@ def check_link_rewrite(text: str) -> None:
     for file, new_file in (("Home.md", "Home.md"), (f"{old}.md", f"{_NEW_PATH}.md")):
         written = rewrite_links(data, file, new_file, move)
         before, now = _resolve_links(data, file, _PAGE_NAMES), _resolve_links(written, new_file, after)
-        wanted = [_NEW_PATH if each == old else each for each in before]
-        assert now == wanted, (file, written)
+        expected = [_NEW_PATH if path == old else path for path in before]
+        assert now == expected, (file, written)
         assert rewrite_links(written, new_file, new_file, PageMove(old, _NEW_PATH, after, after)) == written
 
 
 def _resolve_links(data: bytes, file: str, names: PageNameIndex) -> list[str]:
     page = parse_page(file, "0" * 40, data, None)
     found = [names.find_page(link.paths, link.wiki) for link in getattr(page, "links", ())]
-    return [each for each in found if each is not None]
+    return [path for path in found if path is not None]
 
 
 class _ElementChecker(HTMLParser):
@@ -97,9 +97,9 @@ def check_rendering(data: bytes) -> None:
         page, lambda target, wiki: _PAGE_NAMES.find_page(resolve_link_paths((target,), wiki, "dir/page.md"), wiki)
     ).html
     assert_storable(html)
-    seen = _ElementChecker()
-    seen.feed(html)
-    seen.close()
+    checker = _ElementChecker()
+    checker.feed(html)
+    checker.close()
     assert "<!--" not in html
 
 
@@ -132,7 +132,7 @@ def check_page_paths(text: str) -> None:
 
 
 def check_reading(text: str) -> None:
-    """Whatever path is asked for, the answer is a page or an error in words; nothing outside the wiki is read."""
+    """Any path returns a page or an error with a message; nothing outside the wiki is read."""
     source = _open_source()
     try:
         entry = source.find_file(text, source.get_head())
@@ -216,12 +216,12 @@ def _open_wiki() -> "object":
     from tests.support.git_repository import Repository
     from wikiholt.app.bootstrap import open_service
 
-    place = Path(tempfile.mkdtemp(prefix="wikiholt-fuzz-"))
-    repository = Repository(place / "wiki")
+    directory = Path(tempfile.mkdtemp(prefix="wikiholt-fuzz-"))
+    repository = Repository(directory / "wiki")
     repository.commit(
         {**HEALTHY_PAGES, "odd.md": '# C++ and naïve 漢字かな\n\nfoo_bar camelCase a.b \'s "quoted text" -dash\n'}
     )
-    service = open_service(place / "data")
+    service = open_service(directory / "data")
     from dataclasses import replace
 
     embedder = CachingEmbedder()
@@ -233,7 +233,7 @@ def _open_wiki() -> "object":
 
 
 def check_search(text: str) -> None:
-    """Any text may be searched for, in any mode."""
+    """Any text can be searched for in any mode."""
     handle = _open_wiki()
     for mode in SearchMode:
         try:

@@ -1,4 +1,4 @@
-"""Runs fuzz targets: a number of examples each, or one after the other until the time is over."""
+"""Runs fuzz targets with a number of examples each."""
 
 import traceback
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from tests.fuzz import (
 ALL_TARGETS: dict[str, tuple[Callable[[Any], None], str]] = {**text_targets.TARGETS, **interface_targets.TARGETS}
 
 
-def test_of(name: str, examples: int, number: int | None) -> Callable[[], None]:
-    """The target as Hypothesis runs it: with a number examples are drawn by it, without one always the same."""
+def build_fuzz_test(name: str, examples: int, number: int | None) -> Callable[[], None]:
+    """The target as a Hypothesis test. With `number` as a seed the examples are random, without one always the same."""
     check, kind = ALL_TARGETS[name]
 
     def any_input(value: Any) -> None:
@@ -34,12 +34,12 @@ def test_of(name: str, examples: int, number: int | None) -> Callable[[], None]:
     return quick(given(getattr(fuzz_texts, kind))(any_input))
 
 
-def make_campaign(name: str, examples: int, number: int | None = None) -> str | None:
-    """Run one target; what it found, with the smallest input that shows it, or nothing."""
-    test = test_of(name, examples, number)
+def run_target(name: str, examples: int, number: int | None = None) -> str | None:
+    """Run one target. Returns the failure with its smallest input, or None."""
+    test = build_fuzz_test(name, examples, number)
     try:
         (seed(number)(test) if number is not None else test)()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it was found
+    except Exception as error:  # noqa: BLE001 - every exception is a finding
         notes = "\n".join(getattr(error, "__notes__", ()))
         return f"{name} (seed {number}): {notes}\n{traceback.format_exc(limit=-4)}"
     return None

@@ -1,4 +1,4 @@
-"""What must hold for every text: of frontmatter, Markdown, chunks, anchors, queries, snippets."""
+"""Fuzz targets of text processing: frontmatter, Markdown, chunks, anchors, queries, snippets."""
 
 import json
 import unicodedata
@@ -20,7 +20,7 @@ _TARGET, _OVERLAP, _WINDOW = 20, 5, 32
 
 
 def assert_storable(text: str) -> None:
-    """What every store and every surface can hold."""
+    """Text that every store and interface accepts."""
     text.encode("utf-8")
     odd = [char for char in text if unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t"]
     assert not odd, odd
@@ -48,13 +48,13 @@ def check_frontmatter(text: str) -> None:
     assert text.endswith(front.body)
     assert front.body_line == text.count("\n", 0, len(text) - len(front.body)) + 1
     assert len(json.dumps(front.fields)) <= 20 * len(text) + 2_000_000
-    told = front.metadata
+    metadata = front.metadata
     for warning in front.warnings:
         assert_storable(warning)
-    for each in (told.title, told.category, told.description, told.language, *told.tags):
-        assert_storable(each or "")
-        assert each is None or (each and each == " ".join(each.split()))
-    assert told.last_updated is None or EARLIEST_DATE <= told.last_updated <= LATEST_DATE
+    for value in (metadata.title, metadata.category, metadata.description, metadata.language, *metadata.tags):
+        assert_storable(value or "")
+        assert value is None or (value and value == " ".join(value.split()))
+    assert metadata.last_updated is None or EARLIEST_DATE <= metadata.last_updated <= LATEST_DATE
 
 
 def check_markdown(data: bytes) -> None:
@@ -70,7 +70,7 @@ def check_markdown(data: bytes) -> None:
         covered[block.start : block.end] = b"\1" * (block.end - block.start)
         first, last = block.first_line - page.body_line, block.last_line - page.body_line
         assert page.body[block.start : block.end] == "\n".join(lines[first : last + 1])
-    assert all(held or char.isspace() for held, char in zip(covered, page.body, strict=True))
+    assert all(is_covered or char.isspace() for is_covered, char in zip(covered, page.body, strict=True))
     last_line = page.body_line + len(lines) - 1
     for heading in page.headings:
         assert page.body_line <= heading.line <= last_line
@@ -87,7 +87,7 @@ def check_chunking(data: bytes) -> None:
     if page is None:
         return
     chunks = build_chunks(page, estimate_token_spans, target_tokens=_TARGET, overlap_tokens=_OVERLAP)
-    held = bytearray(len(page.body))
+    covered = bytearray(len(page.body))
     for number, piece in enumerate(chunks):
         assert piece.index == number
         assert piece.text == page.body[piece.start : piece.end]
@@ -96,23 +96,23 @@ def check_chunking(data: bytes) -> None:
         assert piece.last_line == page.body_line + page.body.count("\n", 0, piece.end - 1)
         assert piece.overlap == (max(chunks[number - 1].end - piece.start, 0) if number else 0)
         assert len(estimate_token_spans(piece.text)) <= _TARGET
-        held[piece.start : piece.end] = b"\1" * (piece.end - piece.start)
+        covered[piece.start : piece.end] = b"\1" * (piece.end - piece.start)
         text = build_embedding_text(page, piece, estimate_token_spans, _WINDOW)
         assert len(estimate_token_spans(text)) <= _WINDOW
         assert text
-    assert all(kept or char.isspace() for kept, char in zip(held, page.body, strict=True))
+    assert all(is_covered or char.isspace() for is_covered, char in zip(covered, page.body, strict=True))
 
 
 def check_words(data: bytes) -> None:
     page = parse_data(data)
     if page is None:
         return
-    kept = build_page_terms(page)
-    for field in (kept.name, kept.headings, kept.body):
+    terms = build_page_terms(page)
+    for field in (terms.name, terms.headings, terms.body):
         assert_storable(field)
         assert all(len(term) <= 64 and term for term in field.split(" ") if field)
         assert " ".join(field.split()) == field
-    assert len(kept.body) <= 40 * len(page.body) + 20_000
+    assert len(terms.body) <= 40 * len(page.body) + 20_000
 
 
 def check_anchors(text: str) -> None:
@@ -147,11 +147,14 @@ def check_queries(text: str) -> None:
 
 def check_snippets(text: str) -> None:
     half = len(text) // 2
-    shown, asked = text[:half], text[half:]
-    for query in (parse_query(asked), parse_query(shown[: half // 2])):
+    shown, query_text = text[:half], text[half:]
+    for query in (parse_query(query_text), parse_query(shown[: half // 2])):
         for length in (1, 30, 150):
             found = build_snippet(
-                shown, query, length=length, sentence_scorer=lambda given: [float(len(each)) for each in given]
+                shown,
+                query,
+                length=length,
+                sentence_scorer=lambda sentences: [float(len(sentence)) for sentence in sentences],
             )
             if found.sentence is not None:
                 assert 0 <= found.sentence.start < found.sentence.end <= len(found.text)
@@ -177,7 +180,7 @@ TARGETS = {
     "chunking": (check_chunking, "data"),
     "words": (check_words, "data"),
     "anchors": (check_anchors, "texts"),
-    "instants": (check_dates, "texts"),
+    "dates": (check_dates, "texts"),
     "queries": (check_queries, "texts"),
     "snippets": (check_snippets, "texts"),
 }

@@ -1,4 +1,4 @@
-"""Where the wikis of the isolation gate live: the same farm and the same questions on files and in PostgreSQL."""
+"""Storage backends of the isolation tests: the same wikis and the same queries on files and in PostgreSQL."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,31 +10,31 @@ from wikiholt.wikis.service import WikiService
 
 
 class IsolationBackend(Protocol):
-    """A place for a farm, and a look at every byte of it that no part of the product takes."""
+    """Storage of wikis, and functions that read all of it without the product code."""
 
     data: Path
 
     def open_service(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> WikiService:
-        """The service over this place, with a stand-in for the model that takes so long for a batch."""
+        """A service on this storage, with a fake model that takes `seconds` for a batch."""
 
     def read_wiki(self, wiki_id: str) -> Mapping[str, object]:
-        """All that is kept of one wiki, each part under a name; equal only if nothing has changed."""
+        """All stored data of one wiki by name; equal only if nothing has changed."""
 
     def find_wiki_codes(self, wiki_id: str) -> set[str]:
-        """The wikis whose words are in what is kept of one."""
+        """The codes of the wikis whose words are in the stored data of one wiki."""
 
     def find_all_codes(self) -> set[str]:
-        """The wikis whose words are anywhere."""
+        """The codes of the wikis whose words are anywhere in the storage."""
 
     def find_places(self, code: str) -> list[str]:
-        """The places in which words of a wiki stand."""
+        """The places that contain words of a wiki."""
 
     def find_traces(self, wiki_id: str) -> list[str]:
-        """The places in which a wiki's id stands."""
+        """The places that contain the id of a wiki."""
 
 
 class FileBackend:
-    """A data directory of the embedded store."""
+    """A data directory of the SQLite store."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -61,12 +61,13 @@ class FileBackend:
         return self.data / "wikis" / wiki_id
 
 
-def find_places_on_disk(place: Path, code: str) -> list[str]:
-    if code not in find_codes_on_disk(place):
+def find_places_on_disk(directory: Path, code: str) -> list[str]:
+    if code not in find_codes_on_disk(directory):
         return []
-    return [str(file) for file in place.rglob("*") if code in find_codes_in_file(file)]
+    return [str(file) for file in directory.rglob("*") if code in find_codes_in_file(file)]
 
 
-def find_traces_on_disk(place: Path, wiki_id: str) -> list[str]:
-    named = [str(file) for file in place.rglob("*") if wiki_id in str(file)]
-    return named + [str(file) for file in place.rglob("*") if file.is_file() and wiki_id.encode() in file.read_bytes()]
+def find_traces_on_disk(directory: Path, wiki_id: str) -> list[str]:
+    files = list(directory.rglob("*"))
+    named = [str(file) for file in files if wiki_id in str(file)]
+    return named + [str(file) for file in files if file.is_file() and wiki_id.encode() in file.read_bytes()]

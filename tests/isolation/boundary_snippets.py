@@ -1,7 +1,7 @@
-"""What a programmer in a hurry might write. Not to be run: a type checker reads it.
+"""Mistakes that a programmer could make. This file is not run: a type checker reads it.
 
-A line marked `refused` must not pass; every other line must. The first functions are the seed's incident of 2026-04-21
-in our terms: two channels of one search, where one of them was given the tenant and the other was not.
+A line marked `refused` must be rejected; every other line must pass. The first functions repeat the incident of
+2026-04-21: a search with two channels, of which only one received the tenant.
 """
 
 from wikiholt.domain.index import FloatArray
@@ -16,10 +16,10 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
 
-def as_it_is_meant(
+def correct_use(
     index: WikiIndex, cache: VectorCache, words: KeywordCache, handle: WikiHandle, vector: FloatArray
 ) -> None:
-    """Both channels of one wiki: there is nothing in them that could be left out."""
+    """Both channels of one wiki: there is no parameter for a wiki to omit."""
     index.search_keywords(KeywordQuery(("pump",)), 50, PageFilter())
     index.search_vectors(vector, 50, None)
     cache.search(vector, 50, None)
@@ -45,7 +45,7 @@ def with_the_tenant_in_the_filter() -> None:
 
 
 def with_no_wiki_at_all(service: WikiService, store: IndexStore, vector: FloatArray, request: SearchRequest) -> None:
-    """To search whatever there is: nothing that knows all wikis can search."""
+    """Searching all wikis: no type that knows all wikis can search."""
     service.search(request)  # refused: attr-defined
     store.search_keywords(KeywordQuery(("pump",)), 50, PageFilter())  # refused: attr-defined
     store.search_vectors(vector, 50, None)  # refused: attr-defined
@@ -57,7 +57,7 @@ def with_no_wiki_at_all(service: WikiService, store: IndexStore, vector: FloatAr
 def with_another_wiki(
     service: WikiService, handle: WikiHandle, other: Wiki, request: SearchRequest, index: WikiIndex
 ) -> None:
-    """To reach from one wiki into another."""
+    """Reading another wiki through the handle of one."""
     handle.wiki = other  # refused: misc
     handle.search("acme", request)  # refused: call-arg, arg-type
     handle.search(request, wiki=other)  # refused: call-arg
@@ -67,7 +67,7 @@ def with_another_wiki(
     index.attach("acme")  # refused: attr-defined
 
 
-def a_search_of_many(indexes: list[WikiIndex], searcher: Searcher, source: Source, request: SearchRequest) -> None:
+def with_many_indexes(indexes: list[WikiIndex], searcher: Searcher, source: Source, request: SearchRequest) -> None:
     HitBuilder(indexes, "{path}", "english")  # refused: arg-type
     searcher.search(request, indexes)  # refused: call-arg
     source.read_tree("0" * 40, "acme")  # refused: call-arg

@@ -1,4 +1,4 @@
-"""Wikis that look alike, each with words that no other wiki has, in every place where a wiki can hold a word."""
+"""Similar wikis, each with words that no other wiki has, in every place where a wiki can have a word."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ COMMON_TEXT = "The manual of the night shift says how to restart the pump and wh
 
 
 class CanaryWiki:
-    """A repository whose words give it away; its `code` is in each of them."""
+    """A repository with unique words; each contains the `code` of the wiki."""
 
     def __init__(self, directory: Path, number: int, pages: int = 0) -> None:
         high, low = divmod(number, len(_LETTERS))
@@ -23,7 +23,7 @@ class CanaryWiki:
         self.repository.commit(self._make_pages() | self._make_many_pages(pages), f"Write {self.get_word('text')}")
 
     def get_word(self, place: str) -> str:
-        """This wiki's word for a place; it ends so that no stemmer touches it."""
+        """The word of this wiki for a place. Its ending is not changed by a stemmer."""
         return f"zq{self.code}{place}x"
 
     def commit_edit(self, number: int) -> None:
@@ -46,12 +46,12 @@ class CanaryWiki:
 
 
 def find_codes(text: str) -> set[str]:
-    """The wikis whose words are in a text."""
+    """The codes of the wikis whose words are in a text."""
     return set(_CANARY.findall(text.lower()))
 
 
 def find_codes_on_disk(directory: Path) -> set[str]:
-    """The wikis whose words are in the files of a directory, or in their names."""
+    """The codes of the wikis whose words are in the files of a directory, or in their names."""
     found = set()
     for file in directory.rglob("*"):
         found |= find_codes(str(file.relative_to(directory))) | find_codes_in_file(file)
@@ -59,7 +59,7 @@ def find_codes_on_disk(directory: Path) -> set[str]:
 
 
 def find_codes_in_file(file: Path) -> set[str]:
-    """The wikis whose words are in a file: as written, and as others might keep it in two bytes a letter."""
+    """The codes of the wikis whose words are in a file, as UTF-8 or as UTF-16."""
     if not file.is_file():
         return set()
     content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Requests of visitors with every kind of intention, and what each of them may be told."""
+"""Requests of every kind of caller, and the wikis whose content the response may contain."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from hypothesis import strategies as st
 
 from tests.isolation.canaries import COMMON_TEXT
-from tests.isolation.http_farm import DOMAIN, ServedFarm, ServedWiki
+from tests.isolation.http_environment import DOMAIN, ServedEnvironment, ServedWiki
 from wikiholt.interfaces.http.openapi import build_openapi
 
 CALLERS = (
@@ -23,12 +23,12 @@ PREFIX_CHOICES = ("none", "none", "mine", "mine", "mine", "other's", "other's", 
 READS, CHANGES = ("GET", "HEAD"), ("POST", "PUT", "PATCH", "DELETE")
 SERVICE = ("/healthz", "/readyz", "/openapi.json", "/docs", "/api/v1/health", "/metrics", "/static", "/favicon.ico")
 PAGES = ("/", "/status")
-"""Pages of the browser that hold nothing of a wiki."""
+"""Web pages without content of a wiki."""
 
 
 @dataclass(frozen=True)
 class ApiRoute:
-    """An address of the service with the names of what it takes."""
+    """A route of the service with the names of its parameters."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class ApiRoute:
         return self.path.startswith(SERVICE) or self.path in PAGES
 
     @property
-    def is_farm_route(self) -> bool:
+    def is_global_route(self) -> bool:
         return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
 
     @property
@@ -50,7 +50,7 @@ class ApiRoute:
 
 @dataclass(frozen=True)
 class RequestCase:
-    """One visit, in the abstract."""
+    """The choices from which a request is built."""
 
     route: int
     caller: str
@@ -63,7 +63,7 @@ class RequestCase:
 
 @dataclass(frozen=True)
 class BuiltRequest:
-    """One visit as it goes over the wire, and the wikis whose words may be in the answer."""
+    """An HTTP request, and the wikis whose words the response may contain."""
 
     method: str
     url: str
@@ -74,25 +74,27 @@ class BuiltRequest:
     caller: str = ""
 
     def to_text(self) -> str:
-        """All that the visitor said."""
+        """The complete request as text."""
         return f"{self.method} {self.url}\n{self.headers}\n{self.body.decode('utf-8', 'replace')}"
 
 
 def list_routes(app: FastAPI) -> list[ApiRoute]:
-    """Every route the application has, by the application itself: a new one is driven without being told."""
+    """All routes of the application, from its OpenAPI document: new routes are tested automatically."""
     described = build_openapi(app)
     names = {name: schema.get("properties", {}) for name, schema in described["components"]["schemas"].items()}
     found = []
     for path, operations in described["paths"].items():
-        for method, told in operations.items():
-            query = tuple(each["name"] for each in told.get("parameters", ()) if each["in"] == "query")
-            found.append(ApiRoute(method.upper(), path, query, _get_body_fields(told, names)))
+        for method, operation in operations.items():
+            query = tuple(
+                parameter["name"] for parameter in operation.get("parameters", ()) if parameter["in"] == "query"
+            )
+            found.append(ApiRoute(method.upper(), path, query, _get_body_fields(operation, names)))
             found += [ApiRoute("HEAD", path, query)] if method == "get" else []
-    for route in app.routes:  # and those that are for browsers, which the document does not list
+    for route in app.routes:  # routes for browsers, which are not in the document
         path = getattr(route, "path_format", "")
         methods = set(getattr(route, "methods", None) or ()) if path and path not in described["paths"] else set()
         found += [ApiRoute(method, path) for method in sorted(methods)]
-    return sorted(set(found), key=lambda each: (each.path, each.method))
+    return sorted(set(found), key=lambda route: (route.path, route.method))
 
 
 def _get_body_fields(schema: dict[str, object], names: dict[str, dict[str, object]]) -> tuple[str, ...]:
@@ -115,32 +117,32 @@ def request_cases(routes: int, wikis: int) -> st.SearchStrategy[RequestCase]:
 
 
 def make_random_case(rng: Random, routes: int, wikis: int) -> RequestCase:
-    """A case in which every choice is as likely as any other; Hypothesis likes the odd ones."""
+    """A case with uniformly distributed choices; Hypothesis prefers unusual ones."""
     chosen = (rng.choice(CALLERS), rng.choice(HOST_CHOICES), rng.choice(PREFIX_CHOICES))
     return RequestCase(rng.randrange(routes), *chosen, rng.randrange(wikis), rng.randrange(wikis), rng.randrange(2**32))
 
 
 def make_random_address(rng: Random) -> str:
-    """An address of one's own: too many wrong keys from one would have all that follows from it refused."""
+    """A random client address, because too many wrong keys from one address are rate limited."""
     return ".".join(["10", *(str(rng.randrange(256)) for _ in range(3))])
 
 
 class RequestBuilder:
-    """Writes a case out for one farm."""
+    """Builds requests from cases for one environment."""
 
-    def __init__(self, farm: ServedFarm, routes: list[ApiRoute]) -> None:
-        self._farm = farm
+    def __init__(self, env: ServedEnvironment, routes: list[ApiRoute]) -> None:
+        self._env = env
         self.routes = routes
         self.read_routes = [
             number
             for number, route in enumerate(routes)
-            if route.method == "GET" and not (route.is_service_route or route.is_farm_route)
+            if route.method == "GET" and not (route.is_service_route or route.is_global_route)
         ]
 
     def build(self, case: RequestCase) -> BuiltRequest:
         rng = Random(case.seed)
         route = self.routes[case.route]
-        wikis = self._farm.wikis
+        wikis = self._env.wikis
         me, other = wikis[case.me], wikis[case.other if case.other != case.me else case.me - 1]
         if case.caller in ("write", "admin") and case.caller not in me.keys:
             me = wikis[-1 - case.me]
@@ -149,21 +151,21 @@ class RequestBuilder:
         hosted, host = self._build_host(case, rng, me, other)
         allowed = self._get_allowed(case, route, {*named, *hosted}, me, other)
         target = next((wiki for wiki in wikis if allowed == {wiki.code}), None)
-        if route.method in CHANGES and case.caller == "operator" and target in self._farm.read_only_wikis:
-            # An operator may write everywhere; those that are to stay as they are get a wrong key instead.
+        if route.method in CHANGES and case.caller == "operator" and target in self._env.read_only_wikis:
+            # An operator may write everywhere; wikis that must not change get a wrong key instead.
             return self.build(replace(case, caller="wrong"))
         may_change = route.method in CHANGES and bool(allowed)
-        # What is kept must be the wiki's own, or it would be told later and be no leak.
+        # Written content must be of the own wiki, or later responses with it would be reported as leaks.
         about = (target or me) if may_change else other
-        words = _ValueGenerator(me, about, rng, known=may_change or case.caller == "operator")
-        path = self._fill_path(route, words, case)
-        pairs = self._build_query(route, words, rng, sane=rng.random() < 0.7)
+        values = _ValueGenerator(me, about, rng, known=may_change or case.caller == "operator")
+        path = self._fill_path(route, values, case)
+        pairs = self._build_query(route, values, rng, sane=rng.random() < 0.7)
         headers = {
             "Host": host,
             "X-Forwarded-For": f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}",
         }
         headers |= self._build_headers(case, me, other)
-        body = self._build_body(route, words, rng)
+        body = self._build_body(route, values, rng)
         if body:
             headers |= {"Content-Type": "application/json"} | self._sign(route, body, me, rng)
         if rng.random() < 0.2:
@@ -190,12 +192,12 @@ class RequestBuilder:
         return [slug], f"/w/{slug}"
 
     def _build_host(self, case: RequestCase, rng: Random, me: ServedWiki, other: ServedWiki) -> tuple[list[str], str]:
-        theirs = [other.host, other.host.upper(), f"{other.host}:8443", f"{other.host}."]
+        other_hosts = [other.host, other.host.upper(), f"{other.host}:8443", f"{other.host}."]
         odd = [f"{other.host}@127.0.0.1", f"x.{other.slug}.{DOMAIN}", "[::1", f"{other.slug}..{DOMAIN}", "a" * 300]
         return {
             "own": ([], "127.0.0.1"),
             "mine": (self._get_active_codes(me), me.host),
-            "other's": (self._get_active_codes(other), rng.choice(theirs)),
+            "other's": (self._get_active_codes(other), rng.choice(other_hosts)),
             "my slug": ([me.slug], f"{me.slug}.{DOMAIN}"),
             "other's slug": ([other.slug], f"{other.slug}.{DOMAIN}"),
             "elsewhere": ([], "rebind.example"),
@@ -203,91 +205,91 @@ class RequestBuilder:
         }[case.host]
 
     def _get_active_codes(self, wiki: ServedWiki) -> list[str]:
-        """What a wiki's host names: nothing any more, once the wiki has been removed."""
-        return [] if wiki in self._farm.wikis_to_remove else [wiki.slug]
+        """The slugs that the host of a wiki names: none once the wiki has been removed."""
+        return [] if wiki in self._env.wikis_to_remove else [wiki.slug]
 
     def _get_allowed(
         self, case: RequestCase, route: ApiRoute, named_wikis: set[str], me: ServedWiki, other: ServedWiki
     ) -> frozenset[str]:
-        """The wikis that may be told of, by the rules as people were told them, not by the code that keeps them."""
-        by_slug = {wiki.slug: wiki for wiki in self._farm.wikis}
+        """The wikis whose content may be returned, by the documented rules and not by the access code."""
+        by_slug = {wiki.slug: wiki for wiki in self._env.wikis}
         one = by_slug.get(next(iter(named_wikis))) if len(named_wikis) == 1 else None
-        if route.path.endswith("/webhook"):  # what counts is the signature, and that is mine
+        if route.path.endswith("/webhook"):  # only the signature counts, and it is of `me`
             return frozenset({me.code} if named_wikis <= {me.slug} else ())
         if case.caller in ("wrong", "expired", "revoked", "malformed", "empty", "two"):
             return frozenset()
         if case.caller in ("nobody", "basic"):
-            public = [wiki for wiki in self._farm.wikis if wiki.public and (wiki is one or not named_wikis)]
+            public = [wiki for wiki in self._env.wikis if wiki.public and (wiki is one or not named_wikis)]
             return frozenset(wiki.code for wiki in public) if route.method not in CHANGES else frozenset()
         if case.caller == "operator":
-            if route.is_farm_route:
-                return frozenset(wiki.code for wiki in self._farm.wikis)
+            if route.is_global_route:
+                return frozenset(wiki.code for wiki in self._env.wikis)
             return frozenset({one.code} if one else ())
-        holder = other if case.caller.startswith("other's") else me
-        fits = named_wikis <= {holder.slug}
-        return frozenset({holder.code}) if fits else frozenset()
+        key_wiki = other if case.caller.startswith("other's") else me
+        fits = named_wikis <= {key_wiki.slug}
+        return frozenset({key_wiki.code}) if fits else frozenset()
 
     def _build_headers(self, case: RequestCase, me: ServedWiki, other: ServedWiki) -> dict[str, str]:
-        theirs = other.keys.get("admin") or other.keys["read"]
+        other_key = other.keys.get("admin") or other.keys["read"]
         tokens = {
             "other's": other.keys["read"],
-            "other's admin": theirs,
-            "operator": self._farm.operator,
+            "other's admin": other_key,
+            "operator": self._env.operator,
             "wrong": f"wh_{other.key_ids[0]}_{'a' * 40}",
             "expired": other.keys["expired"],
             "revoked": other.keys["revoked"],
-            "malformed": f"{theirs}x",
+            "malformed": f"{other_key}x",
             "empty": "",
-            "two": f"{me.keys['read']}, Bearer {theirs}",
+            "two": f"{me.keys['read']}, Bearer {other_key}",
         }
         if case.caller == "nobody":
             return {}
         scheme = "Basic" if case.caller == "basic" else "Bearer"
-        token = tokens[case.caller] if case.caller in tokens else me.keys.get(case.caller, theirs)
+        token = tokens[case.caller] if case.caller in tokens else me.keys.get(case.caller, other_key)
         return {"Authorization": f"{scheme} {token}".strip()}
 
-    def _fill_path(self, route: ApiRoute, words: "_ValueGenerator", case: RequestCase) -> str:
-        """The address with its parameters; what would end a wiki is only said of one that is not there."""
+    def _fill_path(self, route: ApiRoute, values: "_ValueGenerator", case: RequestCase) -> str:
+        """The path with its parameters. Destructive requests use the slug of a missing wiki."""
         path = route.path
-        said = {
-            "path": words.make_page,
-            "slug": words.make_slug,
-            "key_id": words.make_key_id,
-            "filename": words.make_filename,
+        makers = {
+            "path": values.make_page,
+            "slug": values.make_slug,
+            "key_id": values.make_key_id,
+            "filename": values.make_filename,
         }
-        for name, value in ((f"{{{name}}}", say()) for name, say in said.items()):
+        for name, value in ((f"{{{name}}}", make()) for name, make in makers.items()):
             path = path.replace(name, quote(value, safe="/" if name == "{path}" else ""))
         while "{" in path:
             head, _, rest = path.partition("{")
-            path = head + quote(words.make_slug(), safe="") + rest.partition("}")[2]
+            path = head + quote(values.make_slug(), safe="") + rest.partition("}")[2]
         return path
 
     def _build_query(
-        self, route: ApiRoute, words: "_ValueGenerator", rng: Random, *, sane: bool
+        self, route: ApiRoute, values: "_ValueGenerator", rng: Random, *, sane: bool
     ) -> list[tuple[str, str]]:
         pairs = [
-            (name, words.make_value(name))
+            (name, values.make_value(name))
             for name in route.query
             if name in ("q", "path", "page") or rng.random() < 0.25
         ]
         if not sane:
             odd = [
-                ("wiki", words.make_slug()),
-                ("slug", words.make_slug()),
-                ("cursor", words.make_cursor()),
+                ("wiki", values.make_slug()),
+                ("slug", values.make_slug()),
+                ("cursor", values.make_cursor()),
                 ("key", "x"),
                 ("n", "1e9"),
             ]
             pairs += rng.sample(odd, rng.randint(1, 2))
         return pairs
 
-    def _build_body(self, route: ApiRoute, words: "_ValueGenerator", rng: Random) -> bytes:
+    def _build_body(self, route: ApiRoute, values: "_ValueGenerator", rng: Random) -> bytes:
         if route.method not in CHANGES:
             return b""
         if rng.random() < 0.1:
-            return rng.choice([b"{", b"[]", b"null", f'"{words.make_word()}"'.encode(), b"\xff\xfe"])
-        told = {name: words.make_field(name) for name in route.body if rng.random() < 0.8}
-        return json.dumps({name: value for name, value in told.items() if value is not None}).encode()
+            return rng.choice([b"{", b"[]", b"null", f'"{values.make_word()}"'.encode(), b"\xff\xfe"])
+        fields = {name: values.make_field(name) for name in route.body if rng.random() < 0.8}
+        return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
     def _sign(self, route: ApiRoute, body: bytes, me: ServedWiki, rng: Random) -> dict[str, str]:
         if "webhook" not in route.path:
@@ -297,7 +299,7 @@ class RequestBuilder:
 
 
 class _ValueGenerator:
-    """What a visitor says of a wiki: of another, or of their own where what they say is kept."""
+    """Values in a request: words of another wiki, or of the own wiki where they are stored."""
 
     def __init__(self, me: ServedWiki, about: ServedWiki, rng: Random, *, known: bool) -> None:
         self._me, self._about, self._rng, self._known = me, about, rng, known
@@ -319,7 +321,7 @@ class _ValueGenerator:
         return self._rng.choice(mixed + ([] if self._known else self._me.paths))
 
     def make_slug(self) -> str:
-        # An operator's words count: what is to be removed or set is not there.
+        # Requests of an operator take effect, so they name a missing wiki.
         return "not-there" if self._known else self._rng.choice([self._about.slug, self._about.id, "not-there"])
 
     def make_key_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Sends requests and looks for words that were not the visitor's to see."""
+"""Sends requests and detects words that the caller may not read."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import httpx
 
 from tests.isolation.http_cases import BuiltRequest
-from tests.isolation.http_farm import ServedFarm
+from tests.isolation.http_environment import ServedEnvironment
 
 THREAD_COUNT = 16
 _WORD = re.compile(r"zq([bcdfghjkl]{3})[a-z]*")
@@ -23,22 +23,22 @@ _TOKEN = re.compile(r"[A-Za-z0-9_\-+/]{16,}={0,2}")
 
 @dataclass
 class LeakDetector:
-    """All that was asked of one farm, and every leak with the request that got it."""
+    """Statistics of all requests to one environment, and every leak with its request."""
 
-    served_farm: ServedFarm
+    env: ServedEnvironment
     base: str
     leaks: list[str] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
     own_codes_seen: Counter[str] = field(default_factory=Counter)
     routes: Counter[str] = field(default_factory=Counter)
     mcp_outcomes: Counter[str] = field(default_factory=Counter)
-    """How agents were answered that were told something of their own wiki, or refused."""
+    """Counts of MCP responses: with content of the own wiki, refused, or without content."""
     _local: threading.local = field(default_factory=threading.local)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _clients: list[httpx.Client] = field(default_factory=list)
 
     def send_all(self, requests: Iterable[BuiltRequest]) -> None:
-        """Send them all, sixteen at a time."""
+        """Send all requests, sixteen at a time."""
         with ThreadPoolExecutor(THREAD_COUNT) as threads:
             list(threads.map(self.send, requests))
 
@@ -53,7 +53,7 @@ class LeakDetector:
         return answer
 
     def check_response(self, request: BuiltRequest, response: httpx.Response) -> None:
-        """Note what an answer tells, and whether it may."""
+        """Count a response and record its leaks."""
         text = f"{response.reason_phrase}\n{response.headers}\n{response.text}"
         foreign = self.find_foreign(text, request)
         codes = {found[1] for found in _WORD.finditer(response.text)}
@@ -63,7 +63,7 @@ class LeakDetector:
             self.own_codes_seen.update(codes & request.allowed_wikis)
             if request.caller.startswith("agent"):
                 self.mcp_outcomes[
-                    "answered" if codes & request.allowed_wikis else "refused" if refused else "told nothing"
+                    "answered" if codes & request.allowed_wikis else "refused" if refused else "empty"
                 ] += 1
             self.routes[f"{request.method} {response.status_code // 100}xx"] += 1
             if foreign:
@@ -80,16 +80,16 @@ class LeakDetector:
                 )
 
     def find_foreign(self, text: str, request: BuiltRequest) -> list[str]:
-        """Whatever is in a text, is another wiki's and was not in the request: words, ids, commits, keys, places."""
-        said = _decode_text(request.to_text())
-        own = {wiki.id for wiki in self.served_farm.wikis if wiki.code in request.allowed_wikis}
-        found = find_foreign_words(text, said, request.allowed_wikis)
-        for wiki in self.served_farm.wikis:
+        """Words, ids, commits, keys and paths of other wikis that are in a text and not in the request."""
+        request_text = _decode_text(request.to_text())
+        own = {wiki.id for wiki in self.env.wikis if wiki.code in request.allowed_wikis}
+        found = find_foreign_words(text, request_text, request.allowed_wikis)
+        for wiki in self.env.wikis:
             if wiki.id not in own:
                 marks = (wiki.id, *wiki.key_ids, *wiki.heads[-3:])
-                found += [mark for mark in marks if mark in text and mark not in said]
-        if request.caller != "operator" and str(self.served_farm.directory) in text:
-            found.append("a path of the machine")
+                found += [mark for mark in marks if mark in text and mark not in request_text]
+        if request.caller != "operator" and str(self.env.directory) in text:
+            found.append("a path of the server")
         return found
 
     def _get_client(self) -> httpx.Client:
@@ -106,17 +106,19 @@ class LeakDetector:
 
 
 def find_foreign_words(text: str, request_text: str, allowed: Iterable[str]) -> list[str]:
-    """Words of wikis that are not allowed, unless the visitor said them (or more than is left of them)."""
-    spoken = {match[0] for match in _WORD.finditer(request_text)}
-    heard = {match[0]: match[1] for match in _WORD.finditer(_decode_text(text))}
-    mine = set(allowed)
+    """Words of wikis that are not allowed, except words (or beginnings of words) of the request."""
+    sent = {match[0] for match in _WORD.finditer(request_text)}
+    received = {match[0]: match[1] for match in _WORD.finditer(_decode_text(text))}
+    own = set(allowed)
     return sorted(
-        word for word, code in heard.items() if code not in mine and not any(each.startswith(word) for each in spoken)
+        word
+        for word, code in received.items()
+        if code not in own and not any(sent_word.startswith(word) for sent_word in sent)
     )
 
 
 def _decode_text(text: str) -> str:
-    """A text with everything in it that is only written otherwise: percent signs, entities, Base64."""
+    """A text together with its decoded forms: percent encoding, entities, Base64."""
     decoded = []
     for token in _TOKEN.findall(text):
         for alphabet in (None, b"-_"):

@@ -1,4 +1,4 @@
-"""What agents ask of a farm over MCP, with every kind of key, host and prefix, about wikis that are not theirs."""
+"""MCP requests with every kind of key, host and prefix, about wikis that the caller may not read."""
 
 import json
 from random import Random
@@ -16,27 +16,27 @@ from tests.isolation.http_cases import (
 
 _VERSION = "2026-07-28"
 _MCP = ApiRoute("GET", "/mcp")
-"""By the rules it is a reading address, though every message is posted."""
+"""The access rules treat it as a read route, although every message is a POST request."""
 _TOOLS = ("search", "fetch", "read_page", "list_pages", "similar_pages", "get_links", "page_history", "recent_changes")
 
 
-def make_mcp_request(writer: RequestBuilder, rng: Random) -> BuiltRequest:
-    """One message of an agent, as it goes over the wire."""
-    wikis = writer._farm.wikis
+def make_mcp_request(builder: RequestBuilder, rng: Random) -> BuiltRequest:
+    """One MCP message as an HTTP request."""
+    wikis = builder._env.wikis
     me, other = rng.sample(range(len(wikis)), 2)
-    who = rng.choice(("read", "read", *CALLERS))
+    caller = rng.choice(("read", "read", *CALLERS))
     case = RequestCase(
         0,
-        "read" if who in ("write", "admin") else who,
+        "read" if caller in ("write", "admin") else caller,
         rng.choice(HOST_CHOICES),
         rng.choice(PREFIX_CHOICES),
         me,
         other,
         0,
     )
-    named, prefix = writer._build_prefix(case, rng, wikis[me], wikis[other])
-    hosted, host = writer._build_host(case, rng, wikis[me], wikis[other])
-    allowed = writer._get_allowed(case, _MCP, {*named, *hosted}, wikis[me], wikis[other])
+    named, prefix = builder._build_prefix(case, rng, wikis[me], wikis[other])
+    hosted, host = builder._build_host(case, rng, wikis[me], wikis[other])
+    allowed = builder._get_allowed(case, _MCP, {*named, *hosted}, wikis[me], wikis[other])
     method, params = _make_message(_ValueGenerator(wikis[me], wikis[other], rng, known=False), rng)
     headers = {
         "Host": host,
@@ -46,7 +46,7 @@ def make_mcp_request(writer: RequestBuilder, rng: Random) -> BuiltRequest:
         "MCP-Protocol-Version": _VERSION,
         "Mcp-Method": method,
         **({"Mcp-Name": str(params["name"])} if "name" in params else {}),
-        **writer._build_headers(case, wikis[me], wikis[other]),
+        **builder._build_headers(case, wikis[me], wikis[other]),
     }
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _META}})
     return BuiltRequest("POST", f"{prefix}/mcp", headers, body.encode(), allowed, caller=f"agent of {case.caller}")
@@ -59,8 +59,8 @@ _META = {
 }
 
 
-def _make_message(words: _ValueGenerator, rng: Random) -> tuple[str, dict[str, object]]:
-    page = words.make_page()
+def _make_message(values: _ValueGenerator, rng: Random) -> tuple[str, dict[str, object]]:
+    page = values.make_page()
     if rng.random() < 0.2:
         return rng.choice(
             [
@@ -71,9 +71,9 @@ def _make_message(words: _ValueGenerator, rng: Random) -> tuple[str, dict[str, o
             ]
         )
     arguments: dict[str, dict[str, object]] = {
-        "search": {"query": words.make_value("q"), "n": 50},
+        "search": {"query": values.make_value("q"), "n": 50},
         "fetch": {"id": page},
-        "list_pages": rng.choice(({}, {"prefix": words.make_value("prefix")}, {"tag": words.make_value("tag")})),
+        "list_pages": rng.choice(({}, {"prefix": values.make_value("prefix")}, {"tag": values.make_value("tag")})),
         "recent_changes": {},
     }
     name = rng.choice(_TOOLS)

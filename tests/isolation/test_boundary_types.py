@@ -1,5 +1,5 @@
-"""The incident of 2026-04-21, a keyword search that forgot its tenant, cannot be written here: nothing that searches
-takes a wiki, so there is none to forget. A type checker and a look at every function of the package say so."""
+"""A keyword search that omits its tenant (the incident of 2026-04-21) is impossible here: no search function takes a
+wiki. A type checker and an inspection of every function of the package prove it."""
 
 import importlib
 import inspect
@@ -59,17 +59,17 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.service.",
     "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )
-"""Parts that may be told a wiki: they say which, and open it. None of them searches."""
+"""Modules whose functions may take a wiki: they select and open it. None of them searches."""
 OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "record_layout", "embedded_chroma"))
-"""Opens a wiki's collection, names it, and is the other end of the wire. What searches holds one collection's rows."""
+"""Modules that open and name the collection of a wiki. Searches use the rows of one collection."""
 DISCOVERY_MODULE = "wikiholt.git.repository_discovery."
 """Proposes slugs for directories."""
-TELLS_APART = "wikiholt.git.repository_identity."
-"""Says whether a repository is still the one a wiki was made from. Reads no page."""
+IDENTITY_MODULE = "wikiholt.git.repository_identity."
+"""Checks whether a repository is still the one that a wiki was created from. Reads no page."""
 
 
 def get_marked_lines() -> set[tuple[int, str]]:
-    """The lines that must be refused, with the kind of complaint."""
+    """The lines that must be refused, with the error code."""
     found = set()
     for number, line in enumerate(SNIPPETS.read_text().splitlines(), 1):
         for code in line.partition("# refused: ")[2].split(", "):
@@ -78,24 +78,24 @@ def get_marked_lines() -> set[tuple[int, str]]:
 
 
 @pytest.fixture(scope="module")
-def complaints(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]:
+def errors(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]:
     cache = tmp_path_factory.mktemp("mypy")
     options = ["--strict", "--no-error-summary", "--no-incremental", "--cache-dir", str(cache)]
     options += ["--config-file", str(ROOT / "pyproject.toml"), "--follow-imports", "silent"]
-    told, failure, _ = api.run([*options, str(SNIPPETS)])
+    output, failure, _ = api.run([*options, str(SNIPPETS)])
     assert not failure
-    lines = re.findall(rf"{SNIPPETS.name}:(\d+): error: .*\[([a-z-]+)\]", told)
+    lines = re.findall(rf"{SNIPPETS.name}:(\d+): error: .*\[([a-z-]+)\]", output)
     return {(int(number), code) for number, code in lines}
 
 
 @pytest.mark.slow
-def test_the_type_checker_refuses_every_way_to_pass_or_forget_a_wiki(complaints: set[tuple[int, str]]) -> None:
+def test_the_type_checker_rejects_every_way_to_pass_or_omit_a_wiki(errors: set[tuple[int, str]]) -> None:
     assert len(get_marked_lines()) > 20
-    assert complaints == get_marked_lines()
+    assert errors == get_marked_lines()
 
 
 @pytest.mark.parametrize("kind", BOUND_TYPES, ids=lambda kind: kind.__name__)
-def test_what_searches_is_bound_to_a_wiki_and_takes_none_beside_a_query(kind: type) -> None:
+def test_search_types_are_bound_to_a_wiki_and_take_none_with_a_query(kind: type) -> None:
     methods: list[tuple[str, Callable[..., object]]] = [
         (name, method) for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
     ]
@@ -108,11 +108,11 @@ def test_what_searches_is_bound_to_a_wiki_and_takes_none_beside_a_query(kind: ty
 def find_wiki_parameters(function: Callable[..., object]) -> list[str]:
     """The parameters that name a wiki, by their own name or by their type."""
     found = inspect.signature(function).parameters.values()
-    return [each.name for each in found if _names_a_wiki(each)]
+    return [parameter.name for parameter in found if _names_a_wiki(parameter)]
 
 
 def _names_a_wiki(parameter: inspect.Parameter) -> bool:
-    # A bool says something about a link or a page. A collection that is open already is one wiki's own.
+    # A bool describes a link or a page. An open collection belongs to one wiki.
     is_harmless = parameter.annotation in (bool, CollectionInfo, CollectionRows)
     by_name = WIKI_PARAMETER.search(parameter.name) and not is_harmless
     return bool(by_name or re.search(r"\bWiki\b", str(parameter.annotation)))
@@ -129,37 +129,37 @@ def iter_functions() -> Iterator[tuple[str, Callable[..., object]]]:
 def _iter_members(holder: object, module: str) -> Iterator[tuple[str, Callable[..., object]]]:
     for member in vars(holder).values():
         inner = member.__func__ if isinstance(member, staticmethod | classmethod) else member
-        # Kind first: Flask's proxies have no module to ask for outside of a request.
+        # Check the type first: Flask's proxies have no `__module__` outside of a request.
         if inspect.isfunction(inner) and inner.__module__ == module:
             yield f"{module}.{inner.__qualname__}", inner
         elif inspect.isclass(inner) and inner is not holder and inner.__module__ == module:
             yield from _iter_members(inner, module)
 
 
-def test_no_function_of_the_whole_package_takes_a_wiki_beside_a_query() -> None:
-    looked, asking = 0, 0
+def test_no_function_of_the_package_takes_a_wiki_and_a_query() -> None:
+    checked, with_query = 0, 0
     for name, function in iter_functions():
         parameters = inspect.signature(function).parameters.values()
-        asks = [
-            each.name
-            for each in parameters
-            if SEARCH_PARAMETER.search(each.name) or SEARCH_PARAMETER.search(str(each.annotation))
+        queries = [
+            parameter.name
+            for parameter in parameters
+            if SEARCH_PARAMETER.search(parameter.name) or SEARCH_PARAMETER.search(str(parameter.annotation))
         ]
-        looked += 1
-        asking += bool(asks)
-        wikis = [each for each in find_wiki_parameters(function) if each not in asks]
+        checked += 1
+        with_query += bool(queries)
+        wikis = [parameter for parameter in find_wiki_parameters(function) if parameter not in queries]
         if not name.startswith("wikiholt.interfaces.") and not name.endswith(".__init__"):
-            assert not (asks and wikis), f"{name} takes {wikis} beside {asks}"
-    assert looked > 500
-    assert asking > 30
+            assert not (queries and wikis), f"{name} takes {wikis} and {queries}"
+    assert checked > 500
+    assert with_query > 30
 
 
-def test_only_the_parts_that_open_wikis_are_ever_told_one() -> None:
-    told = {name for name, function in iter_functions() if find_wiki_parameters(function)}
+def test_only_modules_that_open_wikis_take_one_as_a_parameter() -> None:
+    found = {name for name, function in iter_functions() if find_wiki_parameters(function)}
     searching = {
         name
-        for name in told
-        if not name.startswith((DISCOVERY_MODULE, TELLS_APART, *MULTI_WIKI_MODULES, *OPENING_MODULES))
+        for name in found
+        if not name.startswith((DISCOVERY_MODULE, IDENTITY_MODULE, *MULTI_WIKI_MODULES, *OPENING_MODULES))
     }
-    # Made for one wiki, once: bound by their constructors.
+    # Bound to one wiki by their constructors.
     assert {name for name in searching if not name.endswith(".__init__")} == set()

@@ -1,4 +1,4 @@
-"""The isolation gate for identity: a wiki that was deleted and created again at the same path is a new wiki."""
+"""Identity of wikis: a repository that was deleted and created again at the same path is a new wiki."""
 
 import shutil
 import subprocess
@@ -32,20 +32,22 @@ OLD = "The combination of the old owner's safe is oldsecret."
 NEW = "The new owner grows newflower in pots."
 
 
-class Ground:
-    """A farm of one directory of wikis, `wikis`, with keys, backups and query logs."""
+class Garden:
+    """An application with one directory of wikis, and a wiki `garden` with keys, backups and a query log."""
 
-    def __init__(self, place: Path, store: dict[str, object]) -> None:
-        self.place = place
-        self.root = place / "wikis"
+    def __init__(self, directory: Path, store: dict[str, object]) -> None:
+        self.directory = directory
+        self.root = directory / "wikis"
         self.root.mkdir()
-        self.settings = load_settings(place / "data", overrides={"queries.log": True, "sync.interval": 3600, **store})
-        self.farm = self.open()
+        self.settings = load_settings(
+            directory / "data", overrides={"queries.log": True, "sync.interval": 3600, **store}
+        )
+        self.application = self.open()
         self.path = self.root / "garden"
 
     @property
     def service(self) -> WikiService:
-        return self.farm.service
+        return self.application.service
 
     def open(self) -> Application:
         service = build_service(self.settings, [self.root])
@@ -55,18 +57,18 @@ class Ground:
 
     def reopen(self) -> None:
         self.service.close()
-        self.farm = self.open()
+        self.application = self.open()
 
-    def roots(self) -> WikiDiscovery:
+    def make_discovery(self) -> WikiDiscovery:
         return WikiDiscovery(self.service, SchedulerState(), SchedulerConfig(), lambda: find_repositories(self.root))
 
-    def old_owner(self, *options: str, add: bool = True) -> str:
-        """A wiki with an index, a backup, a query log and a key, which is returned."""
+    def create_old_wiki(self, *options: str, add: bool = True) -> str:
+        """Create a wiki with an index, a backup, a query log and a key. Returns the token."""
         Repository(self.path, *options).commit({"Safe.md": f"# Safe\n\n{OLD}\n"})
         if add:
             self.service.add("garden", str(self.path), {})
         else:
-            self.roots().scan()
+            self.make_discovery().scan()
         handle = self.service.get_handle("garden")
         handle.sync()
         handle.search(SearchRequest("oldsecret"), interface=SearchInterface.HTTP)
@@ -74,23 +76,23 @@ class Ground:
         handle.backups.create()
         return self.service.registry.keys.create(handle.wiki.id, Scope.ADMIN, "old owner's")[1]
 
-    def new_owner(self) -> None:
-        """The wiki's directory is removed and another owner's repository made in its place."""
+    def replace_repository(self) -> None:
+        """Delete the repository and create one of another owner at the same path."""
         shutil.rmtree(self.path)
         Repository(self.path).commit({"Flowers.md": f"# Flowers\n\n{NEW}\n"})
 
 
 @pytest.fixture(params=["files", "postgres"])
-def ground(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ground]:
+def garden(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Garden]:
     store = {"store": request.getfixturevalue("database")} if request.param == "postgres" else {}
-    made = Ground(tmp_path, store)
+    made = Garden(tmp_path, store)
     yield made
     made.service.close()
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(tmp_path, {})
+def file_garden(tmp_path: Path) -> Iterator[Garden]:
+    made = Garden(tmp_path, {})
     yield made
     made.service.close()
 
@@ -105,256 +107,256 @@ USES: dict[str, Callable[[WikiService], object]] = {
     "queries": lambda service: service.get_handle("garden").query_log.build_report(),
     "status": lambda service: service.get_handle("garden").get_status(),
     "sync": lambda service: service.get_background_handle("garden").sync(),
-    "lent": lambda service: service.open_with_embedder("garden", FakeEmbedder()),
+    "other embedder": lambda service: service.open_with_embedder("garden", FakeEmbedder()),
 }
 
 
-@pytest.mark.parametrize("fresh", [True, False], ids=["in a new process", "in the process that has it open"])
-def test_nothing_of_a_deleted_wiki_is_there_for_who_has_its_path_now(ground: Ground, fresh: bool) -> None:
-    token = ground.old_owner()
-    ground.new_owner()
+@pytest.mark.parametrize("fresh", [True, False], ids=["in a new process", "in the same process"])
+def test_nothing_of_a_deleted_wiki_is_available_to_the_new_owner_of_its_path(garden: Garden, fresh: bool) -> None:
+    token = garden.create_old_wiki()
+    garden.replace_repository()
     if fresh:
-        ground.reopen()
+        garden.reopen()
     for name, use in USES.items():
         with pytest.raises(RepositoryReplaced) as caught:
-            use(ground.service)
+            use(garden.service)
         assert "wikiholt remove garden" in caught.value.hint, name
     for named in ("garden", None):
         with pytest.raises(Unauthorized):
-            ground.farm.access.authorize(RequestIdentity(token, named), Scope.READ)
+            garden.application.access.authorize(RequestIdentity(token, named), Scope.READ)
 
 
-def test_once_the_old_wiki_is_removed_the_new_one_has_nothing_of_it(ground: Ground) -> None:
-    token = ground.old_owner()
-    old = ground.service.registry.get("garden").id
-    ground.new_owner()
-    assert [key.label for key in ground.service.remove("garden").keys] == ["old owner's"]
-    new = ground.service.add("garden", str(ground.path), {})
+def test_after_the_old_wiki_is_removed_the_new_one_has_nothing_of_it(garden: Garden) -> None:
+    token = garden.create_old_wiki()
+    old = garden.service.registry.get("garden").id
+    garden.replace_repository()
+    assert [key.label for key in garden.service.remove("garden").keys] == ["old owner's"]
+    new = garden.service.add("garden", str(garden.path), {})
     assert new.id != old
-    handle = ground.service.get_handle("garden")
+    handle = garden.service.get_handle("garden")
     assert handle.backups.list() == []
     handle.sync()
     assert [hit.path for hit in handle.search(SearchRequest("oldsecret newflower")).hits] == ["Flowers"]
     assert handle.query_log.build_report().queries == 0
-    assert ground.service.registry.keys.list(new.id) == []
+    assert garden.service.registry.keys.list(new.id) == []
     with pytest.raises(Unauthorized):
-        ground.farm.access.authorize(RequestIdentity(token, "garden"), Scope.READ)
-    assert find_traces_on_disk(ground.place / "data", old) == []
+        garden.application.access.authorize(RequestIdentity(token, "garden"), Scope.READ)
+    assert find_traces_on_disk(garden.directory / "data", old) == []
 
 
-def test_serve_takes_the_new_repository_for_a_new_wiki_by_itself(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
-    token = ground.old_owner(add=False)
-    old = ground.service.registry.get("garden")
-    roots = ground.roots()
-    roots.scan()
-    assert ground.service.registry.get("garden").id == old.id
-    ground.new_owner()
+def test_serve_adds_the_new_repository_as_a_new_wiki(garden: Garden, caplog: pytest.LogCaptureFixture) -> None:
+    token = garden.create_old_wiki(add=False)
+    old = garden.service.registry.get("garden")
+    discovery = garden.make_discovery()
+    discovery.scan()
+    assert garden.service.registry.get("garden").id == old.id
+    garden.replace_repository()
     with pytest.raises(RepositoryReplaced):
-        ground.service.get_handle("garden")
-    roots.scan()
-    new = ground.service.registry.get("garden")
+        garden.service.get_handle("garden")
+    discovery.scan()
+    new = garden.service.registry.get("garden")
     assert (new.id != old.id, new.settings) == (True, old.settings)
     assert "1 keys of the previous wiki were removed" in caplog.text
-    assert ground.service.registry.keys.find_by_token(token) is None
-    handle = ground.service.get_handle("garden")
+    assert garden.service.registry.keys.find_by_token(token) is None
+    handle = garden.service.get_handle("garden")
     handle.sync()
     assert [page.path for page in handle.pages.list().pages] == ["Flowers"]
     assert handle.backups.list() == []
-    roots.scan()
-    assert ground.service.registry.get("garden").id == new.id
+    discovery.scan()
+    assert garden.service.registry.get("garden").id == new.id
 
 
-def test_over_http_the_old_key_opens_nothing_and_the_first_answer_has_no_old_page(ground: Ground) -> None:
-    token = ground.old_owner(add=False)
-    operator = ground.service.registry.keys.create(None, Scope.ADMIN)[1]
+def test_over_http_the_old_key_opens_nothing_and_no_response_has_an_old_page(garden: Garden) -> None:
+    token = garden.create_old_wiki(add=False)
+    operator = garden.service.registry.keys.create(None, Scope.ADMIN)[1]
     routes = ("search?q=oldsecret", "pages", "pages/Safe", "backups", "keys", "status", "changelog", "report")
-    with TestClient(create_app(ground.farm)) as client:
+    with TestClient(create_app(garden.application)) as client:
 
-        def ask(path: str, key: str, method: str = "GET", **more: object) -> tuple[int, str]:
+        def request(path: str, key: str, method: str = "GET", **more: object) -> tuple[int, str]:
             headers = {"Authorization": f"Bearer {key}"}
             answer = client.request(method, f"/w/garden/api/v1/{path}", headers=headers, **more)
             return answer.status_code, answer.text
 
-        assert ask("search?q=oldsecret", token)[0] == 200
-        ground.new_owner()
+        assert request("search?q=oldsecret", token)[0] == 200
+        garden.replace_repository()
         for path in routes:
-            status, text = ask(path, token)
+            status, text = request(path, token)
             assert (status, "old owner" in text or "oldsecret" in text.replace("q=oldsecret", "")) == (401, False), path
-        assert ask("pages/Mine", token, "PUT", json={"content": "defaced"})[0] == 401
-        assert ask("search?q=oldsecret", operator)[0] in (404, 503)
-        ground.roots().scan()
-        assert ask("search?q=oldsecret", token)[0] == 401
-        assert "oldsecret" not in ask("pages", operator)[1]
+        assert request("pages/Mine", token, "PUT", json={"content": "defaced"})[0] == 401
+        assert request("search?q=oldsecret", operator)[0] in (404, 503)
+        garden.make_discovery().scan()
+        assert request("search?q=oldsecret", token)[0] == 401
+        assert "oldsecret" not in request("pages", operator)[1]
 
 
-def test_a_farm_says_that_a_wiki_is_gone(ground: Ground) -> None:
-    token = ground.old_owner()
-    old = ground.service.registry.get("garden").id
-    shutil.rmtree(ground.path)
-    assert [gone.wiki.slug for gone in ground.service.forget(str(ground.root / "gard"))] == []
-    assert [gone.wiki.slug for gone in ground.service.forget(f"{ground.path}/")] == ["garden"]
-    assert ground.service.forget("garden") == []
-    for odd in ("/", "//", ""):
+def test_forgetting_a_path_removes_its_wiki(garden: Garden) -> None:
+    token = garden.create_old_wiki()
+    old = garden.service.registry.get("garden").id
+    shutil.rmtree(garden.path)
+    assert [removed.wiki.slug for removed in garden.service.forget(str(garden.root / "gard"))] == []
+    assert [removed.wiki.slug for removed in garden.service.forget(f"{garden.path}/")] == ["garden"]
+    assert garden.service.forget("garden") == []
+    for path in ("/", "//", ""):
         with pytest.raises(InvalidSource):
-            ground.service.forget(odd)
+            garden.service.forget(path)
     with pytest.raises(WikiNotFound):
-        ground.service.get_handle("garden")
-    assert ground.service.registry.keys.find_by_token(token) is None
-    assert find_traces_on_disk(ground.place / "data", old) == []
+        garden.service.get_handle("garden")
+    assert garden.service.registry.keys.find_by_token(token) is None
+    assert find_traces_on_disk(garden.directory / "data", old) == []
 
 
-def test_a_repository_made_again_after_its_wiki_was_forgotten_is_found(ground: Ground) -> None:
-    ground.old_owner(add=False)
-    roots = ground.roots()
-    roots.scan()
-    ground.service.remove("garden")
-    roots.scan()
+def test_a_repository_created_again_after_its_wiki_was_removed_is_discovered(garden: Garden) -> None:
+    garden.create_old_wiki(add=False)
+    discovery = garden.make_discovery()
+    discovery.scan()
+    garden.service.remove("garden")
+    discovery.scan()
     with pytest.raises(WikiNotFound):
-        ground.service.get_handle("garden")  # the repository that is still there is not taken up again
-    ground.new_owner()
-    roots.scan()
-    assert ground.service.get_handle("garden").wiki.slug == "garden"
+        garden.service.get_handle("garden")  # the existing repository is not added again
+    garden.replace_repository()
+    discovery.scan()
+    assert garden.service.get_handle("garden").wiki.slug == "garden"
 
 
-def _copied(ground: Ground, *command: str) -> None:
-    aside = ground.place / "aside"
-    subprocess.run([*command, str(ground.path), str(aside)], check=True, capture_output=True)
-    shutil.rmtree(ground.path)
-    subprocess.run(["cp", "-a", str(aside), str(ground.path)], check=True)
+def _replace_by_copy(garden: Garden, *command: str) -> None:
+    copy = garden.directory / "copy"
+    subprocess.run([*command, str(garden.path), str(copy)], check=True, capture_output=True)
+    shutil.rmtree(garden.path)
+    subprocess.run(["cp", "-a", str(copy), str(garden.path)], check=True)
 
 
 @pytest.mark.parametrize("options", [(), ("--bare",)], ids=["work tree", "bare"])
-def test_a_full_copy_that_its_owner_restores_is_the_same_wiki(files: Ground, options: tuple[str, ...]) -> None:
-    source = Repository(files.place / "origin")
+def test_a_full_copy_restored_by_its_owner_is_the_same_wiki(file_garden: Garden, options: tuple[str, ...]) -> None:
+    source = Repository(file_garden.directory / "origin")
     source.commit({"Safe.md": f"# Safe\n\n{OLD}\n"})
-    subprocess.run(["git", "clone", "-q", *options, str(source.path), str(files.path)], check=True)
-    wiki = files.service.add("garden", str(files.path), {})
-    files.service.get_handle("garden").sync()
-    _copied(files, "cp", "-a")
-    files.reopen()
-    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
-    # What is recorded follows, so that the marker may be lost from now on.
-    assert files.service.registry.get("garden").repository != wiki.repository
-    next(files.path.rglob(f"wikiholt-{wiki.id}")).unlink()
-    assert files.service.get_handle("garden").wiki.id == wiki.id
+    subprocess.run(["git", "clone", "-q", *options, str(source.path), str(file_garden.path)], check=True)
+    wiki = file_garden.service.add("garden", str(file_garden.path), {})
+    file_garden.service.get_handle("garden").sync()
+    _replace_by_copy(file_garden, "cp", "-a")
+    file_garden.reopen()
+    assert file_garden.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
+    # The recorded identity is updated, so the marker may be lost from now on.
+    assert file_garden.service.registry.get("garden").repository != wiki.repository
+    next(file_garden.path.rglob(f"wikiholt-{wiki.id}")).unlink()
+    assert file_garden.service.get_handle("garden").wiki.id == wiki.id
 
 
-def test_a_clone_in_its_place_is_another_wiki_unless_the_operator_says_so(files: Ground) -> None:
-    token = files.old_owner()
-    _copied(files, "git", "clone", "-q")
+def test_a_clone_at_the_same_path_is_another_wiki_unless_the_operator_rebinds_it(file_garden: Garden) -> None:
+    token = file_garden.create_old_wiki()
+    _replace_by_copy(file_garden, "git", "clone", "-q")
     with pytest.raises(RepositoryReplaced):
-        files.service.get_handle("garden")
-    files.roots().scan()  # it was added by hand: nothing is removed
+        file_garden.service.get_handle("garden")
+    file_garden.make_discovery().scan()  # it was added by command, so nothing is removed
     with pytest.raises(Unauthorized):
-        files.farm.access.authorize(RequestIdentity(token, "garden"), Scope.READ)
-    files.service.rebind("garden")
-    assert files.farm.access.authorize(RequestIdentity(token, "garden"), Scope.READ).scope is Scope.ADMIN
-    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
-    assert len(files.service.get_handle("garden").backups.list()) == 1
+        file_garden.application.access.authorize(RequestIdentity(token, "garden"), Scope.READ)
+    file_garden.service.rebind("garden")
+    assert file_garden.application.access.authorize(RequestIdentity(token, "garden"), Scope.READ).scope is Scope.ADMIN
+    assert file_garden.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
+    assert len(file_garden.service.get_handle("garden").backups.list()) == 1
 
 
-def test_a_repository_that_only_changes_stays_the_same_wiki(files: Ground) -> None:
-    files.old_owner()
-    repository = Repository(files.path)
-    wiki = files.service.registry.get("garden")
+def test_a_repository_with_rewritten_history_stays_the_same_wiki(file_garden: Garden) -> None:
+    file_garden.create_old_wiki()
+    repository = Repository(file_garden.path)
+    wiki = file_garden.service.registry.get("garden")
     repository.run_git("checkout", "--quiet", "--orphan", "other")
-    repository.commit({"Other.md": "# Other\n"}, "Pushed with force")
+    repository.commit({"Other.md": "# Other\n"}, "Force-push")
     repository.run_git("branch", "--force", "main", "other")
     repository.run_git("gc", "--quiet", "--prune=now")
-    assert files.service.get_handle("garden").wiki == wiki
-    # rsync --delete from where there is no marker; it is written again by whoever opens the wiki first.
-    marker = files.path / ".git" / f"wikiholt-{wiki.id}"
+    assert file_garden.service.get_handle("garden").wiki == wiki
+    # rsync --delete removes the marker; it is written again when the wiki is opened.
+    marker = file_garden.path / ".git" / f"wikiholt-{wiki.id}"
     marker.unlink()
-    assert files.service.get_handle("garden").wiki == wiki
-    files.reopen()
-    assert files.service.get_handle("garden").wiki == wiki
+    assert file_garden.service.get_handle("garden").wiki == wiki
+    file_garden.reopen()
+    assert file_garden.service.get_handle("garden").wiki == wiki
     assert marker.is_file()
-    files.service.remove("garden")
+    file_garden.service.remove("garden")
     assert not marker.exists()
 
 
-def test_a_repository_that_cannot_be_marked_is_known_by_its_creation(
-    files: Ground, monkeypatch: pytest.MonkeyPatch
+def test_a_repository_without_a_marker_is_identified_by_its_creation_time(
+    file_garden: Garden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repository_identity, "_write_marker", lambda *_: False)
-    files.old_owner(add=False)
-    wiki = files.service.registry.get("garden")
-    assert not list(files.path.rglob("wikiholt-*"))
-    assert files.service.get_handle("garden").wiki == wiki
-    _copied(files, "cp", "-a")  # may be a stranger's copy as well: the operator is asked
-    files.roots().scan()
+    file_garden.create_old_wiki(add=False)
+    wiki = file_garden.service.registry.get("garden")
+    assert not list(file_garden.path.rglob("wikiholt-*"))
+    assert file_garden.service.get_handle("garden").wiki == wiki
+    _replace_by_copy(file_garden, "cp", "-a")  # may be the copy of another owner: the operator must decide
+    file_garden.make_discovery().scan()
     with pytest.raises(RepositoryReplaced):
-        files.service.get_handle("garden")
-    assert files.service.registry.get("garden").id == wiki.id
-    files.new_owner()  # no history of its own: surely another
-    files.roots().scan()
-    assert files.service.get_handle("garden").wiki.id != wiki.id
+        file_garden.service.get_handle("garden")
+    assert file_garden.service.registry.get("garden").id == wiki.id
+    file_garden.replace_repository()  # a different history: certainly another repository
+    file_garden.make_discovery().scan()
+    assert file_garden.service.get_handle("garden").wiki.id != wiki.id
 
 
-def test_a_file_system_that_knows_no_creation_is_served_by_the_marker(
-    files: Ground, monkeypatch: pytest.MonkeyPatch
+def test_without_creation_times_the_marker_identifies_the_repository(
+    file_garden: Garden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repository_identity, "_get_creation", lambda _: "")
-    files.old_owner()
-    assert files.service.get_handle("garden").wiki.repository == repository_identity.MARKED_WORD
-    files.new_owner()
+    file_garden.create_old_wiki()
+    assert file_garden.service.get_handle("garden").wiki.repository == repository_identity.MARKED_WORD
+    file_garden.replace_repository()
     with pytest.raises(RepositoryReplaced):
-        files.service.get_handle("garden")
+        file_garden.service.get_handle("garden")
 
 
-def test_two_wikis_of_one_repository_and_its_work_trees_are_told_apart(files: Ground) -> None:
-    files.old_owner()
-    files.service.add("again", str(files.path), {})
-    tree = files.place / "tree"
-    Repository(files.path).run_git("worktree", "add", "--quiet", str(tree), "-b", "side")
-    files.service.add("tree", str(tree), {})
+def test_two_wikis_of_one_repository_and_its_work_trees_are_distinguished(file_garden: Garden) -> None:
+    file_garden.create_old_wiki()
+    file_garden.service.add("again", str(file_garden.path), {})
+    tree = file_garden.directory / "tree"
+    Repository(file_garden.path).run_git("worktree", "add", "--quiet", str(tree), "-b", "side")
+    file_garden.service.add("tree", str(tree), {})
     for slug in ("garden", "again", "tree"):
-        assert files.service.get_handle(slug).wiki.slug == slug
-    files.service.remove("again")
-    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
-    files.new_owner()
+        assert file_garden.service.get_handle(slug).wiki.slug == slug
+    file_garden.service.remove("again")
+    assert file_garden.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
+    file_garden.replace_repository()
     for slug in ("garden", "tree"):
         with pytest.raises(WikiholtError):
-            files.service.get_handle(slug).pages.read("Safe")
+            file_garden.service.get_handle(slug).pages.read("Safe")
 
 
-def test_a_marker_is_written_nowhere_else(files: Ground) -> None:
-    """Whoever owns a repository may make links of its parts."""
-    outside = files.place / "outside"
+def test_a_marker_is_never_written_outside_the_repository(file_garden: Garden) -> None:
+    """The owner of a repository may replace parts of it with symbolic links."""
+    outside = file_garden.directory / "outside"
     Repository(outside)
-    files.path.mkdir()
-    (files.path / ".git").symlink_to(outside / ".git")
+    file_garden.path.mkdir()
+    (file_garden.path / ".git").symlink_to(outside / ".git")
     before = sorted((outside / ".git").iterdir())
-    wiki = files.service.registry.add("garden", str(files.path), {})
+    wiki = file_garden.service.registry.add("garden", str(file_garden.path), {})
     assert sorted((outside / ".git").iterdir()) == before
-    (files.path / ".git").unlink()
-    Repository(files.path)
-    (files.path / ".git" / f"wikiholt-{wiki.id}").symlink_to(files.place / "victim")
-    assert not repository_identity._write_marker(str(files.path), f"{files.path}/.git", wiki.id)
-    assert not (files.place / "victim").exists()
+    (file_garden.path / ".git").unlink()
+    Repository(file_garden.path)
+    (file_garden.path / ".git" / f"wikiholt-{wiki.id}").symlink_to(file_garden.directory / "victim")
+    assert not repository_identity._write_marker(str(file_garden.path), f"{file_garden.path}/.git", wiki.id)
+    assert not (file_garden.directory / "victim").exists()
 
 
-def test_a_wiki_whose_repository_is_away_goes_on_answering(files: Ground) -> None:
-    files.old_owner()
-    files.path.rename(files.place / "unmounted")
-    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
-    (files.place / "unmounted").rename(files.path)
-    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
+def test_a_wiki_whose_repository_is_unavailable_stays_searchable(file_garden: Garden) -> None:
+    file_garden.create_old_wiki()
+    file_garden.path.rename(file_garden.directory / "unmounted")
+    assert file_garden.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
+    (file_garden.directory / "unmounted").rename(file_garden.path)
+    assert file_garden.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
 
 
-def test_the_command_line_names_a_replaced_wiki_and_goes_on(files: Ground, capsys: pytest.CaptureFixture[str]) -> None:
-    files.old_owner()
-    Repository(files.place / "other").commit({"Other.md": "# Other\n"})
-    files.service.add("other", str(files.place / "other"), {})
-    _copied(files, "git", "clone", "-q")
-    files.service.close()
+def test_the_command_line_reports_a_replaced_wiki_and_continues(
+    file_garden: Garden, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file_garden.create_old_wiki()
+    Repository(file_garden.directory / "other").commit({"Other.md": "# Other\n"})
+    file_garden.service.add("other", str(file_garden.directory / "other"), {})
+    _replace_by_copy(file_garden, "git", "clone", "-q")
+    file_garden.service.close()
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--data", str(files.place / "data"), *arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        code = main(["--data", str(file_garden.directory / "data"), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     for command in (("status",), ("restore", "--list")):
         code, out, err = run(*command)
@@ -370,6 +372,6 @@ def test_the_command_line_names_a_replaced_wiki_and_goes_on(files: Ground, capsy
     assert (code, "keys and backups are kept" in out) == (0, True)
     assert run("status", "garden")[0] == 0
     assert run("rebind", "nowhere")[0] == 3
-    shutil.rmtree(files.path)
+    shutil.rmtree(file_garden.path)
     assert run("rebind", "garden")[0] == 6
     assert run("remove", "garden")[0] == 0

@@ -1,5 +1,5 @@
-"""What happened to others, as tests that bear its name: the recall incident of a shared index (2026-04-22), and the
-five problems of a search plugin that was made for one wiki and given many."""
+"""Known incidents of other systems as tests: the recall loss in a shared index (2026-04-22), and five problems of a
+search plugin that was made for one wiki and used for many."""
 
 import json
 import re
@@ -14,8 +14,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.services import make_cached_service, read_all_files
-from wikiholt.app.bootstrap import Application
-from wikiholt.app.bootstrap import open_application as wired_farm
+from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.vectors.factory import create_vector_cache
 from wikiholt.domain.index import FloatArray, IntArray
@@ -28,13 +27,13 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
 
-HUGE_PAGE_COUNT, TINY_PAGE_COUNT, QUESTION_COUNT = 3000, 7, 60
+HUGE_PAGE_COUNT, TINY_PAGE_COUNT, QUERY_COUNT = 3000, 7, 60
 OBJECTS = ("pump", "valve", "boiler", "filter", "gauge", "rotor", "intake")
 ACTIONS = ("restart", "drain", "inspect", "replace", "calibrate", "seal")
 
 
 def make_procedure(number: int) -> str:
-    """Pages that differ in a few words, as those of wikis do that were begun from one template."""
+    """Pages that differ in a few words, as in wikis that were created from one template."""
     rng = Random(number)
     thing, doing = OBJECTS[number % len(OBJECTS)], ACTIONS[number // len(OBJECTS) % len(ACTIONS)]
     steps = " ".join(rng.choice(OBJECTS + ACTIONS) for _ in range(6))
@@ -42,9 +41,9 @@ def make_procedure(number: int) -> str:
 
 
 @pytest.fixture(scope="module", params=["exact", "faiss"])
-def beside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikiService]:
-    """A tiny wiki beside one of thousands of pages that are nearly the same as its own."""
-    directory = tmp_path_factory.mktemp("beside")
+def two_sizes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikiService]:
+    """A tiny wiki and a huge one with thousands of very similar pages."""
+    directory = tmp_path_factory.mktemp("sizes")
     service = make_cached_service(directory / "data")
     store = service.components.store
 
@@ -65,7 +64,7 @@ def beside(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def read_vectors(service: WikiService, slug: str) -> tuple[IntArray, FloatArray, dict[int, str]]:
-    """The truth of a wiki: each chunk's page and vector, and the pages' paths."""
+    """The stored data of a wiki: page and vector of each chunk, and the paths of the pages."""
     index = service.components.store.open(service.get_handle(slug).wiki.id)
     try:
         with index.open_vector_snapshot() as snapshot:
@@ -81,7 +80,7 @@ def read_vectors(service: WikiService, slug: str) -> tuple[IntArray, FloatArray,
 def find_nearest_pages(
     page_ids: IntArray, vectors: FloatArray, paths: dict[int, str], query: str
 ) -> list[tuple[str, float]]:
-    """Every page with its distance, computed without any of the product's search."""
+    """Every page with its distance, computed without the search code."""
     distances = 1 - vectors @ FakeEmbedder().embed_query(query)
     best: dict[str, float] = {}
     for page_id, distance in zip(page_ids, distances, strict=True):
@@ -90,61 +89,65 @@ def find_nearest_pages(
     return sorted(best.items(), key=lambda item: item[1])
 
 
-def make_questions() -> list[str]:
+def make_queries() -> list[str]:
     rng = Random(5)
-    return [f"{rng.choice(ACTIONS)} {rng.choice(OBJECTS)} {rng.choice(OBJECTS)}" for _ in range(QUESTION_COUNT)]
+    return [f"{rng.choice(ACTIONS)} {rng.choice(OBJECTS)} {rng.choice(OBJECTS)}" for _ in range(QUERY_COUNT)]
 
 
-def test_2026_04_22_by_meaning_a_tiny_wiki_beside_a_huge_one_gets_exactly_its_nearest_pages(
-    beside: WikiService,
+def test_2026_04_22_semantic_search_in_a_tiny_wiki_next_to_a_huge_one_returns_its_nearest_pages(
+    two_sizes: WikiService,
 ) -> None:
-    truth = read_vectors(beside, "tiny")
-    for query in make_questions():
+    truth = read_vectors(two_sizes, "tiny")
+    for query in make_queries():
         for n in (1, 3, 5, 100):
-            answer = beside.get_handle("tiny").search(SearchRequest(query, n, SearchMode.SEMANTIC, rerank=False))
+            answer = two_sizes.get_handle("tiny").search(SearchRequest(query, n, SearchMode.SEMANTIC, rerank=False))
             exact = find_nearest_pages(*truth, query)[:n]
             assert not answer.degraded
-            assert [hit.distance for hit in answer.hits] == pytest.approx([each[1] for each in exact], abs=1e-4)
+            assert [hit.distance for hit in answer.hits] == pytest.approx([distance for _, distance in exact], abs=1e-4)
             assert len(answer.hits) == min(n, TINY_PAGE_COUNT)
 
 
-def test_2026_04_22_by_words_a_tiny_wiki_beside_a_huge_one_gets_every_page_that_holds_them(beside: WikiService) -> None:
+def test_2026_04_22_keyword_search_in_a_tiny_wiki_next_to_a_huge_one_returns_every_match(
+    two_sizes: WikiService,
+) -> None:
     pages = {
         f"page-{n}": set(re.findall(r"\w+", make_procedure(n)))
         for n in range(HUGE_PAGE_COUNT, HUGE_PAGE_COUNT + TINY_PAGE_COUNT)
     }
-    for query in make_questions():
-        answer = beside.get_handle("tiny").search(SearchRequest(query, 100, SearchMode.KEYWORD))
-        holding = {path for path, words in pages.items() if words & set(query.split())}
-        assert {hit.path for hit in answer.hits} == holding
+    for query in make_queries():
+        answer = two_sizes.get_handle("tiny").search(SearchRequest(query, 100, SearchMode.KEYWORD))
+        matching = {path for path, words in pages.items() if words & set(query.split())}
+        assert {hit.path for hit in answer.hits} == matching
 
 
 @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.SEMANTIC])
-def test_2026_04_22_a_tiny_wiki_gets_as_many_pages_as_were_asked_for(beside: WikiService, mode: SearchMode) -> None:
-    for query in make_questions():
-        found = [hit.path for hit in beside.get_handle("tiny").search(SearchRequest(query, TINY_PAGE_COUNT, mode)).hits]
+def test_2026_04_22_a_tiny_wiki_returns_as_many_pages_as_requested(two_sizes: WikiService, mode: SearchMode) -> None:
+    for query in make_queries():
+        found = [
+            hit.path for hit in two_sizes.get_handle("tiny").search(SearchRequest(query, TINY_PAGE_COUNT, mode)).hits
+        ]
         assert sorted(found) == [f"page-{n}" for n in range(HUGE_PAGE_COUNT, HUGE_PAGE_COUNT + TINY_PAGE_COUNT)]
-        few = beside.get_handle("tiny").search(SearchRequest(query, 5, mode)).hits
+        few = two_sizes.get_handle("tiny").search(SearchRequest(query, 5, mode)).hits
         assert [hit.path for hit in few] == found[:5]
         thing = PageFilter(tags=(OBJECTS[HUGE_PAGE_COUNT % len(OBJECTS)],))
-        assert len(beside.get_handle("tiny").search(SearchRequest(query, 5, mode, thing)).hits) == 1
+        assert len(two_sizes.get_handle("tiny").search(SearchRequest(query, 5, mode, thing)).hits) == 1
 
 
-def test_2026_04_22_the_same_pages_in_one_shared_index_are_lost(beside: WikiService) -> None:
-    """Why the tests above can fail: fifty nearest of all wikis, then a filter, as the seed had it."""
-    page_ids, vectors, paths = read_vectors(beside, "huge")
-    own_ids, own_vectors, own_paths = read_vectors(beside, "tiny")
+def test_2026_04_22_a_shared_index_loses_these_pages(two_sizes: WikiService) -> None:
+    """A check of the tests above: a shared index that filters the fifty nearest of all wikis loses pages."""
+    page_ids, vectors, paths = read_vectors(two_sizes, "huge")
+    own_ids, own_vectors, own_paths = read_vectors(two_sizes, "tiny")
     shared_ids = np.concatenate([page_ids, own_ids + HUGE_PAGE_COUNT * 10])
     shared = np.concatenate([vectors, own_vectors])
     names = paths | {page_id + HUGE_PAGE_COUNT * 10: path for page_id, path in own_paths.items()}
-    kept = []
-    for query in make_questions():
+    recalls = []
+    for query in make_queries():
         top = find_nearest_pages(shared_ids, shared, names, query)[:50]
-        kept.append(len([path for path, _ in top if int(path.removeprefix("page-")) >= HUGE_PAGE_COUNT][:5]) / 5)
-    assert sum(kept) / len(kept) < 0.5
+        recalls.append(len([path for path, _ in top if int(path.removeprefix("page-")) >= HUGE_PAGE_COUNT][:5]) / 5)
+    assert sum(recalls) / len(recalls) < 0.5
 
 
-# ── the five problems of a plugin made for one wiki ──────────────────────────────────────────────────────────────────
+# ── five problems of a plugin for one wiki ───────────────────────────────────────────────────────────────────────────
 
 
 class IncidentWikis:
@@ -189,20 +192,20 @@ def test_problem_1_two_wikis_with_a_page_home_do_not_collide(wikis: IncidentWiki
 
 @contextmanager
 def run_scheduler(wikis: IncidentWikis, *roots: Path) -> Iterator[Application]:
-    """A farm with its keeper at work."""
+    """An application with a running scheduler."""
     settings = load_settings(wikis.data, overrides={"discover.interval": 1, "sync.interval": 1})
-    farm = wired_farm(settings, roots, service=wikis.service)
-    farm.scheduler.start()
+    application = open_application(settings, roots, service=wikis.service)
+    application.scheduler.start()
     try:
-        yield farm
+        yield application
     finally:
-        assert farm.scheduler.stop(30)
+        assert application.scheduler.stop(30)
 
 
-def wait_until(what: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < until, "it did not come to pass in half a minute"
+    while not condition():
+        assert time.monotonic() < until, "timeout after 30 seconds"
         time.sleep(0.05)
 
 
@@ -215,16 +218,16 @@ def can_find(wikis: IncidentWikis, slug: str, query: str) -> bool:
 
 def test_problem_2_every_wiki_is_synced_and_not_only_the_first(wikis: IncidentWikis) -> None:
     with run_scheduler(wikis):
-        for turn in ("first", "second"):
+        for round_name in ("first", "second"):
             for slug, repository in wikis.repositories.items():
-                repository.commit({f"{turn}.md": f"The {turn} stork of {slug}."})
+                repository.commit({f"{round_name}.md": f"The {round_name} stork of {slug}."})
             for slug in wikis.repositories:
-                wait_until(lambda slug=slug, turn=turn: can_find(wikis, slug, f'"{turn} stork of {slug}"'))
+                wait_until(lambda slug=slug, name=round_name: can_find(wikis, slug, f'"{name} stork of {slug}"'))
         for slug in wikis.repositories:
             assert not can_find(wikis, slug, " ".join(f'"stork of {other}"' for other in wikis.repositories))
 
 
-def test_problem_4_a_new_wiki_is_indexed_by_itself_with_the_pages_it_came_with(
+def test_problem_4_a_new_wiki_is_indexed_automatically_with_its_existing_pages(
     wikis: IncidentWikis, tmp_path: Path
 ) -> None:
     (tmp_path / "root").mkdir()
@@ -243,7 +246,7 @@ REBUILD: list[Callable[[WikiService], object]] = [
 
 
 @pytest.mark.parametrize("work", REBUILD, ids=["reindex", "sync", "remove"])
-def test_problem_3_reindexing_one_wiki_leaves_the_others_byte_for_byte(
+def test_problem_3_reindexing_one_wiki_changes_no_byte_of_the_others(
     wikis: IncidentWikis, work: Callable[[WikiService], object]
 ) -> None:
     for slug in wikis.repositories:
@@ -259,8 +262,8 @@ def test_problem_3_reindexing_one_wiki_leaves_the_others_byte_for_byte(
     assert read_all_files(own) != own_before
 
 
-class Mute(FakeEmbedder):
-    """A model that fails as one did whose files could not be downloaded: no error, and nothing of use."""
+class ZeroVectorEmbedder(FakeEmbedder):
+    """A model that returns zero vectors without an error, like one whose files could not be downloaded."""
 
     def embed_passages(self, texts: object) -> FloatArray:
         return np.zeros((len(texts), self.dimensions), np.float32)  # type: ignore[arg-type]
@@ -269,15 +272,15 @@ class Mute(FakeEmbedder):
         raise ModelSelfTestFailed("known sentences gave other vectors", hint="look at the model's files")
 
 
-class Silent(Mute):
-    """The same, where even the proof passes."""
+class UndetectedZeroEmbedder(ZeroVectorEmbedder):
+    """The same, with a self-test that passes."""
 
     def run_self_test(self) -> None:
         return
 
 
-@pytest.mark.parametrize("embedder", [Mute, Silent])
-def test_problem_5_a_model_that_fails_silently_is_an_error_and_not_a_complete_index_of_nothing(
+@pytest.mark.parametrize("embedder", [ZeroVectorEmbedder, UndetectedZeroEmbedder])
+def test_problem_5_a_model_that_fails_silently_is_an_error_and_not_an_empty_index(
     wikis: IncidentWikis, embedder: type[FakeEmbedder]
 ) -> None:
     broken = embedder()
@@ -286,8 +289,8 @@ def test_problem_5_a_model_that_fails_silently_is_an_error_and_not_a_complete_in
     with pytest.raises(WikiholtError) as caught:
         handle.sync()
     assert caught.value.hint
-    told = json.loads(json.dumps(build_status_document(handle.get_status())))
-    assert told["stale"]
+    status = json.loads(json.dumps(build_status_document(handle.get_status())))
+    assert status["stale"]
     with pytest.raises((NothingIndexed, IndexMissing)):
         handle.search(SearchRequest("heron", mode=SearchMode.KEYWORD))
 

@@ -1,5 +1,4 @@
-"""The isolation gate: whatever is asked of one wiki, nothing of another comes back; whatever is done to one, no other
-changes by a byte."""
+"""Isolation: a request to one wiki never returns content of another, and work on one wiki changes no other."""
 
 import json
 import sqlite3
@@ -13,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.isolation.backends import FileBackend, IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, CanaryWiki, find_codes, find_codes_on_disk
-from tests.isolation.isolation_farm import (
+from tests.isolation.isolation_environment import (
     WIKI_COUNT,
     ConcurrentLoad,
-    IsolationFarm,
+    IsolationEnvironment,
     check_under_load,
     search_as_json,
     search_everything,
@@ -33,62 +32,62 @@ from wikiholt.wikis.service import WikiService
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> IsolationFarm:
-    place = tmp_path_factory.mktemp("farm")
-    return IsolationFarm(place, FileBackend(place / "data"))
+def env(tmp_path_factory: pytest.TempPathFactory) -> IsolationEnvironment:
+    directory = tmp_path_factory.mktemp("isolation")
+    return IsolationEnvironment(directory, FileBackend(directory / "data"))
 
 
 @pytest.fixture
-def service(farm: IsolationFarm) -> Iterator[WikiService]:
-    opened = farm.backend.open_service()
+def service(env: IsolationEnvironment) -> Iterator[WikiService]:
+    opened = env.backend.open_service()
     yield opened
     opened.close()
 
 
-def test_every_mode_and_filter_shows_the_wiki_itself_and_no_other(farm: IsolationFarm, service: WikiService) -> None:
-    looked = 0
-    for me, other in zip(farm.wikis, farm.wikis[1:] + farm.wikis[:1], strict=True):
+def test_every_mode_and_filter_returns_only_the_own_wiki(env: IsolationEnvironment, service: WikiService) -> None:
+    checked = 0
+    for me, other in zip(env.wikis, env.wikis[1:] + env.wikis[:1], strict=True):
         handle = service.get_handle(me.slug)
-        looked += search_everything(handle, me, other)
+        checked += search_everything(handle, me, other)
         for place in ("body", "title", "path", "heading", "text"):
             assert me.code in find_codes(search_as_json(handle, me.get_word(place), PageFilter(), SearchMode.KEYWORD))
         assert me.code in find_codes(
             search_as_json(handle, COMMON_TEXT, PageFilter(tags=(me.get_word("tag"),)), SearchMode.SEMANTIC)
         )
-    assert looked == WIKI_COUNT * 26 * 5
+    assert checked == WIKI_COUNT * 26 * 5
 
 
-def test_a_tiny_wiki_beside_a_huge_one_gives_every_page(farm: IsolationFarm, service: WikiService) -> None:
-    tiny = service.get_handle(farm.wikis[7].slug)
+def test_a_tiny_wiki_next_to_a_huge_one_returns_every_page(env: IsolationEnvironment, service: WikiService) -> None:
+    tiny = service.get_handle(env.wikis[7].slug)
     for mode in (SearchMode.SEMANTIC, SearchMode.HYBRID):
         answer = tiny.search(SearchRequest("restart pump", 100, mode))
         assert (answer.total, len(answer.hits)) == (3, 3)
-    huge = service.get_handle(farm.wikis[0].slug).search(SearchRequest("restart pump", 100, SearchMode.SEMANTIC))
-    assert (huge.total, len(huge.hits)) == (farm.huge + 3, 100)
+    huge = service.get_handle(env.wikis[0].slug).search(SearchRequest("restart pump", 100, SearchMode.SEMANTIC))
+    assert (huge.total, len(huge.hits)) == (env.huge + 3, 100)
 
 
-def test_what_is_kept_of_a_wiki_holds_only_its_own_words(farm: IsolationFarm) -> None:
-    for wiki in farm.wikis:
-        assert farm.find_wiki_codes(wiki) == {wiki.code}
+def test_the_stored_data_of_a_wiki_contains_only_its_own_words(env: IsolationEnvironment) -> None:
+    for wiki in env.wikis:
+        assert env.find_wiki_codes(wiki) == {wiki.code}
 
 
-def test_syncing_and_rebuilding_one_wiki_change_no_other_by_a_byte(farm: IsolationFarm) -> None:
-    wiki = farm.wikis[3]
-    before = farm.read_other_wikis(wiki)
+def test_syncing_and_rebuilding_one_wiki_change_no_byte_of_another(env: IsolationEnvironment) -> None:
+    wiki = env.wikis[3]
+    before = env.read_other_wikis(wiki)
     wiki.commit_edit(1)
     for model in ("fake", "other", "fake"):
-        service = farm.backend.open_service(model=model)
+        service = env.backend.open_service(model=model)
         report = service.get_handle(wiki.slug).sync()
         service.get_handle(wiki.slug).search(SearchRequest("pump"))
         service.close()
     assert report.rebuilt
-    assert farm.read_other_wikis(wiki) == before
+    assert env.read_other_wikis(wiki) == before
 
 
 @given(slug=st.text() | st.from_regex(r"\A[a-z0-9./%\\-]{0,40}\Z") | st.text("zqbcdx-wiki/.\0é", max_size=30))
 @settings(max_examples=limit_examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_slug_that_is_not_one_leads_anywhere(farm: IsolationFarm, service: WikiService, slug: str) -> None:
-    known = {wiki.slug for wiki in farm.wikis}
+def test_an_unknown_slug_opens_nothing(env: IsolationEnvironment, service: WikiService, slug: str) -> None:
+    known = {wiki.slug for wiki in env.wikis}
     for call in (service.get_handle, service.remove):
         if slug in known:
             continue
@@ -106,17 +105,17 @@ def make_similar_slugs(slug: str, wiki_id: str) -> list[str]:
     ]
 
 
-def test_look_alikes_of_a_slug_and_ids_open_nothing(farm: IsolationFarm, service: WikiService) -> None:
-    wiki = farm.wikis[4]
-    for slug in make_similar_slugs(wiki.slug, farm.ids[wiki.slug]):
+def test_similar_slugs_and_ids_open_nothing(env: IsolationEnvironment, service: WikiService) -> None:
+    wiki = env.wikis[4]
+    for slug in make_similar_slugs(wiki.slug, env.ids[wiki.slug]):
         with pytest.raises(WikiholtError) as caught:
             service.get_handle(slug)
         assert find_codes(f"{caught.value.message}{caught.value.hint}") <= {wiki.code}
-        assert farm.ids[wiki.slug] not in caught.value.hint
+        assert env.ids[wiki.slug] not in caught.value.hint
 
 
 @pytest.mark.parametrize("path", ["../x", "aaaaaaaa/../b", "", "A" * 20, "..", "é" * 20])
-def test_a_store_takes_nothing_but_ids(tmp_path: Path, path: str) -> None:
+def test_a_store_accepts_only_ids(tmp_path: Path, path: str) -> None:
     store = SqliteStore(tmp_path)
     for call in (store.open, store.delete, store.get_published, store.get_directory):
         with pytest.raises(WikiholtError):
@@ -124,75 +123,77 @@ def test_a_store_takes_nothing_but_ids(tmp_path: Path, path: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_line_shows_one_wiki_when_asked_for_one(
-    farm: IsolationFarm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_command_for_one_wiki_shows_only_that_wiki(
+    env: IsolationEnvironment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.interfaces.cli.main.build_service", lambda _: farm.backend.open_service())
+    monkeypatch.setattr("wikiholt.interfaces.cli.main._open_service", lambda _: env.backend.open_service())
 
     def run(*arguments: str) -> str:
-        main(["--data", str(farm.data), *arguments])
+        main(["--data", str(env.data), *arguments])
         captured = capsys.readouterr()
         return captured.out + captured.err
 
-    for me, other in ((farm.wikis[5], farm.wikis[6]), (farm.wikis[0], farm.wikis[8])):
-        for ending in ([], ["--json"]):
-            assert find_codes(run("status", me.slug, *ending)) == {me.code}
-            assert find_codes(run("sync", me.slug, *ending)) == {me.code}
-            assert find_codes(run("search", me.slug, "restart pump", "-n", "50", *ending)) == {me.code}
-            told = run("search", me.slug, other.get_word("body"), "--tag", other.get_word("tag"), *ending)
-            assert find_codes(told.replace(other.get_word("body"), "")) <= {me.code}
-        told = run("search", f"{me.slug}-x", "pump")
-        assert find_codes(told) == {me.code}
-        assert "hint:" in told
+    for me, other in ((env.wikis[5], env.wikis[6]), (env.wikis[0], env.wikis[8])):
+        for options in ([], ["--json"]):
+            assert find_codes(run("status", me.slug, *options)) == {me.code}
+            assert find_codes(run("sync", me.slug, *options)) == {me.code}
+            assert find_codes(run("search", me.slug, "restart pump", "-n", "50", *options)) == {me.code}
+            output = run("search", me.slug, other.get_word("body"), "--tag", other.get_word("tag"), *options)
+            assert find_codes(output.replace(other.get_word("body"), "")) <= {me.code}
+        output = run("search", f"{me.slug}-x", "pump")
+        assert find_codes(output) == {me.code}
+        assert "hint:" in output
 
 
-def test_a_broken_repository_or_index_speaks_of_its_own_wiki_only(farm: IsolationFarm, service: WikiService) -> None:
-    me = farm.wikis[9]
+def test_errors_of_a_broken_repository_name_only_its_own_wiki(env: IsolationEnvironment, service: WikiService) -> None:
+    me = env.wikis[9]
     head = me.repository.path / ".git" / "HEAD"
-    whole = head.read_text()
-    head.write_text("torn")
+    original = head.read_text()
+    head.write_text("broken")
     try:
         with pytest.raises(WikiholtError) as caught:
             service.get_handle(me.slug).sync()
         assert find_codes(f"{caught.value.message} {caught.value.hint}") <= {me.code}
         assert find_codes(json.dumps(build_status_document(service.get_handle(me.slug).get_status()))) == {me.code}
     finally:
-        head.write_text(whole)
+        head.write_text(original)
 
 
-def test_under_threads_and_during_syncs_rebuilds_and_removals_nothing_leaks(
-    farm: IsolationFarm, caplog: pytest.LogCaptureFixture
+def test_nothing_leaks_with_many_threads_during_syncs_rebuilds_and_removals(
+    env: IsolationEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert check_under_load(farm, ConcurrentLoad(farm), caplog) > 100
+    assert check_under_load(env, ConcurrentLoad(env), caplog) > 100
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> IsolationBackend:
+def backend(tmp_path: Path) -> IsolationBackend:
     return FileBackend(tmp_path / "data")
 
 
-def test_removal_leaves_no_byte_though_others_have_it_open(tmp_path: Path, ground: IsolationBackend) -> None:
+def test_removal_leaves_no_data_while_another_process_has_the_wiki_open(
+    tmp_path: Path, backend: IsolationBackend
+) -> None:
     wikis = [CanaryWiki(tmp_path / "r", n) for n in range(3)]
-    service, elsewhere = ground.open_service(), ground.open_service(background=True)
+    service, other_service = backend.open_service(), backend.open_service(background=True)
     for wiki in wikis:
         service.add(wiki.slug, str(wiki.repository.path), {})
         service.get_handle(wiki.slug).sync()
-        elsewhere.get_handle(wiki.slug).search(SearchRequest("pump"))
-    held = elsewhere.get_handle(wikis[1].slug)
-    gone = service.get_handle(wikis[1].slug).wiki.id
+        other_service.get_handle(wiki.slug).search(SearchRequest("pump"))
+    open_handle = other_service.get_handle(wikis[1].slug)
+    removed_id = service.get_handle(wikis[1].slug).wiki.id
     service.remove(wikis[1].slug)
     with pytest.raises(IndexMissing):
-        held.search(SearchRequest("pump"))
+        open_handle.search(SearchRequest("pump"))
     with pytest.raises(WikiNotFound):
-        elsewhere.get_handle(wikis[1].slug)
-    assert ground.find_all_codes() == {wikis[0].code, wikis[2].code}
-    elsewhere.close()
+        other_service.get_handle(wikis[1].slug)
+    assert backend.find_all_codes() == {wikis[0].code, wikis[2].code}
+    other_service.close()
     service.close()
-    assert ground.find_all_codes() == {wikis[0].code, wikis[2].code}
-    assert not ground.find_traces(gone)
+    assert backend.find_all_codes() == {wikis[0].code, wikis[2].code}
+    assert not backend.find_traces(removed_id)
 
 
-def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(tmp_path: Path) -> None:
+def test_a_sync_that_waited_during_a_removal_does_not_recreate_the_wiki(tmp_path: Path) -> None:
     wiki = CanaryWiki(tmp_path / "r", 0)
     service = FileBackend(tmp_path / "data").open_service()
     service.add(wiki.slug, str(wiki.repository.path), {})
@@ -213,7 +214,7 @@ def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(tmp_p
 
 
 def list_open_files(count: int) -> bytes:
-    """The names of files that this process has open at least so many times."""
+    """The names of files that this process has open at least `count` times."""
     names = []
     for link in Path("/proc/self/fd").iterdir():
         try:
@@ -223,8 +224,8 @@ def list_open_files(count: int) -> bytes:
     return b"\n".join(name for name in names if names.count(name) >= count)
 
 
-def test_an_index_reaches_one_file_and_can_attach_no_other(farm: IsolationFarm) -> None:
-    one, two = (farm.get_directory(wiki) / "g000001.sqlite" for wiki in farm.wikis[1:3])
+def test_an_index_connection_has_one_file_and_cannot_attach_another(env: IsolationEnvironment) -> None:
+    one, two = (env.get_directory(wiki) / "g000001.sqlite" for wiki in env.wikis[1:3])
     database = open_connection(one)
     try:
         assert [row[2] for row in database.execute("PRAGMA database_list")] == [str(one)]
@@ -235,9 +236,7 @@ def test_an_index_reaches_one_file_and_can_attach_no_other(farm: IsolationFarm) 
 
 
 @pytest.mark.model
-def test_on_the_real_model_wikis_that_mean_the_same_stay_apart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_the_real_model_similar_wikis_stay_isolated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wikis = [CanaryWiki(tmp_path / "r", n) for n in range(3)]
     for wiki in wikis:
         assert main(["--data", str(tmp_path / "data"), "add", wiki.slug, str(wiki.repository.path)]) == 0

@@ -1,4 +1,4 @@
-"""The isolation gate for agents: every tool, resource and completion, with every wrong key, under every wrong name."""
+"""Isolation over MCP: every tool, resource and completion, with every wrong key, host and slug."""
 
 import json
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ MESSAGES: list[tuple[str, dict[str, Any]]] = [
 
 @dataclass
 class McpIsolationFixture:
-    """Two wikis, one of which nobody here has a key for, and all that must not be told of it."""
+    """Two wikis, of which the tested keys open only one, and the secrets of the other."""
 
     application: ServedApplication
     base: str
@@ -64,7 +64,7 @@ class McpIsolationFixture:
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpIsolationFixture]:
+def mcp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpIsolationFixture]:
     with serve_application(tmp_path_factory.mktemp("isolation"), {"serve.domain": "farm.example"}) as found:
         text = f"---\ncategory: {SECRET}\ntags: [{SECRET}]\n---\n# {SECRET}\n\n{CANARY} [[Home]]\n"
         found.beta.commit({f"{SECRET}/Page.md": text})
@@ -77,17 +77,17 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpIsolationFix
             yield McpIsolationFixture(found, base, secrets)
 
 
-def test_every_tool_is_driven_here() -> None:
+def test_every_tool_is_tested_here() -> None:
     assert set(ARGUMENTS) == set(get_tools(aliases=False))
 
 
-def test_the_words_are_there_to_be_told(ground: McpIsolationFixture) -> None:
-    heard = [
-        _send_message(ground, method, params, "other", "/mcp", {}).text
+def test_a_valid_key_reads_the_canary_words(mcp: McpIsolationFixture) -> None:
+    responses = [
+        _send_message(mcp, method, params, "other", "/mcp", {}).text
         for method, params in MESSAGES
         if not _is_write(params)
     ]
-    assert sum(CANARY in text or SECRET in text for text in heard) >= 10
+    assert sum(CANARY in text or SECRET in text for text in responses) >= 10
 
 
 def _is_write(params: dict[str, Any]) -> bool:
@@ -95,19 +95,19 @@ def _is_write(params: dict[str, Any]) -> bool:
 
 
 def _send_message(
-    ground: McpIsolationFixture, method: str, params: dict[str, Any], key: str | None, path: str, named: dict[str, str]
+    mcp: McpIsolationFixture, method: str, params: dict[str, Any], key: str | None, path: str, named: dict[str, str]
 ) -> httpx.Response:
     body, headers = make_message(method, params)
     if key is not None:
-        headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, key)}"
-    return httpx.post(f"{ground.base}{path}", content=body, headers={**headers, **named}, timeout=60)
+        headers["Authorization"] = f"Bearer {mcp.application.tokens.get(key, key)}"
+    return httpx.post(f"{mcp.base}{path}", content=body, headers={**headers, **named}, timeout=60)
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
-def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: McpIsolationFixture, version: str) -> None:
-    head = ground.application.beta.get_head()
+def test_a_wrong_key_host_or_slug_reveals_nothing_of_another_wiki(mcp: McpIsolationFixture, version: str) -> None:
+    head = mcp.application.beta.get_head()
     keys = [None, "read", "write", "wh_{}_" + "a" * 40, "a.b.{}"]
-    places: list[tuple[str, dict[str, str]]] = [
+    targets: list[tuple[str, dict[str, str]]] = [
         ("/mcp", {}),
         ("/w/alpha/mcp", {}),
         ("/w/beta/mcp", {}),
@@ -118,35 +118,35 @@ def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: McpIsola
         ("/w/alpha/mcp", {"Host": "beta.example"}),
         ("/mcp", {"Host": "127.0.0.1", "X-Forwarded-Host": "beta.example"}),
     ]
-    before = ground.application.alpha.get_head()
-    with httpx.Client(base_url=ground.base, timeout=60) as client:
-        for number, ((method, params), key, (path, named)) in enumerate(product(MESSAGES, keys, places)):
+    before = mcp.application.alpha.get_head()
+    with httpx.Client(base_url=mcp.base, timeout=60) as client:
+        for number, ((method, params), key, (path, named)) in enumerate(product(MESSAGES, keys, targets)):
             if _is_write(params) and key == "write":
-                continue  # what one's own key may do to one's own wiki is tested elsewhere
+                continue  # permitted writes to the own wiki are tested elsewhere
             body, headers = make_message(method, params, version)
             if version == "2025-11-25":
                 body = json.dumps({**json.loads(body), "params": params})
             if key is not None:
                 key_id = f"{number:012}".translate(str.maketrans("0123456789", "abcdefghij"))
                 unknown = key.format(key_id)  # another one each time: repeated wrong keys are rate limited
-                headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, unknown)}"
+                headers["Authorization"] = f"Bearer {mcp.application.tokens.get(key, unknown)}"
             headers["X-Forwarded-For"] = f"10.0.{number // 250}.{number % 250}"
             answer = client.post(path, content=body, headers={**headers, **named})
-            said = f"{body}{path}{named}"
-            told = f"{answer.headers}{answer.text}"
-            leaked = [word for word in ground.secrets if word in told and word not in said]
-            assert not leaked, (method, params, key, path, named, told[:500])
+            request_text = f"{body}{path}{named}"
+            response_text = f"{answer.headers}{answer.text}"
+            leaked = [word for word in mcp.secrets if word in response_text and word not in request_text]
+            assert not leaked, (method, params, key, path, named, response_text[:500])
             granted = key in ("read", "write") and "eta" not in f"{path}{named}" and "no-such" not in path
             granted = granted or (key in ("read", "write") and "X-Forwarded-Host" in named)
             assert granted or answer.status_code in (401, 403, 422), (key, path, named, answer.status_code)
             assert answer.status_code < 500
-    assert ground.application.beta.get_head() == head
-    assert ground.application.alpha.get_head() == before
-    assert BETA["Home.md"].encode() == (ground.application.beta.path / "Home.md").read_bytes()
+    assert mcp.application.beta.get_head() == head
+    assert mcp.application.alpha.get_head() == before
+    assert BETA["Home.md"].encode() == (mcp.application.beta.path / "Home.md").read_bytes()
 
 
-def test_the_operators_key_says_which_wiki_it_means(ground: McpIsolationFixture) -> None:
+def test_the_operator_key_needs_the_slug_of_a_wiki(mcp: McpIsolationFixture) -> None:
     page = {"name": "read_page", "arguments": {"path": "Home"}}
-    assert _send_message(ground, "tools/call", page, "operator", "/mcp", {}).status_code == 404
-    assert CANARY in _send_message(ground, "tools/call", page, "operator", "/w/beta/mcp", {}).text
-    assert CANARY not in _send_message(ground, "tools/call", page, "operator", "/w/alpha/mcp", {}).text
+    assert _send_message(mcp, "tools/call", page, "operator", "/mcp", {}).status_code == 404
+    assert CANARY in _send_message(mcp, "tools/call", page, "operator", "/w/beta/mcp", {}).text
+    assert CANARY not in _send_message(mcp, "tools/call", page, "operator", "/w/alpha/mcp", {}).text

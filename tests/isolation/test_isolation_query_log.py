@@ -1,4 +1,4 @@
-"""The isolation gate for query logs: what one wiki was asked is told to no other, and lies with no other."""
+"""Isolation of query logs: the queries of one wiki are stored and reported only for that wiki."""
 
 import json
 import logging
@@ -22,15 +22,15 @@ from wikiholt.testing import FakeEmbedder
 WIKI_COUNT, ROUND_COUNT = 4, 12
 
 
-class QueryLogFarm:
-    """Wikis whose searches are written down; each is asked its own words, and one that none of its pages holds."""
+class QueryLogEnvironment:
+    """Wikis with query logs. Each is searched for its own words, and for one that none of its pages has."""
 
-    def __init__(self, place: Path, settings: dict[str, object]) -> None:
-        self.data = place / "data"
+    def __init__(self, directory: Path, settings: dict[str, object]) -> None:
+        self.data = directory / "data"
         self.service = build_service(load_settings(self.data, overrides={"queries.log": True, **settings}))
         embedder = FakeEmbedder()
         self.service.components = replace(self.service.components, embedder=lambda: embedder, identity=None)
-        self.wikis = [CanaryWiki(place / "r", number) for number in range(WIKI_COUNT)]
+        self.wikis = [CanaryWiki(directory / "r", number) for number in range(WIKI_COUNT)]
         for wiki in self.wikis:
             self.service.add(wiki.slug, str(wiki.repository.path), {})
             self.service.get_handle(wiki.slug).sync()
@@ -38,10 +38,10 @@ class QueryLogFarm:
 
     def search_all(self, number: int) -> None:
         wiki = self.wikis[number % WIKI_COUNT]
-        for place in ("body", "asked"):
-            surface = list(SearchInterface)[number % len(SearchInterface)]
+        for place in ("body", "query"):
+            interface = list(SearchInterface)[number % len(SearchInterface)]
             self.service.get_handle(wiki.slug).search(
-                SearchRequest(f"pump {wiki.get_word(place)} {number:03}"), interface=surface
+                SearchRequest(f"pump {wiki.get_word(place)} {number:03}"), interface=interface
             )
 
     def wait_for_records(self) -> None:
@@ -55,35 +55,37 @@ class QueryLogFarm:
 
 
 @pytest.fixture(params=["files", "postgres"])
-def logged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[QueryLogFarm]:
+def logged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[QueryLogEnvironment]:
     store = {"store": request.getfixturevalue("database")} if request.param == "postgres" else {}
-    made = QueryLogFarm(tmp_path, store)
+    made = QueryLogEnvironment(tmp_path, store)
     yield made
     made.service.close()
 
 
-def test_reports_logs_and_removals_keep_to_one_wiki(logged: QueryLogFarm, caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_logs_and_removals_affect_only_one_wiki(
+    logged: QueryLogEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(logged.search_all, range(WIKI_COUNT * ROUND_COUNT)))
     logged.wait_for_records()
     for wiki in logged.wikis:
-        told = logged.read_report(wiki)
-        assert find_codes(told) == {wiki.code}
-        assert wiki.get_word("asked") in told
+        report = logged.read_report(wiki)
+        assert find_codes(report) == {wiki.code}
+        assert wiki.get_word("query") in report
     assert [record.getMessage() for record in caplog.records if find_codes(record.getMessage())] == []
-    one, cleared, gone = logged.wikis[:3]
+    one, cleared, removed = logged.wikis[:3]
     before = read_files(logged, one)
     logged.service.get_handle(cleared.slug).query_log.clear()
-    logged.service.remove(gone.slug)
+    logged.service.remove(removed.slug)
     assert read_files(logged, one) == before
     assert find_codes(logged.read_report(one)) == {one.code}
     assert logged.service.get_handle(cleared.slug).query_log.build_report().searches == 0
     for wiki in logged.wikis:
-        held = find_codes_on_disk(logged.data / "wikis" / logged.ids[wiki.slug])
-        assert held <= ({wiki.code} if wiki is not gone else set())
+        codes = find_codes_on_disk(logged.data / "wikis" / logged.ids[wiki.slug])
+        assert codes <= ({wiki.code} if wiki is not removed else set())
 
 
-def read_files(logged: QueryLogFarm, wiki: CanaryWiki) -> object:
-    place = logged.data / "wikis" / logged.ids[wiki.slug]
-    return read_all_files(place) if place.exists() else None
+def read_files(logged: QueryLogEnvironment, wiki: CanaryWiki) -> object:
+    directory = logged.data / "wikis" / logged.ids[wiki.slug]
+    return read_all_files(directory) if directory.exists() else None

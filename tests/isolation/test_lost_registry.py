@@ -1,7 +1,7 @@
-"""A registry that is lost opens nothing: whatever happened to its file, whatever is left beside it, whoever asks.
+"""A lost registry opens no wiki, however it was lost and whatever other files are left.
 
-A farm of private wikis is made once. For each combination of what is lost a copy of it is asked by every way in, wikis
-are looked for by every way that registers them, and then it is asked again: nobody without a key reads a page.
+An application with private wikis is created once. For each combination of losses, a copy of it gets requests without a
+key, then wikis are registered in every possible way, and the requests are repeated: none of them may read a page.
 """
 
 import itertools
@@ -40,16 +40,16 @@ COMMAND = "wikiholt restore --registry"
 
 @dataclass(frozen=True)
 class Template:
-    """A farm that is not used itself: its data, its repositories, registries of earlier moments, and a key."""
+    """An application that is only copied: its data, its repositories, earlier states of the registry, and a key."""
 
     data: Path
     roots: Path
-    unkeyed: Path
-    without_log: Path
+    without_keys: Path
+    without_wal: Path
     key: str
 
 
-def _opened(data: Path, roots: Path, **settings: object) -> Application:
+def _open_application(data: Path, roots: Path, **settings: object) -> Application:
     chosen = load_settings(
         data, overrides={"limit.address_per_minute": 0, "backup.interval": 0.0, "sync.interval": 3600.0, **settings}
     )
@@ -60,40 +60,40 @@ def _opened(data: Path, roots: Path, **settings: object) -> Application:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    place = tmp_path_factory.mktemp("template")
-    roots, data = place / "roots", place / "data"
+    parent = tmp_path_factory.mktemp("template")
+    roots, data = parent / "roots", parent / "data"
     roots.mkdir()
     for name in ("alpha", "beta"):
         Repository(roots / name).commit({"Home.md": f"# Home\n\nThe {CANARY} stands by the pond."})
-    farm = _opened(data, roots)
-    registry = farm.service.registry
+    application = _open_application(data, roots)
+    registry = application.service.registry
     for name in ("alpha", "beta"):
-        farm.service.add(name, str(roots / name), {"public": "false"})
-        farm.service.get_handle(name).sync()
-        farm.service.get_handle(name).backups.create()
+        application.service.add(name, str(roots / name), {"public": "false"})
+        application.service.get_handle(name).sync()
+        application.service.get_handle(name).backups.create()
     registry.backups.create()
     registry.close()
-    unkeyed = shutil.copy(data / "registry.sqlite", place / "unkeyed.sqlite")
+    without_keys = shutil.copy(data / "registry.sqlite", parent / "without-keys.sqlite")
     with closing(sqlite3.connect(data / "registry.sqlite", isolation_level=None)) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT * FROM wikis").fetchall()  # keeps what is written next in the log
+        reader.execute("SELECT * FROM wikis").fetchall()  # keeps the next write in the WAL
         key = registry.keys.create(registry.get("alpha").id, Scope.READ)[1]
-        without_log = shutil.copy(data / "registry.sqlite", place / "without-log.sqlite")
+        without_wal = shutil.copy(data / "registry.sqlite", parent / "without-wal.sqlite")
         assert (data / "registry.sqlite-wal").stat().st_size
     registry.backups.create()
-    farm.service.close()
+    application.service.close()
     assert not (data / "registry.sqlite-wal").exists()
-    return Template(data, roots, Path(unkeyed), Path(without_log), key)
+    return Template(data, roots, Path(without_keys), Path(without_wal), key)
 
 
-# ── what happens to the registry, and to what lies beside it ──
+# ── damage to the registry and to other files ──
 
 
 def missing(file: Path, _: Template) -> None:
     file.unlink()
 
 
-def missing_with_its_seal(file: Path, _: Template) -> None:
+def missing_with_its_checksum(file: Path, _: Template) -> None:
     file.unlink()
     file.with_name("registry.sqlite-seal").unlink()
 
@@ -114,27 +114,27 @@ def garbage(file: Path, _: Template) -> None:
     file.write_bytes(b"nothing that could be a registry " * 500)
 
 
-def a_directory(file: Path, _: Template) -> None:
+def directory(file: Path, _: Template) -> None:
     file.unlink()
     file.mkdir()
 
 
-def an_older_copy(file: Path, template: Template) -> None:
+def older_copy(file: Path, template: Template) -> None:
     file.unlink()
-    shutil.copy(template.unkeyed, file)
+    shutil.copy(template.without_keys, file)
 
 
-def an_older_copy_in_place(file: Path, template: Template) -> None:
-    file.write_bytes(template.unkeyed.read_bytes())
+def older_content(file: Path, template: Template) -> None:
+    file.write_bytes(template.without_keys.read_bytes())
 
 
-def log_lost(file: Path, template: Template) -> None:
+def lost_wal(file: Path, template: Template) -> None:
     file.unlink()
-    shutil.copy(template.without_log, file)
+    shutil.copy(template.without_wal, file)
 
 
-def a_new_one(file: Path, _: Template) -> None:
-    """As an earlier version, or another program, would have made it."""
+def new_registry(file: Path, _: Template) -> None:
+    """A new registry, as an earlier version or another program would create it."""
     made = file.with_name("made") / "registry.sqlite"
     registry = bootstrap.Registry(made)
     registry.keys.create(None, Scope.ADMIN)
@@ -151,185 +151,189 @@ def a_new_one(file: Path, _: Template) -> None:
 
 LOSSES = (
     missing,
-    missing_with_its_seal,
+    missing_with_its_checksum,
     empty,
     zeroed,
     truncated,
     garbage,
-    a_directory,
-    an_older_copy,
-    an_older_copy_in_place,
-    log_lost,
-    a_new_one,
+    directory,
+    older_copy,
+    older_content,
+    lost_wal,
+    new_registry,
 )
 BACKUPS = ("good", "damaged", "missing")
-KEPT = (True, False)
+PRESENT = (True, False)
 
 
-def _harm(data: Path, template: Template, loss: Callable[[Path, Template], None], backups: str) -> None:
-    shelf = data / "backups" / "registry"
+def _damage(data: Path, template: Template, loss: Callable[[Path, Template], None], backups: str) -> None:
+    registry_backups = data / "backups" / "registry"
     if backups == "missing":
-        shutil.rmtree(shelf)
+        shutil.rmtree(registry_backups)
     elif backups == "damaged":
-        for file in shelf.glob("*.sqlite"):
+        for file in registry_backups.glob("*.sqlite"):
             file.write_bytes(file.read_bytes()[:-4096] + bytes(4096))
     loss(data / "registry.sqlite", template)
 
 
-def _without_indexes_or_backups(data: Path, *, indexes: bool, wiki_backups: bool) -> None:
+def _remove_indexes_or_backups(data: Path, *, indexes: bool, wiki_backups: bool) -> None:
     if not indexes:
         shutil.rmtree(data / "wikis")
     if not wiki_backups:
-        for place in (data / "backups").iterdir():
-            if place.name != "registry":
-                shutil.rmtree(place)
+        for folder in (data / "backups").iterdir():
+            if folder.name != "registry":
+                shutil.rmtree(folder)
 
 
-# ── who asks ──
+# ── requests ──
 
 
 @contextmanager
-def _serving(data: Path, template: Template, **settings: object) -> Iterator[Application]:
-    farm = _opened(data, template.roots, **settings)
+def _run_application(data: Path, template: Template, **settings: object) -> Iterator[Application]:
+    application = _open_application(data, template.roots, **settings)
     try:
-        yield farm
+        yield application
     finally:
-        _CLIENTS.pop(id(farm), None)
-        farm.service.close()
+        _CLIENTS.pop(id(application), None)
+        application.service.close()
 
 
 _CLIENTS: dict[int, TestClient] = {}
 
 
-def _client(farm: Application) -> TestClient:
-    """Somebody without a key on this machine; the application takes long to make, so it is made once."""
-    if id(farm) not in _CLIENTS:
-        app = create_app(farm)
-        _CLIENTS[id(farm)] = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
-    return _CLIENTS[id(farm)]
+def _get_client(application: Application) -> TestClient:
+    """A client without a key. The application is slow to create, so it is created once."""
+    if id(application) not in _CLIENTS:
+        app = create_app(application)
+        _CLIENTS[id(application)] = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+    return _CLIENTS[id(application)]
 
 
-def _opens_nothing(farm: Application) -> None:
-    """Nobody without a key is told a word or a slug, by the API or by the protocol of agents."""
-    client = _client(farm)
+def _assert_nothing_is_readable(application: Application) -> None:
+    """Without a key, neither the API nor MCP returns content or a slug."""
+    client = _get_client(application)
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-    asked = {"name": "search", "arguments": {"query": CANARY}}
+    search = {"name": "search", "arguments": {"query": CANARY}}
     accepts = {"Accept": "application/json, text/event-stream"}
     answers = [
         client.get("/w/alpha/api/v1/search", params={"q": CANARY, "mode": "keyword"}),
         client.get("/w/alpha/api/v1/pages/Home"),
         client.get("/api/v1/wikis"),
-        client.post("/w/alpha/mcp", json={**call, "params": asked}, headers=accepts),
+        client.post("/w/alpha/mcp", json={**call, "params": search}, headers=accepts),
     ]
     for answer in answers:
         nothing = answer.status_code in (401, 503) or answer.json() == {"wikis": [], "total": 0}
         assert (nothing, CANARY in answer.text, "alpha" in answer.text) == (True, False, False), answer.text
 
 
-def _found(farm: Application, template: Template) -> None:
-    """What `wikiholt serve ROOT` does again and again."""
-    WikiDiscovery(farm.service, SchedulerState(), SchedulerConfig(), partial(find_repositories, template.roots)).scan()
+def _discover_wikis(application: Application, template: Template) -> None:
+    """Scan for repositories, as `wikiholt serve ROOT` does periodically."""
+    WikiDiscovery(
+        application.service, SchedulerState(), SchedulerConfig(), partial(find_repositories, template.roots)
+    ).scan()
 
 
-def _taken_up_by_otterwiki(farm: Application, template: Template) -> None:
-    WikiRegistrar(farm.service, None).get_or_register(WikiLocation(str((template.roots / "alpha").resolve())))
+def _register_from_otterwiki(application: Application, template: Template) -> None:
+    WikiRegistrar(application.service, None).get_or_register(WikiLocation(str((template.roots / "alpha").resolve())))
 
 
-def _added(farm: Application, template: Template) -> None:
-    farm.service.add("alpha", str(template.roots / "alpha"), {})
+def _add_wiki(application: Application, template: Template) -> None:
+    application.service.add("alpha", str(template.roots / "alpha"), {})
 
 
-def _keyed(farm: Application, _: Template) -> None:
-    farm.service.registry.keys.create(None, Scope.ADMIN)
+def _create_key(application: Application, _: Template) -> None:
+    application.service.registry.keys.create(None, Scope.ADMIN)
 
 
-def _refused(farm: Application, template: Template, act: Callable[[Application, Template], None]) -> None:
-    """The act fails, and its error names the command that restores."""
+def _assert_refused(
+    application: Application, template: Template, action: Callable[[Application, Template], None]
+) -> None:
+    """The action fails, and its error names the restore command."""
     with pytest.raises(IndexCorrupt) as caught:
-        act(farm, template)
+        action(application, template)
     assert COMMAND in caught.value.hint
 
 
-def _opens_with_the_old_key(farm: Application, template: Template) -> bool:
-    answer = _client(farm).get("/w/alpha/api/v1/status", headers={"Authorization": f"Bearer {template.key}"})
+def _is_readable_with_the_old_key(application: Application, template: Template) -> bool:
+    answer = _get_client(application).get("/w/alpha/api/v1/status", headers={"Authorization": f"Bearer {template.key}"})
     return answer.status_code == 200
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
 @pytest.mark.parametrize("backups", BACKUPS)
-def test_a_registry_that_is_lost_opens_no_wiki_and_says_how_to_restore(
+def test_a_lost_registry_opens_no_wiki_and_names_the_restore_command(
     tmp_path: Path,
     template: Template,
     loss: Callable[[Path, Template], None],
     backups: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for number, (indexes, wiki_backups) in enumerate(itertools.product(KEPT, KEPT)):
+    for number, (indexes, wiki_backups) in enumerate(itertools.product(PRESENT, PRESENT)):
         data = tmp_path / str(number)
         shutil.copytree(template.data, data)
-        _without_indexes_or_backups(data, indexes=indexes, wiki_backups=wiki_backups)
-        _harm(data, template, loss, backups)
+        _remove_indexes_or_backups(data, indexes=indexes, wiki_backups=wiki_backups)
+        _damage(data, template, loss, backups)
         nothing_left = backups == "missing" and not indexes and not wiki_backups
-        if nothing_left and loss in (missing_with_its_seal, a_new_one):
-            continue  # there is nothing by which this could be told from a new directory
-        with _serving(data, template) as farm:
-            _opens_nothing(farm)
-            for act in (_added, _taken_up_by_otterwiki, _keyed):
-                _refused(farm, template, act)
+        if nothing_left and loss in (missing_with_its_checksum, new_registry):
+            continue  # this cannot be distinguished from a new directory
+        with _run_application(data, template) as application:
+            _assert_nothing_is_readable(application)
+            for action in (_add_wiki, _register_from_otterwiki, _create_key):
+                _assert_refused(application, template, action)
             caplog.clear()
             with caplog.at_level(logging.WARNING):
-                _found(farm, template)
+                _discover_wikis(application, template)
             assert COMMAND in caplog.text
-            _opens_nothing(farm)
-        _recovers(data, template, backups)
+            _assert_nothing_is_readable(application)
+        _assert_recovers(data, template, backups)
 
 
-def _recovers(data: Path, template: Template, backups: str) -> None:
-    """By the commands that the errors name; afterwards wikis have keys again, and none is open without one."""
-    with _serving(data, template, **{"serve.public": True}) as farm:
-        registry = farm.service.registry.backups
+def _assert_recovers(data: Path, template: Template, backups: str) -> None:
+    """Recover with the commands that the errors name. Afterwards no wiki is readable without a key."""
+    with _run_application(data, template, **{"serve.public": True}) as application:
+        registry = application.service.registry.backups
         if backups == "good":
             with pytest.raises(Conflict, match="good backup"):
                 registry.start_empty()
             registry.restore()
-            assert _opens_with_the_old_key(farm, template)
+            assert _is_readable_with_the_old_key(application, template)
         else:
             with pytest.raises(WikiholtError, match="no good backup") as caught:
                 registry.restore()
             assert f"{COMMAND} --empty" in caught.value.hint
             registry.start_empty()
-            _found(farm, template)
-            assert [wiki.slug for wiki in farm.service.registry.list_wikis()] == ["alpha", "beta"]
+            _discover_wikis(application, template)
+            assert [wiki.slug for wiki in application.service.registry.list_wikis()] == ["alpha", "beta"]
             with pytest.raises(Conflict, match="not lost"):
                 registry.start_empty()
-        _opens_nothing(farm)
-    with _serving(data, template) as again:
-        _opens_nothing(again)
+        _assert_nothing_is_readable(application)
+    with _run_application(data, template) as again:
+        _assert_nothing_is_readable(again)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
-def test_a_service_that_runs_while_its_registry_is_lost_opens_nothing(
+def test_a_running_service_whose_registry_is_lost_opens_nothing(
     tmp_path: Path, template: Template, loss: Callable[[Path, Template], None]
 ) -> None:
     data = tmp_path / "data"
     shutil.copytree(template.data, data)
-    with _serving(data, template) as farm:
-        _opens_nothing(farm)
-        assert _opens_with_the_old_key(farm, template)
+    with _run_application(data, template) as application:
+        _assert_nothing_is_readable(application)
+        assert _is_readable_with_the_old_key(application, template)
         loss(data / "registry.sqlite", template)
-        _opens_nothing(farm)
-        _found(farm, template)
-        for act in (_added, _taken_up_by_otterwiki):
+        _assert_nothing_is_readable(application)
+        _discover_wikis(application, template)
+        for action in (_add_wiki, _register_from_otterwiki):
             with pytest.raises(IndexCorrupt):
-                act(farm, template)
-        _opens_nothing(farm)
-        farm.service.registry.backups.restore()
-        _opens_nothing(farm)
-        assert _opens_with_the_old_key(farm, template)
+                action(application, template)
+        _assert_nothing_is_readable(application)
+        application.service.registry.backups.restore()
+        _assert_nothing_is_readable(application)
+        assert _is_readable_with_the_old_key(application, template)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
-def test_every_command_ends_with_the_command_that_restores(
+def test_every_command_prints_the_restore_command(
     tmp_path: Path,
     template: Template,
     loss: Callable[[Path, Template], None],
@@ -351,45 +355,47 @@ def test_every_command_ends_with_the_command_that_restores(
         ["mcp", "alpha"],
     ):
         code = main(["--data", str(data), *arguments])
-        said = capsys.readouterr()
-        assert (code, CANARY in said.out) == (7, False), (arguments, said)
-        assert COMMAND in said.err, (arguments, said.err)
+        captured = capsys.readouterr()
+        assert (code, CANARY in captured.out) == (7, False), (arguments, captured)
+        assert COMMAND in captured.err, (arguments, captured.err)
     assert main(["--data", str(data), "restore", "--registry"]) == 0
     assert main(["--data", str(data), "list", "--json"]) == 0
     assert '"alpha"' in capsys.readouterr().out
 
 
-def test_an_empty_registry_is_started_by_command_only_where_it_must_be(
+def test_an_empty_registry_is_created_by_command_only_if_necessary(
     tmp_path: Path, template: Template, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
     shutil.copytree(template.data, data)
-    empty_one = ["--data", str(data), "restore", "--registry", "--empty"]
-    assert main(empty_one) == 4
+    command = ["--data", str(data), "restore", "--registry", "--empty"]
+    assert main(command) == 4
     assert "not lost" in capsys.readouterr().err
     assert main(["--data", str(data), "restore", "--empty"]) == 2
     (data / "registry.sqlite").write_bytes(b"damaged")
-    assert main(empty_one) == 4
+    assert main(command) == 4
     assert "good backup" in capsys.readouterr().err
     shutil.rmtree(data / "backups" / "registry")
-    assert main([*empty_one, "--json"]) == 0
+    assert main([*command, "--json"]) == 0
     aside = json.loads(capsys.readouterr().out)["aside"]
     assert (data / aside).read_bytes() == b"damaged"
-    with _serving(data, template, **{"serve.public": True}) as farm:
-        farm.service.add("alpha", str(template.roots / "alpha"), {})
-        _opens_nothing(farm)
-        farm.service.configure("alpha", {"public": "true"})
-        assert _client(farm).get("/w/alpha/api/v1/pages").status_code != 401, "who says so makes it public"
+    with _run_application(data, template, **{"serve.public": True}) as application:
+        application.service.add("alpha", str(template.roots / "alpha"), {})
+        _assert_nothing_is_readable(application)
+        application.service.configure("alpha", {"public": "true"})
+        assert _get_client(application).get("/w/alpha/api/v1/pages").status_code != 401, (
+            "an explicit setting makes it public"
+        )
 
 
-def test_a_new_directory_is_no_lost_registry(tmp_path: Path, template: Template) -> None:
-    with _serving(tmp_path / "data", template) as farm:
-        assert farm.service.list_wikis() == []
-        _found(farm, template)
-        assert [wiki.slug for wiki in farm.service.list_wikis()] == ["alpha", "beta"]
+def test_a_new_directory_is_not_a_lost_registry(tmp_path: Path, template: Template) -> None:
+    with _run_application(tmp_path / "data", template) as application:
+        assert application.service.list_wikis() == []
+        _discover_wikis(application, template)
+        assert [wiki.slug for wiki in application.service.list_wikis()] == ["alpha", "beta"]
         for slug in ("alpha", "beta"):
-            farm.service.remove(slug)
-        assert farm.service.list_wikis() == []
+            application.service.remove(slug)
+        assert application.service.list_wikis() == []
     (tmp_path / "data" / "registry.sqlite").unlink()
-    with _serving(tmp_path / "data", template) as farm:
-        assert farm.service.list_wikis() == [], "nothing was in it, and no key was ever made"
+    with _run_application(tmp_path / "data", template) as application:
+        assert application.service.list_wikis() == [], "it was empty, and no key was ever created"

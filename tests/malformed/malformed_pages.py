@@ -1,4 +1,4 @@
-"""Pages that somebody will commit one day, by accident or on purpose. Each is made here; none is large in git."""
+"""Malformed pages, as committed by accident or on purpose. They are generated here."""
 
 import base64
 import random
@@ -11,7 +11,7 @@ _PAGE_BYTES = 24_000
 
 
 def make_prose(size: int) -> bytes:
-    """An ordinary page of about this size: sentences, a heading now and then, some links."""
+    """An ordinary page of about this size: sentences, headings and links."""
     parts: list[str] = []
     length = 0
     for number in range(size):
@@ -195,11 +195,11 @@ def _make_structure_pages() -> dict[str, bytes]:
 
 
 def _make_hostile_pages() -> dict[str, bytes]:
-    """All the pieces that make bad regular expressions slow, forty to a page, each repeated."""
+    """Pages with forty repeated pieces each that make bad regular expressions slow."""
     pieces = iter(HOSTILE_PIECES)
     pages: dict[str, bytes] = {}
-    while some := list(islice(pieces, 40)):
-        text = "\n\n".join(piece * (600 // len(piece) + 1) for piece in some)
+    while group := list(islice(pieces, 40)):
+        text = "\n\n".join(piece * (600 // len(piece) + 1) for piece in group)
         pages[f"hostile-{len(pages)}"] = text.encode("utf-8", "replace")
     return pages
 
@@ -211,7 +211,7 @@ MALFORMED_PAGES: dict[str, bytes] = (
     | _make_structure_pages()
     | _make_hostile_pages()
 )
-"""Pages by what is wrong with them."""
+"""Malformed pages by name of their defect."""
 
 LARGE_PAGES: dict[str, bytes] = {
     "fifty-megabytes": b"fifty million times nothing\n" * 1_872_458,
@@ -219,7 +219,7 @@ LARGE_PAGES: dict[str, bytes] = {
     "headings-by-the-hundred-thousand": b"# h\n" * 100_000,
     "a-million-newlines": b"\n" * 1_000_000 + b"# end\n",
 }
-"""Pages that are only size."""
+"""Pages that are only large."""
 
 ODD_NAMES: tuple[bytes, ...] = (
     b"Case.md",
@@ -274,4 +274,4 @@ ODD_NAMES: tuple[bytes, ...] = (
     b"@{-1}.md",
     b"\xc2\x85.md",
 )
-"""Names of files that git takes."""
+"""Unusual file names that git accepts."""

@@ -1,4 +1,4 @@
-"""A wiki of nasty pages among healthy ones, behind the real application."""
+"""A wiki with malformed and healthy pages, served by the real application."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class CachingEmbedder(FakeEmbedder):
-    """The same vectors, with those of words kept: pages here repeat themselves."""
+    """A FakeEmbedder that caches the vectors of words, because the pages here are repetitive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class CachingEmbedder(FakeEmbedder):
 
 
 def commit_files(repository: Repository, files: Mapping[bytes, bytes]) -> None:
-    """Commit exactly these files, whatever their names, with a link, a submodule and an empty page among them."""
+    """Commit exactly these files, with any names, and also a symbolic link and a submodule."""
     blobs: dict[bytes, str] = {}
     lines = []
     for name, data in files.items():
@@ -69,7 +69,7 @@ def commit_files(repository: Repository, files: Mapping[bytes, bytes]) -> None:
 
 
 def make_malformed_files() -> dict[bytes, bytes]:
-    """Every nasty page and name, and the healthy ones."""
+    """All malformed pages, odd names and healthy pages."""
     files = {f"nasty/{name}.md".encode(): data for name, data in (MALFORMED_PAGES | LARGE_PAGES).items()}
     files |= {name: b"# Odd name\n\nnumber %d, see [x](other.md)\n" % number for number, name in enumerate(ODD_NAMES)}
     return files | {name.encode(): text.encode() for name, text in HEALTHY_PAGES.items()}
@@ -77,7 +77,7 @@ def make_malformed_files() -> dict[bytes, bytes]:
 
 @dataclass(frozen=True)
 class MalformedWiki:
-    """The wiki, synced, and a client of the service it is served by."""
+    """The synced wiki, and a client of its service."""
 
     repository: Repository
     handle: WikiHandle
@@ -86,22 +86,22 @@ class MalformedWiki:
     data: Path
 
     def list_files(self) -> set[str]:
-        """All page files at HEAD, as the product names them."""
+        """All page files at HEAD."""
         return set(self.source.read_tree(self.repository.get_head()))
 
 
 @contextmanager
-def open_malformed_wiki(place: Path, files: Mapping[bytes, bytes]) -> Iterator[MalformedWiki]:
-    repository = Repository(place / "wiki")
+def open_malformed_wiki(directory: Path, files: Mapping[bytes, bytes]) -> Iterator[MalformedWiki]:
+    repository = Repository(directory / "wiki")
     commit_files(repository, files)
-    settings = load_settings(place / "data", overrides=_UNLIMITED)
+    settings = load_settings(directory / "data", overrides=_UNLIMITED)
     service = build_service(settings)
     embedder = CachingEmbedder()
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
-    farm = open_application(settings, service=service)
+    application = open_application(settings, service=service)
     service.add("nasty", str(repository.path), {})
     handle = service.get_handle("nasty")
     handle.sync()
-    with TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
-        yield MalformedWiki(repository, handle, GitSource(repository.path), client, place / "data")
+    with TestClient(create_app(application), base_url="http://127.0.0.1") as client:
+        yield MalformedWiki(repository, handle, GitSource(repository.path), client, directory / "data")
     service.close()

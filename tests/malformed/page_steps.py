@@ -1,4 +1,4 @@
-"""Everything that pure code does with a page, measured in processor time."""
+"""The processing steps of a page, measured in CPU time."""
 
 import time
 from collections.abc import Callable
@@ -23,13 +23,13 @@ _MOVE = PageMove("b", "c", _NAMES, PageNameIndex(["a", "c", "a/b", "Home"]))
 _QUERY = parse_query('kettle "every month" -winter desc')
 
 
-def draft(data: bytes) -> None:
-    """As a sync does."""
+def prepare_page(data: bytes) -> None:
+    """As in a sync."""
     TextPipeline().prepare("dir/page.md", Blob("0" * 40, len(data), data), None, _EMBEDDER)
 
 
-def shown_page(data: bytes) -> None:
-    """As the preview does."""
+def render_page(data: bytes) -> None:
+    """As in the preview."""
     page = parse_page("dir/page.md", "0" * 40, data, None)
     if isinstance(page, Page):
         render_markdown(
@@ -37,13 +37,13 @@ def shown_page(data: bytes) -> None:
         )
 
 
-def moved(data: bytes) -> None:
-    """As renaming another page does."""
+def rewrite_page_links(data: bytes) -> None:
+    """As in the rename of another page."""
     rewrite_links(data, "dir/page.md", "other/page.md", _MOVE)
 
 
-def asked(data: bytes) -> None:
-    """As a search for this text does, and as a hit in a passage of it does."""
+def search_for_text(data: bytes) -> None:
+    """As in a search for this text, and in a hit of one of its passages."""
     text = data.decode("utf-8", "replace")
     query = parse_query(text)
     to_plain_query(text[:2000])
@@ -53,19 +53,21 @@ def asked(data: bytes) -> None:
     count_mentions(passage, get_stems(query))
 
 
-def matter(data: bytes) -> None:
-    """As frontmatter, in the places that values have in it."""
+def parse_frontmatter(data: bytes) -> None:
+    """Parse the text as frontmatter and as values in frontmatter."""
     text = data.decode("utf-8", "replace")[:20_000]
     for block in (text, f"title: {text}\ntags: {text}\ndate: {text}", f"tags: [{text}]\nx: {{{text}}}"):
         split_frontmatter(f"---\n{block}\n---\nbody\n")
     split_frontmatter(f"+++\na = {text}\n+++\nbody\n")
 
 
-STEPS: dict[str, Callable[[bytes], None]] = {step.__name__: step for step in (draft, shown_page, moved, asked, matter)}
+STEPS: dict[str, Callable[[bytes], None]] = {
+    step.__name__: step for step in (prepare_page, render_page, rewrite_page_links, search_for_text, parse_frontmatter)
+}
 
 
 def measure_seconds(step: Callable[[bytes], object], data: bytes) -> float:
-    """Processor time of one step on one page."""
+    """CPU time of one step on one page."""
     began = time.process_time()
     step(data)
     return time.process_time() - began

@@ -1,4 +1,4 @@
-"""What a nasty page costs: time and memory within bounds of an ordinary page of its size."""
+"""Time and memory of malformed pages stay within bounds of an ordinary page of the same size."""
 
 import resource
 import subprocess
@@ -17,10 +17,10 @@ from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import estimate_token_spans
 
 MAX_SLOWDOWN = 150
-"""An ordinary page is the measure; an unkind one of the same size may take so many times as long, and no more."""
+"""Maximum time of a malformed page, as a multiple of the time of an ordinary page of the same size."""
 
 _MIN_MEASURED_S = 0.02
-"""Seconds below which a page's time says little."""
+"""Times below this are too short to compare."""
 
 _MEASURE_SCRIPT = """
 import resource, sys
@@ -41,26 +41,26 @@ for _ in find_identifiers(text): pass
 for _ in find_links(text, {}): pass
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-_PATTERN_KILOBYTES = 100_000
-"""Of memory for matching: a repeated group remembers some hundred bytes for each repetition, so it has a bound."""
+_MAX_PATTERN_MEMORY_KB = 100_000
+"""Maximum memory for matching: a repeated group stores some hundred bytes for each repetition."""
 _MAX_MEMORY_KB = 400_000
-"""Of memory for reading one page, whatever it holds."""
+"""Maximum memory for reading one page."""
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_no_nasty_page_takes_much_longer_than_an_ordinary_one(step: str) -> None:
+def test_no_malformed_page_takes_much_longer_than_an_ordinary_one(step: str) -> None:
     run = STEPS[step]
     ordinary = {size: max(measure_seconds(run, make_prose(size)), _MIN_MEASURED_S) for size in (4_000, 40_000, 400_000)}
     slow = {}
     for name, data in MALFORMED_PAGES.items():
-        measure = next((size for size in ordinary if size >= len(data)), 400_000)
-        if measure_seconds(run, data) > MAX_SLOWDOWN * ordinary[measure]:
-            slow[name] = min(measure_seconds(run, data) for _ in range(2)) / ordinary[measure]
+        nearest_size = next((size for size in ordinary if size >= len(data)), 400_000)
+        if measure_seconds(run, data) > MAX_SLOWDOWN * ordinary[nearest_size]:
+            slow[name] = min(measure_seconds(run, data) for _ in range(2)) / ordinary[nearest_size]
     assert all(times < MAX_SLOWDOWN for times in slow.values()), slow
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_no_piece_repeated_takes_time_in_the_square_of_its_length(step: str) -> None:
+def test_no_repeated_piece_takes_quadratic_time(step: str) -> None:
     run = STEPS[step]
     slow = []
     for piece in HOSTILE_PIECES:
@@ -69,7 +69,7 @@ def test_no_piece_repeated_takes_time_in_the_square_of_its_length(step: str) -> 
             times = min(measure_seconds(run, long) for _ in range(2)) / min(
                 measure_seconds(run, short) for _ in range(2)
             )
-            if times > 30:  # eight times as long: in the square it would be sixty-four
+            if times > 30:  # the text is 8 times as long: quadratic time would be 64 times
                 slow.append((piece, times))
     assert not slow
 
@@ -83,7 +83,7 @@ def test_reading_a_page_takes_bounded_memory(piece: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["[", "![", "[[", "*", "`", "~", "_", "[](", "<&|"])
-def test_the_tokenizer_reads_a_page_of_signs_about_once(piece: str) -> None:
+def test_the_tokenizer_reads_a_page_of_syntax_characters_about_once(piece: str) -> None:
     read = 0
 
     def count_characters(text: str) -> list[tuple[int, int]]:
@@ -96,12 +96,12 @@ def test_the_tokenizer_reads_a_page_of_signs_about_once(piece: str) -> None:
     assert isinstance(page, Page)
     chunks = build_chunks(page, count_characters)
     assert len(chunks) > size // 300
-    assert all(build_embedding_text(page, each, count_characters, 254) for each in chunks)
+    assert all(build_embedding_text(page, chunk, count_characters, 254) for chunk in chunks)
     assert size <= read < 1.5 * size
 
 
 @pytest.mark.parametrize("piece", ["a.", "\\a", "a/", "漢\u0301"])
-def test_a_pattern_that_repeats_over_a_whole_page_takes_bounded_memory(piece: str) -> None:
+def test_a_pattern_that_repeats_over_a_complete_page_takes_bounded_memory(piece: str) -> None:
     command = [sys.executable, "-c", _MEASURE_WORDS, repr(piece)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
-    assert int(done.stdout) < _PATTERN_KILOBYTES
+    assert int(done.stdout) < _MAX_PATTERN_MEMORY_KB

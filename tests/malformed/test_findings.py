@@ -1,4 +1,4 @@
-"""What nasty pages and fuzzers found, each as a test of its own."""
+"""Bugs found by malformed pages and fuzzing, each with its own test."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def parse_text(text: str) -> Page:
     return page
 
 
-def test_escaped_brackets_are_passed_over_once() -> None:
+def test_escaped_brackets_are_read_once() -> None:
     assert measure_seconds(lambda data: to_plain_text(data.decode()), b"\\[" * 50_000) < 3
     assert to_plain_text(r"\[not a link\] and [a link](x)") == "[not a link] and a link"
 
@@ -36,10 +36,10 @@ def test_a_row_of_tildes_before_a_backtick_is_read_once() -> None:
     assert measure_seconds(lambda data: to_plain_text(data.decode()), b"~" * 50_000 + b"`~") < 3
 
 
-def test_a_heading_without_end_is_not_carried_by_every_chunk() -> None:
+def test_a_very_long_heading_is_not_repeated_in_every_chunk() -> None:
     page = parse_text("word " * 5_000 + "\n===\n\n" + "A sentence. " * 5_000)
     assert len(page.headings[0].text) <= 500
-    assert measure_seconds(STEPS["draft"], page.body.encode()) < 20
+    assert measure_seconds(STEPS["prepare_page"], page.body.encode()) < 20
 
 
 @pytest.mark.slow
@@ -57,14 +57,14 @@ def test_lines_beyond_a_hundred_thousand_are_kept_without_headings() -> None:
     assert all(a.end <= b.start for a, b in zip(page.blocks, page.blocks[1:], strict=False))
 
 
-def test_a_page_of_exactly_so_many_lines_is_read_whole() -> None:
+def test_a_page_with_the_maximum_number_of_lines_is_read_completely() -> None:
     for lines in (MAX_LINES - 1, MAX_LINES, MAX_LINES + 1):
         plan = parse_outline("\n" * (lines - 1) + "# last")
         assert len(plan.headings) == (lines <= MAX_LINES)
         assert (plan.blocks[0].first_line, plan.blocks[0].last_line) == (lines, lines)
 
 
-def test_aliases_do_not_multiply_what_frontmatter_holds() -> None:
+def test_aliases_do_not_multiply_the_size_of_frontmatter() -> None:
     wide = f"a: &a {'x' * 9000}\nb: &b [{','.join(['*a'] * 1000)}]\nc: [{','.join(['*b'] * 1000)}]\n"
     front = split_frontmatter(f"---\ntitle: kept\n{wide}---\nbody\n")
     assert front.metadata.title == "kept"
@@ -79,7 +79,7 @@ def test_ten_thousand_spaces_in_a_date_or_a_tag_are_read_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_preview_is_cut_after_ten_thousand_lines() -> None:
+def test_a_preview_is_truncated_after_ten_thousand_lines() -> None:
     shown = render_markdown(parse_text("#\n" * 20_000), lambda target, wiki: None)
     assert shown.cut
     assert shown.html.count("<h1") <= 10_000
@@ -94,14 +94,14 @@ def test_links_of_a_page_with_old_line_ends_follow_a_renamed_page() -> None:
 
 
 @pytest.mark.parametrize("char", ["\x7f", "\x85", "\x9b", "\u202e", "\u2066", "\u2028"])
-def test_json_on_a_terminal_holds_nothing_it_would_obey(char: str) -> None:
+def test_json_on_a_terminal_contains_no_control_characters(char: str) -> None:
     shown = format_json({"path": f"a{char}b"})
     assert char not in shown
     assert json.loads(shown) == {"path": f"a{char}b"}
 
 
 @pytest.mark.parametrize("file", ["..md", "...md", "a/...md", "a/..md"])
-def test_no_page_has_a_path_that_means_another_directory(file: str) -> None:
+def test_no_page_path_refers_to_another_directory(file: str) -> None:
     assert (get_page_path(file),) == resolve_link_paths((f"/{file}",), False, "x.md") == (file,)
     assert (get_page_path("....md"),) == resolve_link_paths(("/....md",), False, "x.md") == ("...",)
 
@@ -113,13 +113,13 @@ def test_a_number_of_five_thousand_digits_is_refused_as_a_setting() -> None:
                 setting.parse("9" * 5_000, "here")
 
 
-def test_a_settings_file_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_deeply_nested_settings_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wikiholt.toml").write_text("serve.hosts = " + "[" * 20_000 + "]" * 20_000)
     with pytest.raises(InvalidSetting):
         load_settings(tmp_path)
 
 
-def test_a_nul_on_a_page_keeps_no_link_from_following() -> None:
+def test_links_on_a_page_with_a_nul_are_rewritten() -> None:
     move = PageMove("b", "c", PageNameIndex(["a", "b"]), PageNameIndex(["a", "c"]))
     assert rewrite_links(b"nul \0 and [[b]]\n", "a.md", "a.md", move) == b"nul \0 and [[c]]\n"
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
@@ -141,5 +141,5 @@ def test_brackets_after_a_rewritten_path_do_not_end_the_link() -> None:
     assert written == b"[x](c#f%28g%29) [[a]]\n"
 
 
-def test_a_date_of_nothing_but_spaces_is_no_date_and_no_fault() -> None:
+def test_a_date_of_spaces_is_no_date_and_no_warning() -> None:
     assert split_frontmatter('---\ndate: " "\n---\nx').warnings == ()

@@ -1,4 +1,4 @@
-"""A wiki full of nasty pages: each is indexed or listed with its reason, and the healthy ones go on as if alone."""
+"""A wiki with malformed pages: each is indexed or listed with a reason, and the healthy pages are not affected."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def test_healthy_pages_stay_searchable(wiki: MalformedWiki, mode: SearchMode) ->
 
 
 @pytest.mark.parametrize("mode", SearchMode)
-def test_any_text_of_a_nasty_page_can_be_searched_for(wiki: MalformedWiki, mode: SearchMode) -> None:
+def test_any_text_of_a_malformed_page_can_be_searched_for(wiki: MalformedWiki, mode: SearchMode) -> None:
     texts = [data[len(data) // 3 :][:900].decode("utf-8", "replace") for data in MALFORMED_PAGES.values()]
     for query in (*QUERIES, *texts):
         answer = wiki.client.get("/api/v1/search", params={"q": query, "mode": str(mode), "n": 20})
@@ -86,13 +86,13 @@ def test_any_text_of_a_nasty_page_can_be_searched_for(wiki: MalformedWiki, mode:
 
 
 def assert_storable(text: str) -> None:
-    """What can be kept and shown anywhere."""
+    """Text that every store and interface accepts."""
     text.encode("utf-8")
     assert not any(unicodedata.category(char) in {"Cc", "Cs"} for char in text if char not in "\n\t"), ascii(text)
 
 
 @pytest.mark.parametrize("path", READABLE)
-def test_a_nasty_page_can_be_read_shown_linked_and_compared(wiki: MalformedWiki, path: str) -> None:
+def test_a_malformed_page_can_be_read_previewed_linked_and_compared(wiki: MalformedWiki, path: str) -> None:
     read = wiki.client.get(f"/api/v1/pages/{quote(path)}")
     assert read.status_code == 200, read.text[:500]
     page = read.json()
@@ -106,7 +106,7 @@ def test_a_nasty_page_can_be_read_shown_linked_and_compared(wiki: MalformedWiki,
 
 
 @pytest.mark.parametrize("file", PROBLEMS)
-def test_a_page_that_is_a_problem_is_refused_in_words(wiki: MalformedWiki, file: str) -> None:
+def test_a_problem_page_is_refused_with_a_message(wiki: MalformedWiki, file: str) -> None:
     for address in ("pages", "preview"):
         answer = wiki.client.get(f"/api/v1/{address}/{quote(get_page_path(file))}")
         assert answer.status_code in (404, 413, 422), answer.text
@@ -116,33 +116,33 @@ def test_a_page_that_is_a_problem_is_refused_in_words(wiki: MalformedWiki, file:
 
 
 def test_every_page_in_the_list_can_be_read_by_its_path(wiki: MalformedWiki) -> None:
-    odd = [page for page in wiki.client.get("/api/v1/pages").json()["pages"] if not page["path"].startswith("nasty/")]
-    assert len(odd) > 40
-    for page in odd:
+    pages = [page for page in wiki.client.get("/api/v1/pages").json()["pages"] if not page["path"].startswith("nasty/")]
+    assert len(pages) > 40
+    for page in pages:
         assert wiki.client.get("/read", params={"page": page["path"]}).status_code == 200, page
-        if "\n" in page["path"] or "%" in page["path"]:  # no route takes a line end; this client decodes a % twice
+        if "\n" in page["path"] or "%" in page["path"]:  # no route accepts a line break; this client decodes a % twice
             continue
         path = quote(page["path"], safe="")
         for address in ("pages", "preview", "links"):
             answer = wiki.client.get(f"/api/v1/{address}/{path}")
             assert answer.status_code == 200, (address, page, answer.text)
             assert answer.json()["path"] == page["path"]
-        if "\\" not in page["path"]:  # git is asked for a history by name, and this name may stand for other bytes
+        if "\\" not in page["path"]:  # git looks up a history by name, and this name may represent other bytes
             assert wiki.client.get(f"/api/v1/pages/{path}/history").status_code == 200, page
 
 
-def test_a_percent_sign_in_a_name_is_no_escape(wiki: MalformedWiki) -> None:
-    async def asked() -> httpx.Response:
+def test_a_percent_sign_in_a_name_is_not_an_escape(wiki: MalformedWiki) -> None:
+    async def send_request() -> httpx.Response:
         transport = httpx.ASGITransport(wiki.client.app)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get("/api/v1/pages/" + quote("per%cent%20%2F", safe=""))
 
-    with ThreadPoolExecutor(1) as elsewhere:  # a browser that tests share keeps a loop running in this thread
-        answer = elsewhere.submit(lambda: asyncio.run(asked())).result()
+    with ThreadPoolExecutor(1) as pool:  # the shared browser fixture has an event loop in this thread
+        answer = pool.submit(lambda: asyncio.run(send_request())).result()
     assert (answer.status_code, answer.json()["file"]) == (200, "per%cent%20%2F.md")
 
 
-def test_the_whole_wiki_is_listed_linked_and_counted(wiki: MalformedWiki) -> None:
+def test_all_pages_are_listed_linked_and_counted(wiki: MalformedWiki) -> None:
     for address in (
         "pages",
         "links",
@@ -163,7 +163,7 @@ def test_the_whole_wiki_is_listed_linked_and_counted(wiki: MalformedWiki) -> Non
         assert answer.status_code == 200, tag
 
 
-def test_pages_made_by_the_server_hold_no_markup_of_pages(wiki: MalformedWiki) -> None:
+def test_server_rendered_pages_contain_no_markup_of_wiki_pages(wiki: MalformedWiki) -> None:
     for query in QUERIES:
         answer = wiki.client.get("/find", params={"q": query})
         assert answer.status_code == 200
@@ -174,40 +174,38 @@ def test_pages_made_by_the_server_hold_no_markup_of_pages(wiki: MalformedWiki) -
         assert "<script>alert" not in answer.text
 
 
-def test_the_command_line_shows_it_all_without_a_control_character(
-    wiki: MalformedWiki, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_output_contains_no_control_characters(wiki: MalformedWiki, capsys: pytest.CaptureFixture[str]) -> None:
     data = ["--data", str(wiki.data)]
     commands = [["status", "nasty"], ["status", "nasty", "--json"], ["list"]]
     commands += [["search", "nasty", query, "--mode", "keyword"] for query in ("canary", "text", "odd name", "red")]
     commands += [["search", "nasty", "odd name", "--mode", "keyword", "--json", "-n", "50"]]
     for command in commands:
         assert main([*data, *command]) in (0, 1), command
-        said = capsys.readouterr()
-        shown = said.out + said.err
+        captured = capsys.readouterr()
+        shown = captured.out + captured.err
         assert shown.strip(), command
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]", shown), command
         if "--json" in command:
-            json.loads(said.out)
+            json.loads(captured.out)
 
 
-def test_nasty_pages_may_change_into_one_another_and_go(tmp_path: Path) -> None:
+def test_malformed_pages_can_be_changed_and_deleted(tmp_path: Path) -> None:
     small = {name: data for name, data in MALFORMED_PAGES.items() if len(data) < 30_000}
     names = [f"nasty/{name}.md".encode() for name in small]
     healthy = {name.encode(): text.encode() for name, text in HEALTHY_PAGES.items()}
-    with open_malformed_wiki(tmp_path, dict(zip(names, small.values(), strict=True)) | healthy) as own:
+    with open_malformed_wiki(tmp_path, dict(zip(names, small.values(), strict=True)) | healthy) as wiki:
         contents = list(small.values())
         for files in (
             dict(zip(names, contents[7:] + contents[:7], strict=True)),
             dict(zip(names[::2], contents[::2], strict=True)),
             {},
         ):
-            commit_files(own.repository, files | healthy)
-            own.handle.sync()
-            indexed = {page["file"] for page in own.client.get("/api/v1/pages").json()["pages"]}
-            problems = {problem.file for problem in own.handle.get_status().problems}
-            assert indexed | problems == own.list_files()
+            commit_files(wiki.repository, files | healthy)
+            wiki.handle.sync()
+            indexed = {page["file"] for page in wiki.client.get("/api/v1/pages").json()["pages"]}
+            problems = {problem.file for problem in wiki.handle.get_status().problems}
+            assert indexed | problems == wiki.list_files()
             for file in HEALTHY_PAGES:
                 word = file.rpartition("/")[2].removesuffix(".md").lower()
-                hits = own.handle.search(SearchRequest(f"{word}canary", 5, SearchMode.KEYWORD)).hits
+                hits = wiki.handle.search(SearchRequest(f"{word}canary", 5, SearchMode.KEYWORD)).hits
                 assert [hit.path for hit in hits] == [get_page_path(file)]

@@ -1,4 +1,4 @@
-"""The audit of `make check`: what it finds, and what it says when it cannot look."""
+"""The audit of `make check`: what it finds, and what it prints when it cannot look up vulnerabilities."""
 
 import importlib.util
 import sys
@@ -22,7 +22,7 @@ def audit() -> ModuleType:
     return module
 
 
-def test_every_locked_package_is_seen_with_its_hashes(audit: ModuleType) -> None:
+def test_every_locked_package_has_hashes(audit: ModuleType) -> None:
     pins = audit.locked((ROOT / "requirements.lock").read_text())
     assert len(pins) > 50
     assert list(audit.without_hashes(pins)) == []
@@ -33,13 +33,13 @@ def test_every_locked_package_is_seen_with_its_hashes(audit: ModuleType) -> None
     assert list(audit.without_hashes(one)) == ["bad 3 has no hash in requirements.lock"]
 
 
-def test_known_bad_versions_are_named_with_their_reason(audit: ModuleType) -> None:
+def test_known_bad_versions_are_reported_with_their_reason(audit: ModuleType) -> None:
     entries = [{"package": "H11", "versions": "<0.16", "reason": "smuggling"}]
     assert list(audit.known_bad({"h11": ("0.15.9", 1)}, entries)) == ["H11 0.15.9 is known to be bad: smuggling"]
     assert list(audit.known_bad({"h11": ("0.16.0", 1)}, entries)) == []
 
 
-def test_a_licence_nobody_looked_at_is_named(audit: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreviewed_licence_is_reported(audit: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert audit.licences("numpy") <= audit.LICENCES
     monkeypatch.setattr(audit, "licences", lambda _: {"MIT", "SSPL-1.0"})
     assert list(audit.of_other_licences({"x": ("1", 1)})) == ["x is under SSPL-1.0: look at it"]
@@ -47,17 +47,17 @@ def test_a_licence_nobody_looked_at_is_named(audit: ModuleType, monkeypatch: pyt
     assert "no licence" in next(audit.of_other_licences({"x": ("1", 1)}))
 
 
-def test_a_package_that_nobody_imports_is_named(audit: ModuleType) -> None:
+def test_a_package_that_is_not_imported_is_reported(audit: ModuleType) -> None:
     project = {
         "project": {"dependencies": ["numpy>=2", "playwright"], "optional-dependencies": {}},
         "dependency-groups": {"dev": []},
     }
-    (told,) = audit.unused(project)
-    assert told.startswith("playwright ")
+    (finding,) = audit.unused(project)
+    assert finding.startswith("playwright ")
 
 
 @pytest.mark.slow
-def test_published_vulnerabilities_fail_it_and_silence_is_told(
+def test_published_vulnerabilities_fail_and_a_missing_lookup_is_reported(
     audit: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(audit, "_vulnerabilities", lambda *_: None)

@@ -1,4 +1,4 @@
-"""The source itself: no path from what somebody wrote to a shell, an interpreter, a pickle, SQL or markup."""
+"""Static checks of the source: no user input reaches a shell, an interpreter, pickle, SQL or markup."""
 
 import ast
 import re
@@ -54,10 +54,10 @@ def get_relative_path(module: Path) -> str:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=get_relative_path)
-def test_no_module_runs_what_it_was_given(module: Path) -> None:
+def test_no_module_executes_its_input(module: Path) -> None:
     for node in ast.walk(parse_module(module)):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
             assert FORBIDDEN_MODULES.isdisjoint(name.partition(".")[0] for name in names), names
     for call in iter_calls(module):
         name = get_name(call.func)
@@ -72,7 +72,7 @@ def test_no_module_runs_what_it_was_given(module: Path) -> None:
             assert get_name(loader) == "_LOADER", call.lineno
 
 
-def test_the_loader_of_yaml_makes_nothing_but_plain_values() -> None:
+def test_the_yaml_loader_creates_only_plain_values() -> None:
     import yaml
 
     from wikiholt.text import frontmatter
@@ -81,10 +81,10 @@ def test_the_loader_of_yaml_makes_nothing_but_plain_values() -> None:
     with pytest.raises(yaml.YAMLError):
         yaml.load("!!python/object/apply:os.system ['true']", Loader=yaml.SafeLoader)
     parsed = yaml.load("!!python/object/apply:os.system ['true']", Loader=yaml.BaseLoader)
-    assert parsed == ["true"], "a loader that knows no kinds at all leaves text and lists"
+    assert parsed == ["true"], "a loader without types returns only text and lists"
 
 
-def test_programs_are_started_in_a_few_places_and_by_lists_of_words() -> None:
+def test_programs_are_started_in_few_modules_and_with_argument_lists() -> None:
     starting = {}
     for module in MODULES:
         for call in iter_calls(module):
@@ -103,13 +103,13 @@ def test_programs_are_started_in_a_few_places_and_by_lists_of_words() -> None:
 
 
 def iter_sql_pieces(module: Path) -> Iterator[str]:
-    """Whatever is put into a text that is SQL, and whatever is executed that is no literal."""
+    """The expressions in SQL f-strings, and the executed statements that are not literals."""
     for node in ast.walk(parse_module(module)):
         if isinstance(node, ast.JoinedStr):
             first = node.values[0]
             begins = first.value if isinstance(first, ast.Constant) else ""
             if SQL.match(str(begins)):
-                yield from (ast.unparse(each.value) for each in node.values if isinstance(each, ast.FormattedValue))
+                yield from (ast.unparse(value.value) for value in node.values if isinstance(value, ast.FormattedValue))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in EXECUTING:
             given = node.args[0]
             if not isinstance(given, ast.Constant | ast.JoinedStr):
@@ -117,12 +117,12 @@ def iter_sql_pieces(module: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_sql_is_put_together_from_what_was_looked_at_only() -> None:
+def test_sql_is_composed_only_of_reviewed_parts() -> None:
     found = {(get_relative_path(module), piece) for module in MODULES for piece in iter_sql_pieces(module)}
     assert found == REVIEWED_SQL
 
 
-def test_scripts_of_the_page_have_one_place_where_html_becomes_elements() -> None:
+def test_page_scripts_insert_html_in_only_one_place() -> None:
     sinks = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|createContextualFragment"
         r"|setHTMLUnsafe|parseFromString|srcdoc|setTimeout\(\s*['\"`]|\.cookie|postMessage|importScripts"

@@ -1,4 +1,4 @@
-"""Who owns a wiki's repository can harm that wiki, and nothing else."""
+"""The owner of a repository can damage only the own wiki."""
 
 import os
 import time
@@ -41,7 +41,7 @@ def make_repository(path: Path, text: str = "# Home\n\ncanary\n") -> Repository:
 
 
 def make_tree_bomb(path: Path, levels: int) -> Repository:
-    """A repository of a few hundred bytes with ten to the power of `levels` pages."""
+    """A repository of a few hundred bytes with 10 ** `levels` pages."""
     repository = Repository(path)
     blob = repository.write_blob(b"boom\n")
     tree = [f"100644 blob {blob}\tf{number}.md".encode() for number in range(10)]
@@ -52,7 +52,9 @@ def make_tree_bomb(path: Path, levels: int) -> Repository:
     return repository
 
 
-def test_a_tree_of_endless_files_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_with_a_huge_number_of_files_uses_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "MAX_OUTPUT_BYTES", 1 << 20)
     monkeypatch.setattr(process, "MAX_MEMORY_BYTES", 64 << 20)
     source = GitSource(make_tree_bomb(tmp_path / "bomb", 9).path)
@@ -64,7 +66,7 @@ def test_a_tree_of_endless_files_fills_no_memory(tmp_path: Path, monkeypatch: py
     assert time.monotonic() - began < 60
 
 
-def test_a_message_of_megabytes_is_cut(tmp_path: Path) -> None:
+def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "wiki")
     repository.commit({"Other.md": "x"})
     tree = repository.run_git("rev-parse", "HEAD^{tree}").decode()
@@ -74,7 +76,7 @@ def test_a_message_of_megabytes_is_cut(tmp_path: Path) -> None:
     assert len(entry.commit.message) < 2 << 20
 
 
-def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_a_file_blocks_nothing(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "wiki")
     source = GitSource(repository.path, timeout=5)
     assert source.get_head() == repository.get_head()
@@ -101,10 +103,10 @@ def borrow_by_alternates(eve: Repository, victim: Repository) -> None:
 
 
 def borrow_one_by_one(eve: Repository, victim: Repository) -> None:
-    for place in (victim.path / ".git" / "objects").iterdir():
-        own = eve.path / ".git" / "objects" / place.name
+    for folder in (victim.path / ".git" / "objects").iterdir():
+        own = eve.path / ".git" / "objects" / folder.name
         if not own.exists():
-            own.symlink_to(place)
+            own.symlink_to(folder)
     (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
 
 
@@ -116,8 +118,8 @@ def borrow_by_a_file(eve: Repository, victim: Repository) -> None:
 BORROW_METHODS = [borrow_by_links, borrow_by_alternates, borrow_one_by_one, borrow_by_a_file]
 
 
-@pytest.mark.parametrize("way", BORROW_METHODS, ids=lambda way: way.__name__)
-def test_a_wiki_that_was_found_cannot_turn_into_another(tmp_path: Path, way) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("method", BORROW_METHODS, ids=lambda method: method.__name__)
+def test_a_discovered_wiki_cannot_become_another(tmp_path: Path, method) -> None:  # type: ignore[no-untyped-def]
     root = tmp_path / "wikis"
     victim, eve = make_repository(root / "victim", "secret of the victim"), make_repository(root / "eve", "mine")
     service = build_service(load_settings(tmp_path / "data"), [root])
@@ -125,7 +127,7 @@ def test_a_wiki_that_was_found_cannot_turn_into_another(tmp_path: Path, way) -> 
         service.add("eve", str(eve.path), {})
         source = GitSource(eve.path, confined_to=root / "eve")
         assert list(source.read_tree(source.get_head())) == ["Home.md"]
-        way(eve, victim)
+        method(eve, victim)
         with pytest.raises(SourceCorrupt, match="references files outside"):
             source.read_tree(victim.get_head())
         with pytest.raises(SourceCorrupt, match="references files outside"):
@@ -134,16 +136,16 @@ def test_a_wiki_that_was_found_cannot_turn_into_another(tmp_path: Path, way) -> 
         service.close()
 
 
-@pytest.mark.parametrize("way", BORROW_METHODS, ids=lambda way: way.__name__)
-def test_what_serve_found_stays_in_its_directory_for_every_other_command(tmp_path: Path, way) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("method", BORROW_METHODS, ids=lambda method: method.__name__)
+def test_a_discovered_wiki_stays_confined_for_every_other_command(tmp_path: Path, method) -> None:  # type: ignore[no-untyped-def]
     root, settings = tmp_path / "wikis", load_settings(tmp_path / "data")
     victim, eve = make_repository(root / "victim", "secret of the victim"), make_repository(root / "eve", "mine")
-    farm = open_application(settings, [root])
-    WikiDiscovery(farm.service, SchedulerState(), SchedulerConfig(), lambda: find_repositories(root)).scan()
-    assert farm.service.registry.get("eve").settings == {"confined": str(root / "eve")}
-    farm.service.close()
-    way(eve, victim)
-    service = build_service(settings)  # as `wikiholt sync` does, which is told of no directory
+    application = open_application(settings, [root])
+    WikiDiscovery(application.service, SchedulerState(), SchedulerConfig(), lambda: find_repositories(root)).scan()
+    assert application.service.registry.get("eve").settings == {"confined": str(root / "eve")}
+    application.service.close()
+    method(eve, victim)
+    service = build_service(settings)  # as `wikiholt sync` does, which gets no directory
     try:
         with pytest.raises(SourceCorrupt, match="references files outside"):
             service.get_handle("eve").pages.read("Home")
@@ -151,23 +153,23 @@ def test_what_serve_found_stays_in_its_directory_for_every_other_command(tmp_pat
             service.get_source(service.registry.get("eve")).get_head()
         service.configure("eve", {"confined": ""})
         assert service.get_source(service.registry.get("eve")).get_head() == victim.get_head(), (
-            "who owns the registry may say so"
+            "the owner of the registry may allow it"
         )
     finally:
         service.close()
 
 
-@pytest.mark.parametrize("way", BORROW_METHODS[:2], ids=lambda way: way.__name__)
-def test_borrowed_objects_are_seen_when_wikis_are_looked_for(tmp_path: Path, way) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("method", BORROW_METHODS[:2], ids=lambda method: method.__name__)
+def test_borrowed_objects_are_detected_by_discovery(tmp_path: Path, method) -> None:  # type: ignore[no-untyped-def]
     victim, eve = make_repository(tmp_path / "victim"), make_repository(tmp_path / "eve")
-    way(eve, victim)
+    method(eve, victim)
     assert {found.slug: found.reason for found in find_repositories(tmp_path)} == {
         "victim": "",
         "eve": "it references files outside its own directory",
     }
 
 
-def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
+def test_no_program_configured_in_a_repository_is_run(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "wiki")
     repository.commit({".gitattributes": "*.md filter=x diff=x\n", "Home.md": "changed\n"})
     trace, program = tmp_path / "trace", tmp_path / "program"
@@ -180,10 +182,10 @@ def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
     (tmp_path / "hooks").mkdir()
     repository.run_git("config", "core.hooksPath", str(tmp_path / "hooks"))
     for hook in HOOKS:
-        for place in (tmp_path / "hooks", repository.path / ".git" / "hooks"):
-            place.mkdir(exist_ok=True)
-            (place / hook).write_bytes(program.read_bytes())
-            (place / hook).chmod(0o755)
+        for folder in (tmp_path / "hooks", repository.path / ".git" / "hooks"):
+            folder.mkdir(exist_ok=True)
+            (folder / hook).write_bytes(program.read_bytes())
+            (folder / hook).chmod(0o755)
     trace.unlink(missing_ok=True)
     source = GitSource(repository.path)
     head = source.get_head()
@@ -197,14 +199,14 @@ def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", list("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"))
-def test_no_page_is_written_under_a_name_that_turns_round(tmp_path: Path, mark: str) -> None:
+def test_no_page_is_written_with_a_bidi_control_in_its_name(tmp_path: Path, mark: str) -> None:
     source = GitSource(make_repository(tmp_path / "wiki").path)
     with pytest.raises(InvalidPage, match="direction"):
         source.commit([FileEdit(f"a{mark}dm.md", b"x", None)], ATTACKER, "Write")
 
 
 @pytest.mark.parametrize("name", ["-rf", "--help", "--output=x", "-"])
-def test_a_name_that_looks_like_an_option_is_a_name(tmp_path: Path, name: str) -> None:
+def test_a_name_that_looks_like_an_option_is_used_as_a_name(tmp_path: Path, name: str) -> None:
     repository = make_repository(tmp_path / "wiki")
     source = GitSource(repository.path)
     source.commit([FileEdit(f"{name}.md", b"text\n", None)], ATTACKER, "--amend")

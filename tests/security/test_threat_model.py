@@ -1,4 +1,4 @@
-"""The threat model names tests; they exist."""
+"""The tests that the threat model names exist."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ TESTS = Path(__file__).parents[1]
 MANUAL = (TESTS.parent / "docs" / "security.md").read_text(encoding="utf-8")
 
 
-def test_every_test_that_the_threat_model_names_is_there() -> None:
+def test_every_test_that_the_threat_model_names_exists() -> None:
     sources = {file.relative_to(TESTS).as_posix(): file.read_text("utf-8") for file in TESTS.rglob("test_*.py")}
     files = set(re.findall(r"`((?:\w+/)*test_\w+\.py)`", MANUAL))
     assert len(files) > 10
@@ -18,7 +18,7 @@ def test_every_test_that_the_threat_model_names_is_there() -> None:
     assert named <= written
 
 
-def test_every_test_of_what_a_stranger_may_do_stands_behind_a_claim() -> None:
+def test_every_security_test_is_named_in_the_threat_model() -> None:
     files = (
         "test_hostile_repositories",
         "test_unauthenticated",

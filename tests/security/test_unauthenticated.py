@@ -1,4 +1,4 @@
-"""Who has no key costs little: nothing they send is kept, nobody waits for them, and the log stays readable."""
+"""Limits for clients without a key: their bodies are not read, slow requests time out, and logs stay readable."""
 
 import asyncio
 import hmac
@@ -34,8 +34,8 @@ WRITES = (
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
 @pytest.mark.parametrize("token", [None, "wh_" + "a" * 12 + "_" + "a" * 40])
-def test_no_body_is_read_of_who_has_no_key(tmp_path: Path, method: str, path: str, token: str | None) -> None:
-    with serve_application(tmp_path) as farm:
+def test_no_body_is_read_without_a_key(tmp_path: Path, method: str, path: str, token: str | None) -> None:
+    with serve_application(tmp_path) as served:
         headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"content-length", b"1000")]
         if token:
             headers.append((b"authorization", b"Bearer " + token.encode()))
@@ -56,21 +56,21 @@ def test_no_body_is_read_of_who_has_no_key(tmp_path: Path, method: str, path: st
         sent = []
 
         async def receive() -> dict[str, object]:
-            raise AssertionError("the body was asked for")
+            raise AssertionError("the body was read")
 
         async def send(message: dict[str, object]) -> None:
             sent.append(message)
 
-        # In a thread of its own: a browser of other tests has an event loop in this one.
+        # In another thread, because the browser of other tests has an event loop in this one.
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(lambda: asyncio.run(farm.app(scope, receive, send))).result(60)
+            pool.submit(lambda: asyncio.run(served.app(scope, receive, send))).result(60)
         assert sent[0]["status"] == 401
 
 
-def test_a_webhook_is_signed_over_all_that_comes_and_by_nothing_less(tmp_path: Path) -> None:
-    with serve_application(tmp_path) as farm:
-        farm.application.service.configure("alpha", {"webhook_secret": "s3cret"})
-        client = farm.make_client()
+def test_a_webhook_signature_must_cover_the_complete_body(tmp_path: Path) -> None:
+    with serve_application(tmp_path) as served:
+        served.application.service.configure("alpha", {"webhook_secret": "s3cret"})
+        client = served.make_client()
         body = b"x" * 300_000
         right = hmac.new(b"s3cret", body, sha256).hexdigest()
         good = {"X-Hub-Signature-256": f"sha256={right}"}
@@ -94,17 +94,17 @@ def test_a_webhook_is_signed_over_all_that_comes_and_by_nothing_less(tmp_path: P
 
 
 class ShortTimeoutProtocol(TimeoutProtocol):
-    """As impatient as a test."""
+    """Short timeouts for tests."""
 
     request_timeout_s = 0.5
     max_connections: ClassVar[int] = 5  # type: ignore[misc]
 
 
 @contextmanager
-def run_server(place: Path) -> Iterator[int]:
-    with serve_application(place) as farm, socket.create_server(("127.0.0.1", 0)) as listener:
+def run_server(directory: Path) -> Iterator[int]:
+    with serve_application(directory) as served, socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(
-            uvicorn.Config(farm.app, log_config=None, access_log=False, http=ShortTimeoutProtocol, ws="none")
+            uvicorn.Config(served.app, log_config=None, access_log=False, http=ShortTimeoutProtocol, ws="none")
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -125,29 +125,29 @@ def run_server(place: Path) -> Iterator[int]:
     ],
     ids=["silent", "head", "body", "second"],
 )
-def test_a_request_that_never_comes_whole_is_not_waited_for(tmp_path: Path, beginning: bytes) -> None:
+def test_an_incomplete_request_times_out(tmp_path: Path, beginning: bytes) -> None:
     with run_server(tmp_path) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
         slow.sendall(beginning)
         while slow.recv(65536):
-            pass  # the answer to a request that was whole
+            pass  # the response to the complete request
         assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
 
 
-def test_connections_beyond_the_limit_are_closed_and_room_comes_back(tmp_path: Path) -> None:
+def test_connections_beyond_the_limit_are_closed_and_later_ones_accepted(tmp_path: Path) -> None:
     with run_server(tmp_path) as port:
-        held = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
-        for each in held:
+        connections = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
+        for connection in connections:
             try:
-                while each.recv(65536):
+                while connection.recv(65536):
                     pass
             except ConnectionResetError:
                 continue
             finally:
-                each.close()
+                connection.close()
         assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
 
 
-def test_what_a_log_line_quotes_does_not_look_like_another_line() -> None:
+def test_quoted_text_in_a_log_line_cannot_look_like_another_line() -> None:
     formatter = _SafeFormatter("%(levelname)s %(name)s: %(message)s")
     forged = "x\nERROR wikiholt: all is lost\r\n\x1b[2J\u2028WARNING more"
     record = logging.LogRecord("wikiholt.test", logging.WARNING, "", 0, "page %s", (forged,), None)

@@ -1,4 +1,4 @@
-"""`wikiholt serve` with faults planted in it: it forgets to let go of memory and of files, and falls over at times."""
+"""`wikiholt serve` with injected faults: it leaks memory and file descriptors, and some searches fail."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ _FAIL_EVERY = 40
 
 
 class LeakingApp:
-    """Keeps something of every request, and breaks every fortieth search."""
+    """Leaks memory and a descriptor with every request, and fails every fortieth search."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -28,7 +28,7 @@ class LeakingApp:
         os.open(os.devnull, os.O_RDONLY)
         if scope["path"].endswith("/search") and next(self._searches) % _FAIL_EVERY == 0:
             await send({"type": "http.response.start", "status": 500, "headers": []})
-            await send({"type": "http.response.body", "body": b"planted"})
+            await send({"type": "http.response.body", "body": b"injected"})
             return
         await self._app(scope, receive, send)
 
@@ -36,8 +36,8 @@ class LeakingApp:
 if __name__ == "__main__":
     original_create_app = http_server.create_app
 
-    def create_faulty_app(farm):  # type: ignore[no-untyped-def]
-        app = original_create_app(farm)
+    def create_faulty_app(application):  # type: ignore[no-untyped-def]
+        app = original_create_app(application)
         app.add_middleware(LeakingApp)
         return app
 

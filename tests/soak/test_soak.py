@@ -1,4 +1,4 @@
-"""The soak itself: that it passes what is sound, finds what was planted, and tells growth from noise."""
+"""The soak test: a correct service passes, injected faults are found, and growth is distinguished from noise."""
 
 import random
 import subprocess
@@ -24,25 +24,25 @@ def run_soak(home: Path, minutes: float, *arguments: str) -> "subprocess.Complet
 
 @pytest.mark.long
 @pytest.mark.model
-def test_a_sound_service_passes_the_tiny_soak_with_both_kinds_of_restart(tmp_path: Path) -> None:
+def test_a_correct_service_passes_a_short_soak_with_both_kinds_of_restart(tmp_path: Path) -> None:
     done = run_soak(tmp_path / "soak", 1 / 3, "--restarts", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("**Passed.** 8 wikis")
-    for told in ("| SIGTERM | ", "| SIGKILL | ", "pushed and woken", "nobody woke it", "Unexplained: 0.", "8 indexes"):
-        assert told in done.stdout
+    for text in ("| SIGTERM | ", "| SIGKILL | ", "pushed and woken", "nobody woke it", "Unexplained: 0.", "8 indexes"):
+        assert text in done.stdout
 
 
 @pytest.mark.long
 @pytest.mark.model
-def test_planted_leaks_and_errors_are_found(tmp_path: Path) -> None:
+def test_injected_leaks_and_errors_are_found(tmp_path: Path) -> None:
     program = f"{sys.executable} {Path(__file__).with_name('faulty_server.py')}"
     done = run_soak(tmp_path / "soak", 0.25, "--restarts", "0", "--program", program)
     assert done.returncode == 1, done.stdout + done.stderr
     findings = [line for line in done.stdout.splitlines() if line.startswith("- ")]
-    for planted in ("own memory MB grew", "descriptors grew", ": 500 null"):
-        assert any(planted in finding for finding in findings), findings
+    for injected in ("own memory MB grew", "descriptors grew", ": 500 null"):
+        assert any(injected in finding for finding in findings), findings
     known = (": 500 null", "memory MB grew", "descriptors grew")
-    assert [finding for finding in findings if not any(each in finding for each in known)] == []
+    assert [finding for finding in findings if not any(text in finding for text in known)] == []
 
 
 def test_a_directory_that_is_not_of_a_soak_is_not_emptied(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_directory_that_is_not_of_a_soak_is_not_emptied(tmp_path: Path) -> Non
 
 
 def make_points(life: int, count: int, **slopes: float) -> list[Point]:
-    """Figures that warm up, then rise by so much a point, with some noise."""
+    """Measurements that warm up and then rise by a slope per point, with noise."""
     rng, found = random.Random(7), []
     for number in range(count):
         figures = {name: 100 + slopes.get(name.replace(" ", "_"), 0.0) * number for name in TOLERANCES}
@@ -66,21 +66,21 @@ def make_points(life: int, count: int, **slopes: float) -> list[Point]:
     return found
 
 
-def test_a_warm_up_and_noise_are_no_growth() -> None:
+def test_warm_up_and_noise_are_not_growth() -> None:
     assert not [trend.name for trend in trends(make_points(0, 12)) if trend.grows]
 
 
-def test_what_rises_steadily_is_growth_and_nothing_else_is() -> None:
+def test_only_a_steady_rise_is_growth() -> None:
     risen = trends(make_points(0, 3) + make_points(1, 12, descriptors=3.0, memory_MB=4.0))
     assert [trend.name for trend in risen if trend.grows] == ["memory MB", "descriptors"]
 
 
-def test_too_few_points_are_an_error_and_not_a_good_sign() -> None:
+def test_too_few_points_are_an_error() -> None:
     with pytest.raises(ValueError, match="a trend takes four"):
         trends(make_points(0, 3))
 
 
-# ── what is on the disk ──────────────────────────────────────────────────────────────────────────
+# ── files on the disk ────────────────────────────────────────────────────────────────────────────
 
 
 def make_data_directory(directory: Path, *files: str) -> Path:
@@ -100,7 +100,7 @@ VALID_FILES += (
 )
 
 
-def test_what_a_wiki_has_is_accounted_for(tmp_path: Path) -> None:
+def test_all_files_of_a_wiki_are_counted(tmp_path: Path) -> None:
     disk = looked_at(make_data_directory(tmp_path, *VALID_FILES), {"a"}, 3)
     assert disk.strange == []
     assert disk.files == {"registry": 1, "index": 3, "log": 1, "cache": 1, "job": 1, "backup": 1}
@@ -108,7 +108,7 @@ def test_what_a_wiki_has_is_accounted_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "told"),
+    ("leftover", "message"),
     [
         ("wikis/a/g000001.sqlite", "more than 1"),
         ("wikis/a/vectors-g000002-v6.exact", "more than 1"),
@@ -119,13 +119,13 @@ def test_what_a_wiki_has_is_accounted_for(tmp_path: Path) -> None:
         ("something", "something"),
     ],
 )
-def test_what_is_left_over_is_strange(tmp_path: Path, left: str, told: str) -> None:
-    strange = looked_at(make_data_directory(tmp_path, *VALID_FILES, left), {"a"}, 3).strange
+def test_leftover_files_are_reported(tmp_path: Path, leftover: str, message: str) -> None:
+    strange = looked_at(make_data_directory(tmp_path, *VALID_FILES, leftover), {"a"}, 3).strange
     assert len(strange) == 1
-    assert told in strange[0]
+    assert message in strange[0]
 
 
-def test_more_backups_than_are_kept_are_strange(tmp_path: Path) -> None:
+def test_too_many_backups_are_reported(tmp_path: Path) -> None:
     many = [f"backups/a/{number}.sqlite" for number in range(5)]
     assert looked_at(make_data_directory(tmp_path, *many), {"a"}, 3).strange == ["backups: 5 where 3 are kept"]
 
@@ -134,7 +134,7 @@ def test_more_backups_than_are_kept_are_strange(tmp_path: Path) -> None:
 
 
 class ScriptedSession(Session):
-    """A connection that gives one answer, of a service that was away or was not."""
+    """A session that returns one scripted reply, of a service that was restarting or not."""
 
     def __init__(self, reply: Reply, raw: bytes = b"", *, away: bool = False) -> None:
         service = Service(["none"], {}, Path("none"))
@@ -146,8 +146,8 @@ class ScriptedSession(Session):
         return self._reply, self._raw, "" if self._reply.status else "ConnectionRefusedError: "
 
     def check_response(self, **allows: str) -> tuple[list[str], list[str]]:
-        told = {code.replace("_", "-"): reason for code, reason in allows.items()}
-        self.ask("ask", None, "GET", "/", key="k", allows=told)
+        allowed = {code.replace("_", "-"): reason for code, reason in allows.items()}
+        self.ask("ask", None, "GET", "/", key="k", allows=allowed)
         return list(self.ledger.explained), self.ledger.unexplained
 
 
@@ -155,7 +155,7 @@ def make_problem(status: int, code: str = "") -> Reply:
     return Reply(status, {"code": code}, {}, 0.01)
 
 
-def test_an_expected_answer_is_neither_explained_nor_complained_of() -> None:
+def test_an_expected_response_is_neither_explained_nor_reported() -> None:
     assert ScriptedSession(make_problem(200)).check_response() == ([], [])
 
 
@@ -173,7 +173,7 @@ def test_an_error_is_explained_only_by_its_code() -> None:
     ]
 
 
-def test_a_canary_of_another_wiki_in_an_answer_is_a_finding_whatever_its_status() -> None:
+def test_a_canary_of_another_wiki_in_a_response_is_reported_for_any_status() -> None:
     explained, unexplained = ScriptedSession(make_problem(200), b"so sings kanariabcdefghij").check_response()
     assert explained == []
     assert "kanariabcdefghij" in unexplained[0]
@@ -182,7 +182,7 @@ def test_a_canary_of_another_wiki_in_an_answer_is_a_finding_whatever_its_status(
 # ── the plan ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_plan_restarts_early_and_measures_the_last_life_evenly() -> None:
+def test_a_plan_restarts_early_and_measures_the_last_process_evenly() -> None:
     steps = Plan(300, 200, restarts=4, points=12).steps()
     done = [(at, step) for at, step in steps if step is not Step.MEASURE]
     assert [step for _, step in done] == [Step.TERMINATE, Step.KILL] * 2 + [Step.WARM]

@@ -1,4 +1,4 @@
-"""The isolation gate where Chroma helps to find vectors: one child for all wikis, and no word or number of another."""
+"""Isolation with Chroma as the vector engine: one child process for all wikis."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,7 +9,7 @@ import pytest
 
 from tests.isolation.backends import FileBackend
 from tests.isolation.canaries import CanaryWiki
-from tests.isolation.isolation_farm import search_everything
+from tests.isolation.isolation_environment import search_everything
 from tests.support.services import SlowEmbedder
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
@@ -25,7 +25,7 @@ WIKIS = 5
 
 
 class ChromaBackend(FileBackend):
-    """A data directory whose vector caches are collections of a child of Chroma's."""
+    """A data directory whose vector caches are collections of a Chroma child process."""
 
     def open_service(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> WikiService:
         chosen = {"vectors": "chroma", "chroma.path": "chroma", "page.max_bytes": 200_000}
@@ -42,7 +42,7 @@ def service(tmp_path: Path) -> Iterator[WikiService]:
         yield opened
 
 
-def test_every_mode_and_filter_shows_the_wiki_itself_and_no_other(tmp_path: Path, service: WikiService) -> None:
+def test_every_mode_and_filter_returns_only_the_own_wiki(tmp_path: Path, service: WikiService) -> None:
     wikis = [CanaryWiki(tmp_path / "r", n, 30 if n == 0 else 0) for n in range(WIKIS)]
     for wiki in wikis:
         service.add(wiki.slug, str(wiki.repository.path), {})
@@ -55,13 +55,13 @@ def test_every_mode_and_filter_shows_the_wiki_itself_and_no_other(tmp_path: Path
     assert engine.is_up
     found = {name: count for name, (_, count) in engine.get_metrics().items()}
     assert found["queries"] > 0, found
-    gone = service.remove(wikis[1].slug).wiki.id
+    removed_id = service.remove(wikis[1].slug).wiki.id
     for me in (wikis[0], wikis[2]):
         handle = service.get_handle(me.slug)
         search_everything(handle, me, wikis[1])
         answer = handle.search(SearchRequest("restart pump", 100, SearchMode.SEMANTIC))
         assert answer.total == len(answer.hits) == (33 if me is wikis[0] else 3)
     service.close()
-    ground = ChromaBackend(tmp_path / "data")
-    assert ground.find_places(wikis[1].code) == []
-    assert ground.find_traces(gone) == []
+    backend = ChromaBackend(tmp_path / "data")
+    assert backend.find_places(wikis[1].code) == []
+    assert backend.find_traces(removed_id) == []

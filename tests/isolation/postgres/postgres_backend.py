@@ -1,4 +1,4 @@
-"""A farm whose one setting `store` is another: every row of every schema, looked at by the operator."""
+"""Wikis in PostgreSQL, and access to every row of every schema as the operator."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,52 +31,52 @@ _ORPHANED_STATISTICS = "SELECT starelid FROM pg_statistic WHERE starelid NOT IN 
 
 
 def write_settings(data: Path, store: str, **more: object) -> None:
-    """The settings file of a node: `store` is what makes it one of PostgreSQL's."""
+    """Write the settings file of a node that uses PostgreSQL."""
     data.mkdir(parents=True, exist_ok=True)
     lines = [f'store = "{store}"', *(f"{name.replace('__', '.')} = {value}" for name, value in more.items())]
     (data / "wikiholt.toml").write_text("\n".join(lines) + "\n")
 
 
 class DatabaseRows:
-    """All rows of some databases of one server, as the operator sees them."""
+    """All rows of some databases of one server, read as the operator."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = [make_conninfo(address) for address in addresses]
 
     def list_schemas(self) -> list[tuple[str, str]]:
-        """Database (by number) and name of every schema that is not the server's own."""
+        """Database (by number) and name of every schema that is not a system schema."""
         return [(str(at), name) for at, db in self._connect_each() for (name,) in db.execute(_SCHEMAS).fetchall()]
 
     def read_schema(self, schema: str) -> dict[str, list[tuple[object, ...]]]:
-        """Every row of every table of a schema, with the transaction that wrote it, wherever that schema is."""
+        """Every row of every table of a schema, with its transaction id, in any of the databases."""
         found: dict[str, list[tuple[object, ...]]] = {}
         for at, db in self._connect_each():
             for (table,) in db.execute(_TABLES, (schema,)).fetchall():
-                order = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, table))
-                found[f"{at} {schema}.{table}"] = db.execute(order).fetchall()
+                statement = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, table))
+                found[f"{at} {schema}.{table}"] = db.execute(statement).fetchall()
         return found
 
     def iter_texts(self) -> Iterator[tuple[str, str]]:
-        """Everything there is to read, with where it stands: rows, names, large objects, samples of the planner."""
+        """Everything readable, with its place: rows, names, large objects, planner statistics."""
         for _, schema in self.list_schemas():
             for place, rows in self.read_schema(schema).items():
                 yield place, f"{place} {format_rows(rows)}"
         for at, db in self._connect_each():
-            for name, order in (
+            for name, query in (
                 ("large objects", _LARGE_OBJECTS),
-                ("samples", _STATISTICS),
-                ("lost samples", _ORPHANED_STATISTICS),
+                ("statistics", _STATISTICS),
+                ("orphaned statistics", _ORPHANED_STATISTICS),
             ):
-                yield f"{at} {name}", format_rows(db.execute(order).fetchall())
+                yield f"{at} {name}", format_rows(db.execute(query).fetchall())
         yield "roles", format_rows([(role,) for role in self.list_roles()])
 
     def list_roles(self) -> list[str]:
-        """Those of wikis, on the whole server."""
+        """The roles of wikis on the server."""
         with psycopg.connect(self._addresses[0]) as db:
             return [name for (name,) in db.execute(_ROLES).fetchall()]
 
     def analyze(self) -> None:
-        """Have the planner take its samples now, as it does by itself sooner or later."""
+        """Collect planner statistics now, as autovacuum does."""
         for _, db in self._connect_each():
             db.execute("ANALYZE")
 
@@ -87,14 +87,14 @@ class DatabaseRows:
 
 
 def format_rows(rows: Sequence[tuple[object, ...]]) -> str:
-    """Rows as text, their bytes as letters."""
+    """Rows as text, with bytes decoded."""
     return "\n".join(
         " ".join(value.decode("latin-1") if isinstance(value, bytes) else str(value) for value in row) for row in rows
     )
 
 
 class PostgresBackend:
-    """A data directory whose indexes and registry are in PostgreSQL, in the product's own wiring."""
+    """A data directory whose indexes and registry are in PostgreSQL, opened as the product does."""
 
     def __init__(self, data: Path, address: str, others: Sequence[str] = (), **more: object) -> None:
         self.data = data
@@ -127,15 +127,15 @@ class PostgresBackend:
         return find_codes("\n".join(text for _, text in self.rows.iter_texts())) | find_codes_on_disk(self.data)
 
     def find_places(self, code: str) -> list[str]:
-        """The places in which words of a wiki stand."""
-        stands = [place for place, text in self.rows.iter_texts() if code in find_codes(text)]
-        return stands + find_places_on_disk(self.data, code)
+        """The places that contain words of a wiki."""
+        places = [place for place, text in self.rows.iter_texts() if code in find_codes(text)]
+        return places + find_places_on_disk(self.data, code)
 
     def find_traces(self, wiki_id: str) -> list[str]:
-        # That a wiki of this id was removed is remembered for other nodes, which have backups to take it out of.
-        stands = [
+        # The removal of a wiki is recorded for other nodes, which remove it from their backups.
+        places = [
             place
             for place, text in self.rows.iter_texts()
             if wiki_id in text and not place.endswith(_PURGE_MARKS_TABLE)
         ]
-        return stands + find_traces_on_disk(self.data, wiki_id)
+        return places + find_traces_on_disk(self.data, wiki_id)

@@ -1,28 +1,28 @@
-"""The isolation gate over HTTP with indexes, registry and keys in PostgreSQL: the same farm, the same requests."""
+"""Isolation over HTTP with indexes, registry and keys in PostgreSQL: the same wikis, the same requests."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.isolation import test_isolation_http as embedded
+from tests.isolation import test_isolation_http as sqlite_tests
 from tests.isolation.http_cases import RequestBuilder
-from tests.isolation.http_farm import ServedFarm
+from tests.isolation.http_environment import ServedEnvironment
 from tests.isolation.http_gate import LeakDetector
 from tests.isolation.postgres.postgres_backend import PostgresBackend
-from tests.isolation.test_isolation_http import _quiet_clients, base, gate, writer
+from tests.isolation.test_isolation_http import _quiet_clients, base, builder, detector
 from tests.support.postgres_server import PostgresServer
 
-__all__ = ["_quiet_clients", "base", "gate", "writer"]
+__all__ = ["_quiet_clients", "base", "builder", "detector"]
 
 BATCH_COUNT = 6
 
-test_every_wiki_reads_its_own_on_every_route = embedded.test_every_wiki_reads_its_own_on_every_route
+test_every_route_returns_the_content_of_the_own_wiki = sqlite_tests.test_every_route_returns_the_content_of_the_own_wiki
 
 
 @pytest.fixture(scope="module")
-def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedFarm]:
-    place, address = tmp_path_factory.mktemp("pgserved"), pg.create_database()
-    made = ServedFarm(place, PostgresBackend(place / "data", address, postgres__connections=8))
+def env(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedEnvironment]:
+    directory, address = tmp_path_factory.mktemp("pgserved"), pg.create_database()
+    made = ServedEnvironment(directory, PostgresBackend(directory / "data", address, postgres__connections=8))
     made.application.scheduler.start()
     yield made
     assert made.application.scheduler.stop(60)
@@ -30,18 +30,18 @@ def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     pg.drop_database(address)
 
 
-def test_no_request_of_anybody_is_told_of_a_wiki_that_is_not_theirs(
-    farm: ServedFarm, gate: LeakDetector, writer: RequestBuilder, caplog: pytest.LogCaptureFixture
+def test_no_response_contains_content_of_a_wiki_the_caller_may_not_read(
+    env: ServedEnvironment, detector: LeakDetector, builder: RequestBuilder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    embedded.run_load(farm, gate, writer, caplog, BATCH_COUNT)
-    assert gate.statuses[200] >= 100
-    assert gate.leaks == []
+    sqlite_tests.run_load(env, detector, builder, caplog, BATCH_COUNT)
+    assert detector.statuses[200] >= 100
+    assert detector.leaks == []
 
 
-test_the_command_line_tells_of_the_one_wiki_it_is_asked_about = (
-    embedded.test_the_command_line_tells_of_the_one_wiki_it_is_asked_about
+test_the_command_line_shows_only_the_wiki_it_is_called_for = (
+    sqlite_tests.test_the_command_line_shows_only_the_wiki_it_is_called_for
 )
-test_figures_name_no_wiki = embedded.test_figures_name_no_wiki
-test_a_wiki_that_is_not_there_and_one_that_is_not_yours_are_refused_alike = (
-    embedded.test_a_wiki_that_is_not_there_and_one_that_is_not_yours_are_refused_alike
+test_metrics_name_no_wiki = sqlite_tests.test_metrics_name_no_wiki
+test_a_missing_wiki_and_a_forbidden_wiki_get_the_same_response = (
+    sqlite_tests.test_a_missing_wiki_and_a_forbidden_wiki_get_the_same_response
 )

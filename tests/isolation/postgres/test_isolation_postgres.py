@@ -1,4 +1,4 @@
-"""The isolation gate in PostgreSQL: the farm, the questions and the storm of the embedded store, and what SQL adds."""
+"""Isolation in PostgreSQL: the wikis, queries and load of the SQLite store, and tests of SQL and roles."""
 
 import inspect
 import json
@@ -12,7 +12,7 @@ from psycopg import sql
 
 from tests.isolation import test_isolation
 from tests.isolation.canaries import find_codes
-from tests.isolation.isolation_farm import THREAD_COUNT, ConcurrentLoad, IsolationFarm, check_under_load
+from tests.isolation.isolation_environment import THREAD_COUNT, ConcurrentLoad, IsolationEnvironment, check_under_load
 from tests.isolation.postgres.postgres_backend import PostgresBackend
 from tests.isolation.test_isolation import service
 from tests.support.git_repository import Repository
@@ -28,8 +28,8 @@ __all__ = ["service"]
 
 HUGE_PAGE_COUNT, MAX_CONNECTIONS, SECOND_DATABASE = 400, 5, "second"
 _FILE_ONLY_TESTS = {
-    "test_an_index_reaches_one_file_and_can_attach_no_other",
-    "test_under_threads_and_during_syncs_rebuilds_and_removals_nothing_leaks",
+    "test_an_index_connection_has_one_file_and_cannot_attach_another",
+    "test_nothing_leaks_with_many_threads_during_syncs_rebuilds_and_removals",
 }
 INJECTIONS = (
     "'; DROP SCHEMA wikiholt CASCADE; --",
@@ -46,12 +46,12 @@ INJECTIONS = (
 
 
 def _shared_tests() -> dict[str, Callable[..., None]]:
-    """The tests of the embedded store's gate that know nothing of files."""
+    """The tests of the SQLite store that do not depend on files."""
     return {
         name: test
         for name, test in vars(test_isolation).items()
         if name.startswith("test_") and name not in _FILE_ONLY_TESTS
-        if {"farm", "ground"} & set(inspect.signature(test).parameters)
+        if {"env", "backend"} & set(inspect.signature(test).parameters)
     }
 
 
@@ -63,74 +63,80 @@ def databases(pg: PostgresServer) -> Iterator[list[str]]:
     """Two databases: wikis are spread over both."""
     made = [pg.create_database() for _ in range(2)]
     yield made
-    for each in made:
-        pg.drop_database(each)
+    for address in made:
+        pg.drop_database(address)
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory, databases: list[str]) -> IsolationFarm:
-    place = tmp_path_factory.mktemp("pgfarm")
-    ground = PostgresBackend(place / "data", databases[0], databases[1:], postgres__connections=MAX_CONNECTIONS)
-    with closing(ground.open_service()) as opened:
+def env(tmp_path_factory: pytest.TempPathFactory, databases: list[str]) -> IsolationEnvironment:
+    directory = tmp_path_factory.mktemp("pgisolation")
+    backend = PostgresBackend(directory / "data", databases[0], databases[1:], postgres__connections=MAX_CONNECTIONS)
+    with closing(backend.open_service()) as opened:
         assert opened.components.databases is not None
         opened.components.databases.add(SECOND_DATABASE, databases[1], 1.0)
-    return IsolationFarm(place, ground, HUGE_PAGE_COUNT)
+    return IsolationEnvironment(directory, backend, HUGE_PAGE_COUNT)
 
 
 @pytest.fixture
-def ground(tmp_path: Path, database: str) -> PostgresBackend:
+def backend(tmp_path: Path, database: str) -> PostgresBackend:
     return PostgresBackend(tmp_path / "data", database)
 
 
-def get_backend(farm: IsolationFarm) -> "PostgresBackend":
-    assert isinstance(farm.backend, PostgresBackend)
-    return farm.backend
+def get_backend(env: IsolationEnvironment) -> "PostgresBackend":
+    assert isinstance(env.backend, PostgresBackend)
+    return env.backend
 
 
-def list_roles(farm: IsolationFarm) -> list[str]:
-    """The roles of the farm's wikis; the server has others, of other tests."""
-    return [role for role in get_backend(farm).rows.list_roles() if role.split("_")[1] in farm.ids.values()]
+def list_roles(env: IsolationEnvironment) -> list[str]:
+    """The roles of the wikis of this environment; the server also has roles of other tests."""
+    return [role for role in get_backend(env).rows.list_roles() if role.split("_")[1] in env.ids.values()]
 
 
-def test_the_questions_of_the_embedded_store_are_asked_here_too() -> None:
+def test_the_tests_of_the_sqlite_store_also_run_here() -> None:
     assert len(_shared_tests()) >= 8
-    assert "test_every_mode_and_filter_shows_the_wiki_itself_and_no_other" in _shared_tests()
+    assert "test_every_mode_and_filter_returns_only_the_own_wiki" in _shared_tests()
 
 
-def test_the_wikis_are_spread_over_both_databases_each_in_a_schema_of_its_own(farm: IsolationFarm) -> None:
-    schemas = get_backend(farm).rows.list_schemas()
+def test_the_wikis_are_in_separate_schemas_on_both_databases(env: IsolationEnvironment) -> None:
+    schemas = get_backend(env).rows.list_schemas()
     for number in ("0", "1"):
-        assert sum(at == number and name.startswith("w_") for at, name in schemas) >= len(farm.wikis) // 3
+        assert sum(at == number and name.startswith("w_") for at, name in schemas) >= len(env.wikis) // 3
     names = [name for _, name in schemas if name.startswith("w_")]
-    assert sorted(names) == sorted(f"w_{wiki_id}" for wiki_id in farm.ids.values())
-    assert len(list_roles(farm)) == len(names)
+    assert sorted(names) == sorted(f"w_{wiki_id}" for wiki_id in env.ids.values())
+    assert len(list_roles(env)) == len(names)
 
 
-def test_no_word_of_a_query_or_filter_is_taken_for_sql(farm: IsolationFarm, service: WikiService) -> None:
-    me = farm.wikis[2]
-    handle, before = service.get_handle(me.slug), farm.read_wikis(farm.wikis)
+def test_no_query_or_filter_is_executed_as_sql(env: IsolationEnvironment, service: WikiService) -> None:
+    me = env.wikis[2]
+    handle, before = service.get_handle(me.slug), env.read_wikis(env.wikis)
     for text in INJECTIONS:
         filters = (PageFilter(), PageFilter(tags=(text,)), PageFilter(categories=(text,)), PageFilter(path_prefix=text))
         for where in filters:
             for mode in SearchMode:
                 answer = _get_result_text(handle.search, SearchRequest(text, 100, mode, where))
                 assert find_codes(answer) <= {me.code}, f"{text!r}: {answer}"
-        for ask in (handle.pages.read, handle.pages.get_links, handle.find_similar, service.get_handle, service.remove):
-            assert find_codes(_get_result_text(ask, text)) <= {me.code}
-    assert farm.read_wikis(farm.wikis) == before
+        for call in (
+            handle.pages.read,
+            handle.pages.get_links,
+            handle.find_similar,
+            service.get_handle,
+            service.remove,
+        ):
+            assert find_codes(_get_result_text(call, text)) <= {me.code}
+    assert env.read_wikis(env.wikis) == before
 
 
-def _get_result_text(ask: Callable[..., object], *arguments: object) -> str:
-    """What is answered, or the error in words, without the echo of the question."""
+def _get_result_text(call: Callable[..., object], *arguments: object) -> str:
+    """The result or the error message, without the query."""
     try:
-        found = ask(*arguments)
+        found = call(*arguments)
     except WikiholtError as error:
         return f"{error.message} {error.hint}"
     return json.dumps(build_result_document(found)["results"]) if hasattr(found, "hits") else repr(found)
 
 
-def test_sql_on_pages_is_text(tmp_path: Path, database: str) -> None:
-    ground = PostgresBackend(tmp_path / "data", database)
+def test_sql_on_pages_is_indexed_as_text(tmp_path: Path, database: str) -> None:
+    backend = PostgresBackend(tmp_path / "data", database)
     repository = Repository(tmp_path / "wiki")
     pages = {
         f"p{at}/{text.replace('/', '|')}.md": f"---\ntitle: {json.dumps(text)}\ntags: [{json.dumps(text)}]\n"
@@ -138,7 +144,7 @@ def test_sql_on_pages_is_text(tmp_path: Path, database: str) -> None:
         for at, text in enumerate(INJECTIONS)
     }
     repository.commit(dict(pages))
-    with closing(ground.open_service()) as opened:
+    with closing(backend.open_service()) as opened:
         opened.add("hostile", str(repository.path), {})
         wiki = opened.get_handle("hostile")
         assert not wiki.sync().problems
@@ -157,10 +163,10 @@ def test_sql_on_pages_is_text(tmp_path: Path, database: str) -> None:
 
 
 class DatabaseLoad(ConcurrentLoad):
-    """The storm, in which wikis also wander from one database to the other and back."""
+    """The load, in which wikis are also moved between the databases."""
 
-    def __init__(self, farm: IsolationFarm) -> None:
-        super().__init__(farm)
+    def __init__(self, env: IsolationEnvironment) -> None:
+        super().__init__(env)
         self.moves = 0
 
     def get_tasks(self) -> Sequence[Callable[[WikiService], None]]:
@@ -169,54 +175,54 @@ class DatabaseLoad(ConcurrentLoad):
     def _move_wikis(self, service: WikiService) -> None:
         databases = service.components.databases
         assert databases is not None
-        for wiki in [*self.farm.wikis[10:12], self.farm.wikis[0]]:
+        for wiki in [*self.env.wikis[10:12], self.env.wikis[0]]:
             for to in (SECOND_DATABASE, "home"):
-                self.moves += databases.move(self.farm.ids[wiki.slug], to)
+                self.moves += databases.move(self.env.ids[wiki.slug], to)
 
 
-def test_under_threads_with_few_connections_and_during_syncs_rebuilds_removals_and_moves_nothing_leaks(
-    farm: IsolationFarm, caplog: pytest.LogCaptureFixture
+def test_nothing_leaks_with_few_connections_during_syncs_rebuilds_removals_and_moves(
+    env: IsolationEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert MAX_CONNECTIONS < THREAD_COUNT
-    doomed = [farm.ids[wiki.slug] for wiki in farm.wikis[-4:]]
-    for wiki_id in doomed:
-        create_leftovers(farm, wiki_id)
-    get_backend(farm).rows.analyze()
-    kept = len(list_roles(farm)) - len(doomed)
-    storm = DatabaseLoad(farm)
-    assert check_under_load(farm, storm, caplog) > 100
-    assert storm.moves >= 3
-    assert len(list_roles(farm)) == kept
+    removed_ids = [env.ids[wiki.slug] for wiki in env.wikis[-4:]]
+    for wiki_id in removed_ids:
+        create_leftovers(env, wiki_id)
+    get_backend(env).rows.analyze()
+    remaining = len(list_roles(env)) - len(removed_ids)
+    load = DatabaseLoad(env)
+    assert check_under_load(env, load, caplog) > 100
+    assert load.moves >= 3
+    assert len(list_roles(env)) == remaining
 
 
-def create_leftovers(farm: IsolationFarm, wiki_id: str) -> None:
-    """What any role may leave behind in a database, whatever it is granted: a large object."""
-    with closing(farm.backend.open_service()) as opened:
+def create_leftovers(env: IsolationEnvironment, wiki_id: str) -> None:
+    """Create a large object, which any role may do without a grant."""
+    with closing(env.backend.open_service()) as opened:
         store = opened.components.store
         with store.get_connections(wiki_id).write_transaction() as connection:  # type: ignore[attr-defined]
             connection.execute("SELECT lo_from_bytea(0, %s)", (f"of {wiki_id}".encode(),))
 
 
-def test_sql_under_a_wikis_role_finds_that_wiki_alone(farm: IsolationFarm, service: WikiService) -> None:
-    """Whatever gets through, gets through as the wiki's own role, which sees its schema and can become no other."""
-    me, others = farm.wikis[1], farm.wikis[2:8]
-    connections = service.components.store.get_connections(farm.ids[me.slug])  # type: ignore[attr-defined]
+def test_sql_with_the_role_of_a_wiki_reads_only_that_wiki(env: IsolationEnvironment, service: WikiService) -> None:
+    """Any injected SQL runs with the role of the wiki, which can read only its schema and cannot change its role."""
+    me, others = env.wikis[1], env.wikis[2:8]
+    connections = service.components.store.get_connections(env.ids[me.slug])  # type: ignore[attr-defined]
     hostile = ["RESET ROLE", "RESET SESSION AUTHORIZATION", "SET search_path TO wikiholt, public", "RESET ALL"]
     hostile += ["SET ROLE operator", "SET SESSION AUTHORIZATION operator", "SET default_transaction_read_only TO off"]
-    told: list[object] = []
+    leaked: list[object] = []
     with closing(connections.open_dedicated()) as raw:
-        for order in hostile:
-            _try_statement(raw, sql.SQL(order))
+        for statement in hostile:
+            _try_statement(raw, sql.SQL(statement))
         for other in others:
-            told += _read_everything(raw, f"w_{farm.ids[other.slug]}")
-        told += _read_everything(raw, "wikiholt")
+            leaked += _read_everything(raw, f"w_{env.ids[other.slug]}")
+        leaked += _read_everything(raw, "wikiholt")
         for function in ("pg_read_file('/etc/passwd')", "pg_ls_dir('.')", "lo_import('/etc/passwd')"):
-            told += _try_statement(raw, sql.SQL(f"SELECT {function}"))
-        told += _try_statement(raw, sql.SQL("COPY (SELECT 1) TO PROGRAM 'true'"))
+            leaked += _try_statement(raw, sql.SQL(f"SELECT {function}"))
+        leaked += _try_statement(raw, sql.SQL("COPY (SELECT 1) TO PROGRAM 'true'"))
         own = _try_statement(
-            raw, sql.SQL("SELECT name FROM {}.g1_pages").format(sql.Identifier(f"w_{farm.ids[me.slug]}"))
+            raw, sql.SQL("SELECT name FROM {}.g1_pages").format(sql.Identifier(f"w_{env.ids[me.slug]}"))
         )
-    assert told == []
+    assert leaked == []
     assert own
     assert find_codes(service.get_handle(me.slug).search(SearchRequest("pump", 50)).hits.__repr__()) == {me.code}
 
@@ -225,14 +231,14 @@ def _read_everything(connection: "psycopg.Connection[tuple[object, ...]]", schem
     found: list[object] = []
     for table in ("state", "notes", "g1_pages", "g1_chunks", "placements", "wikis", "keys", "databases"):
         name = sql.Identifier(schema, table)
-        for order in (
+        for statement in (
             "SELECT * FROM {}",
             "TABLE {}",
             "DELETE FROM {} RETURNING *",
             "DROP TABLE {}",
             "COPY {} TO STDOUT",
         ):
-            found += _try_statement(connection, sql.SQL(order).format(name))
+            found += _try_statement(connection, sql.SQL(statement).format(name))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The nasty pages in PostgreSQL: the same pages, the same problems, the same answers as in the embedded store."""
+"""The malformed pages in PostgreSQL: the same pages, problems and search results as in the SQLite store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from wikiholt.search.request import SearchRequest
 
 
 def _make_files() -> dict[bytes, bytes]:
-    """Every nasty page but the large ones, every odd name, and the healthy ones."""
+    """All malformed pages except the large ones, all odd names, and the healthy pages."""
     return {name: data for name, data in make_malformed_files().items() if len(data) < 20_000}
 
 
@@ -31,28 +31,28 @@ def wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MalformedWiki]:
 
 
 @pytest.fixture(scope="module")
-def stored(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MalformedWiki]:
-    place, address = tmp_path_factory.mktemp("pgnasty"), pg.create_database()
-    (place / "data").mkdir()
-    (place / "data" / "wikiholt.toml").write_text(f'store = "{address}"\n')
-    with open_malformed_wiki(place, _make_files()) as found:
+def postgres_wiki(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MalformedWiki]:
+    directory, address = tmp_path_factory.mktemp("pgnasty"), pg.create_database()
+    (directory / "data").mkdir()
+    (directory / "data" / "wikiholt.toml").write_text(f'store = "{address}"\n')
+    with open_malformed_wiki(directory, _make_files()) as found:
         yield found
     pg.drop_database(address)
 
 
-def test_pages_and_problems_are_those_of_the_embedded_store(wiki: MalformedWiki, stored: MalformedWiki) -> None:
-    assert type(stored.handle._components.store).__name__ == "PostgresStore"
-    one, other = wiki.handle.get_status(), stored.handle.get_status()
+def test_pages_and_problems_equal_those_of_the_sqlite_store(wiki: MalformedWiki, postgres_wiki: MalformedWiki) -> None:
+    assert type(postgres_wiki.handle._components.store).__name__ == "PostgresStore"
+    one, other = wiki.handle.get_status(), postgres_wiki.handle.get_status()
     assert one.problems == other.problems
     assert one.problems
     _, pages = _read_pages(wiki)
-    assert _read_pages(stored) == (len(pages), pages)
-    assert stored.handle.check() == []
-    assert {file for file, *_ in pages} | {problem.file for problem in other.problems} == stored.list_files()
+    assert _read_pages(postgres_wiki) == (len(pages), pages)
+    assert postgres_wiki.handle.check() == []
+    assert {file for file, *_ in pages} | {problem.file for problem in other.problems} == postgres_wiki.list_files()
 
 
 def _read_pages(wiki: MalformedWiki) -> tuple[int, list[tuple[object, ...]]]:
-    """Every page as it is listed, whatever number it has."""
+    """All listed pages, without their ids."""
     with wiki.handle._open_index() as index:
         total, pages = index.list_pages(PageFilter(), None)
     return total, [
@@ -61,16 +61,16 @@ def _read_pages(wiki: MalformedWiki) -> tuple[int, list[tuple[object, ...]]]:
 
 
 @pytest.mark.parametrize("mode", SearchMode)
-def test_every_question_has_the_same_answer(wiki: MalformedWiki, stored: MalformedWiki, mode: SearchMode) -> None:
+def test_every_query_has_the_same_results(wiki: MalformedWiki, postgres_wiki: MalformedWiki, mode: SearchMode) -> None:
     texts = [
         data[len(data) // 3 :][:300].decode("utf-8", "replace").replace("\0", "") for data in MALFORMED_PAGES.values()
     ]
-    asked = 0
+    answered = 0
     for query in (*QUERIES, *HEALTHY_PAGES.values(), *texts[::4]):
-        one, other = (_search_paths(each, query, mode) for each in (wiki, stored))
+        one, other = (_search_paths(each_wiki, query, mode) for each_wiki in (wiki, postgres_wiki))
         assert one == other, query
-        asked += bool(one)
-    assert asked >= 8
+        answered += bool(one)
+    assert answered >= 8
 
 
 def _search_paths(wiki: MalformedWiki, query: str, mode: SearchMode) -> list[tuple[str, float]] | int:
@@ -80,25 +80,27 @@ def _search_paths(wiki: MalformedWiki, query: str, mode: SearchMode) -> list[tup
     return sorted((hit["path"], round(hit["score"], 3)) for hit in answer.json()["results"])
 
 
-def test_links_and_facets_are_the_same(wiki: MalformedWiki, stored: MalformedWiki) -> None:
+def test_links_and_facets_are_the_same(wiki: MalformedWiki, postgres_wiki: MalformedWiki) -> None:
     for address in ("links", "orphans", "facets", "pages?tag=fit", "pages?prefix=Healthy"):
-        one, other = (each.client.get(f"/api/v1/{address}") for each in (wiki, stored))
+        one, other = (each_wiki.client.get(f"/api/v1/{address}") for each_wiki in (wiki, postgres_wiki))
         assert (one.status_code, one.json()) == (other.status_code, other.json()), address
 
 
-def test_nasty_pages_may_change_into_one_another_and_go(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+def test_malformed_pages_can_be_changed_and_deleted(pg: PostgresServer, database: str, tmp_path: Path) -> None:
     small = {name: data for name, data in MALFORMED_PAGES.items() if len(data) < 10_000}
     names = [f"nasty/{name}.md".encode() for name in small]
     healthy = {name.encode(): text.encode() for name, text in HEALTHY_PAGES.items()}
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "wikiholt.toml").write_text(f'store = "{database}"\n')
     contents = list(small.values())
-    with open_malformed_wiki(tmp_path, dict(zip(names, contents, strict=True)) | healthy) as own:
+    with open_malformed_wiki(tmp_path, dict(zip(names, contents, strict=True)) | healthy) as malformed:
         for files in (dict(zip(names, contents[7:] + contents[:7], strict=True)), {}):
-            commit_files(own.repository, files | healthy)
-            own.handle.sync()
-            assert own.handle.check() == []
-            indexed = {page["file"] for page in own.client.get("/api/v1/pages").json()["pages"]}
-            assert indexed | {problem.file for problem in own.handle.get_status().problems} == own.list_files()
-        hits = own.handle.search(SearchRequest("kettlecanary", 5, SearchMode.KEYWORD)).hits
+            commit_files(malformed.repository, files | healthy)
+            malformed.handle.sync()
+            assert malformed.handle.check() == []
+            indexed = {page["file"] for page in malformed.client.get("/api/v1/pages").json()["pages"]}
+            assert (
+                indexed | {problem.file for problem in malformed.handle.get_status().problems} == malformed.list_files()
+            )
+        hits = malformed.handle.search(SearchRequest("kettlecanary", 5, SearchMode.KEYWORD)).hits
         assert [hit.path for hit in hits] == ["Healthy/Kettle"]

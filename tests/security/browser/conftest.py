@@ -9,9 +9,9 @@ from tests.support.web_server import WebServer, run_web_server, wait_until
 
 @pytest.fixture(scope="session")
 def hostile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
-    """A real server, open to this machine, with a hostile wiki beside the demo's."""
-    place = tmp_path_factory.mktemp("hostile")
-    write_hostile_wiki(place / "repositories")
-    with run_web_server(place, settings=["limit.address_per_minute=0"]) as (server, _):
+    """A real server on this machine, with a hostile wiki and the demo wikis."""
+    directory = tmp_path_factory.mktemp("hostile")
+    write_hostile_wiki(directory / "repositories")
+    with run_web_server(directory, settings=["limit.address_per_minute=0"]) as (server, _):
         wait_until(lambda: not server.get_status(SLUG)["stale"])
         yield server

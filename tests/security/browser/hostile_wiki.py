@@ -1,4 +1,4 @@
-"""A wiki in which everything that can be named is named to do harm."""
+"""A wiki in which all names and texts contain attacks."""
 
 import json
 from pathlib import Path
@@ -29,9 +29,9 @@ FILES = (
 )
 
 
-def write_hostile_wiki(place: Path) -> Repository:
-    """The repository, with a page that is a problem too."""
-    repository = Repository(place / SLUG)
+def write_hostile_wiki(directory: Path) -> Repository:
+    """Create the repository, also with files that cannot be indexed."""
+    repository = Repository(directory / SLUG)
     pages: dict[str, str | bytes | None] = {name: _make_page(name) for name in FILES}
     pages["Attacks.md"] = f"# Attacks {WORD}\n\n" + "\n\n".join(
         f"## {number} {WORD}\n\n{attack}" for number, attack in enumerate(ATTACKS)

@@ -1,4 +1,4 @@
-"""Nothing a page, its names or an address says becomes markup or script: in a real browser, on every page there is."""
+"""Nothing in a page, a name or a URL becomes markup or script: checked in a real browser, on every web page."""
 
 from urllib.parse import quote, urlencode
 
@@ -20,8 +20,8 @@ ACTIVE_ATTRIBUTES_SCRIPT = (
 )
 
 
-def is_unharmed(page: Page) -> None:
-    """Nothing foreign is in the document; that there was no dialog, stranger or complaint the fixture sees to."""
+def assert_unharmed(page: Page) -> None:
+    """The document has no foreign elements. The fixture checks for dialogs, requests to other hosts and errors."""
     assert page.locator(FOREIGN).count() == 0
     assert page.evaluate(f"{ACTIVE_ATTRIBUTES_SCRIPT}.map((e) => e.outerHTML)") == []
     own = "[...document.scripts].filter((s) => !s.src.startsWith(location.origin)).length"
@@ -40,20 +40,20 @@ def test_results_filters_and_previews_show_payloads_as_text(hostile: WebServer, 
     page = visit(f"{hostile.url}w/{SLUG}/?q={WORD}", wait=f"{CARDS} >> nth=3").page
     assert page.locator(CARDS, has_text=PAYLOAD).count() >= 3
     page.wait_for_selector("#app\\.filter-form label")
-    is_unharmed(page)
+    assert_unharmed(page)
     for card in page.locator(f"{CARDS} h2 a").all():
         card.hover()
         card.click()
         page.wait_for_selector(f"{PREVIEW} .near section")
-        is_unharmed(page)
+        assert_unharmed(page)
     page.goto(f"{hostile.url}w/{SLUG}/?q={WORD}")
     box = page.locator("#app\\.filter-form label", has_text="<img").first
     box.click()
     expect(page.locator("#app\\.chosen")).to_contain_text("<img")
-    is_unharmed(page)
+    assert_unharmed(page)
 
 
-def test_every_page_is_shown_without_acting(hostile: WebServer, visit: OpenTab) -> None:
+def test_no_page_executes_its_payloads(hostile: WebServer, visit: OpenTab) -> None:
     page = visit(f"{hostile.url}w/{SLUG}/", wait=CARDS).page
     for path in list_paths(hostile):
         page.goto(f"{hostile.url}w/{SLUG}/?{urlencode({'page': path})}")
@@ -62,52 +62,52 @@ def test_every_page_is_shown_without_acting(hostile: WebServer, visit: OpenTab) 
         for summary in page.locator(f"{PREVIEW} summary").all():
             summary.click()
         page.locator(f"{PREVIEW} .body").hover()
-        is_unharmed(page)
-        hrefs = [each.get_attribute("href") or "" for each in page.locator(f"{PREVIEW} .page a[href]").all()]
+        assert_unharmed(page)
+        hrefs = [link.get_attribute("href") or "" for link in page.locator(f"{PREVIEW} .page a[href]").all()]
         assert all(href.startswith(("?page=", "#", "http://", "https://", "mailto:")) for href in hrefs)
 
 
 @pytest.mark.parametrize("payload", MARKERS)
-def test_what_an_address_says_is_text(hostile: WebServer, visit: OpenTab, payload: str) -> None:
-    said = urlencode({"q": payload, "tag": payload, "category": payload, "path": payload, "page": payload})
-    url = f"{hostile.url}w/{SLUG}/?{said}&mode={quote(payload)}#{quote(payload)}"
+def test_payloads_in_a_url_are_shown_as_text(hostile: WebServer, visit: OpenTab, payload: str) -> None:
+    text = urlencode({"q": payload, "tag": payload, "category": payload, "path": payload, "page": payload})
+    url = f"{hostile.url}w/{SLUG}/?{text}&mode={quote(payload)}#{quote(payload)}"
     page = visit(url, expected=("404", "422")).page
     expect(page.locator(f"{PREVIEW} [role=alert]")).to_be_visible()
     expect(page.locator("#app\\.q")).to_have_value(payload)
-    is_unharmed(page)
+    assert_unharmed(page)
 
 
-def test_a_slug_that_is_an_attack_is_text(hostile: WebServer, visit: OpenTab) -> None:
+def test_a_payload_as_a_slug_is_shown_as_text(hostile: WebServer, visit: OpenTab) -> None:
     for payload in (PAYLOAD.replace("/", "%2F"), IN_ATTRIBUTE, ADDRESS):
         for view in ("", "status"):
             page = visit(f"{hostile.url}w/{quote(payload, safe='%')}/{view}", expected=("404", "422")).page
             page.wait_for_load_state("networkidle")
-            assert page.locator("main").count() == int("%2F" not in payload), "with a slash it is no page at all"
-            is_unharmed(page)
+            assert page.locator("main").count() == int("%2F" not in payload), "a slug with a slash has no web page"
+            assert_unharmed(page)
 
 
 def test_status_and_the_list_of_wikis_show_payloads_as_text(hostile: WebServer, visit: OpenTab) -> None:
     page = visit(f"{hostile.url}w/{SLUG}/status", wait="#app\\.status *").page
     expect(page.locator("#app\\.status")).to_contain_text("<img src=x onerror=alert(10)>link.md")
-    is_unharmed(page)
+    assert_unharmed(page)
     for view, shown in (("", "#app\\.wikis a"), ("status", "#app\\.status li")):
         page = visit(f"{hostile.url}{view}", wait=shown).page
         page.wait_for_load_state("networkidle")
-        is_unharmed(page)
+        assert_unharmed(page)
 
 
 @pytest.mark.parametrize("script", [True, False])
-def test_pages_made_by_the_server_show_payloads_as_text(hostile: WebServer, visit: OpenTab, script: bool) -> None:
-    addresses = [f"find?{urlencode({'q': said, 'mode': said})}" for said in (WORD, *MARKERS)]
+def test_server_rendered_pages_show_payloads_as_text(hostile: WebServer, visit: OpenTab, script: bool) -> None:
+    addresses = [f"find?{urlencode({'q': text, 'mode': text})}" for text in (WORD, *MARKERS)]
     addresses += [f"read?{urlencode({'page': path})}" for path in (*list_paths(hostile), PAYLOAD)]
     page = visit(f"{hostile.url}w/{SLUG}/find?q={WORD}", expected=("404", "422"), java_script_enabled=script).page
     for address in addresses:
         page.goto(f"{hostile.url}w/{SLUG}/{address}")
         assert page.locator("main").count() == 1
-        is_unharmed(page)
+        assert_unharmed(page)
 
 
-def test_the_api_opened_as_a_page_is_no_page(hostile: WebServer, visit: OpenTab) -> None:
+def test_api_responses_are_not_rendered_as_pages(hostile: WebServer, visit: OpenTab) -> None:
     page = visit(f"{hostile.url}docs").page
     page.wait_for_load_state("networkidle")
     assert page.locator("script, img").count() == 0

@@ -1,4 +1,4 @@
-"""Keys, secrets of webhooks and passwords in URLs: all is done with them, and they are only where they belong."""
+"""Keys, webhook secrets and passwords in URLs: they are used in every way and stored only in the registry."""
 
 import json
 import os
@@ -15,8 +15,7 @@ import httpx
 import pytest
 
 from tests.support.git_repository import Repository
-from tests.support.git_servers import make_git_handler
-from tests.support.git_servers import run_http_server as git_serving
+from tests.support.git_servers import make_git_handler, run_http_server
 from tests.support.web_server import wait_until
 
 pytestmark = pytest.mark.model
@@ -30,14 +29,14 @@ SETTINGS = ["log.level=debug", "remote.allow_private=true", "remote.schemes=http
 
 @dataclass
 class SecretsFixture:
-    """A data directory, and everything that was ever said about it."""
+    """A data directory, and all output about it."""
 
     data: Path
     outputs: dict[str, str] = field(default_factory=dict)
     tokens: list[str] = field(default_factory=list)
 
     def run_command(self, *arguments: str) -> str:
-        """Run a command; what it says is kept under its words."""
+        """Run a command and record its output."""
         done = subprocess.run(
             [*self.get_command(), *arguments],
             capture_output=True,
@@ -69,11 +68,11 @@ def make_environment() -> dict[str, str]:
 
 
 @contextmanager
-def run_service(place: SecretsFixture, log: Path) -> Iterator[str]:
+def run_service(fixture: SecretsFixture, log: Path) -> Iterator[str]:
     with (
         log.open("w") as err,
         subprocess.Popen(
-            [*place.get_command(), "serve", "--port", "0", "--json"],
+            [*fixture.get_command(), "serve", "--port", "0", "--json"],
             stdout=subprocess.PIPE,
             stderr=err,
             text=True,
@@ -87,14 +86,14 @@ def run_service(place: SecretsFixture, log: Path) -> Iterator[str]:
             arguments = Path(f"/proc/{process.pid}/cmdline").read_text() if sys.platform == "linux" else ""
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
-    place.outputs["service"] = log.read_text() + arguments
+    fixture.outputs["service"] = log.read_text() + arguments
 
 
-def request_everything(place: SecretsFixture, url: str, key: str, source: str) -> None:
-    """Good requests and bad ones, each with secrets in it."""
+def request_everything(fixture: SecretsFixture, url: str, key: str, source: str) -> None:
+    """Send valid and invalid requests that contain secrets."""
     for token in (key, WRONG_KEY, WRONG_KEY + "x" * 300, f"{key}\t{key}", "é"):
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}".encode()}, timeout=60) as client:
-            # A key in an address is a mistake people make; proxies log those, Wikiholt does not.
+            # A key in a URL is a common mistake. Proxies log it, Wikiholt does not.
             for path in (
                 "wikis",
                 "wikis/far",
@@ -105,82 +104,89 @@ def request_everything(place: SecretsFixture, url: str, key: str, source: str) -
                 "backups",
                 f"x?{quote(token)}",
             ):
-                place.record_response(path, client.get(f"w/far/api/v1/{path}"))
-                place.record_response(path, client.get(f"api/v1/{path}"))
-            place.record_response("metrics", client.get("metrics"))
-            place.record_response("read", client.get("w/far/read", params={"page": "x"}))
+                fixture.record_response(path, client.get(f"w/far/api/v1/{path}"))
+                fixture.record_response(path, client.get(f"api/v1/{path}"))
+            fixture.record_response("metrics", client.get("metrics"))
+            fixture.record_response("read", client.get("w/far/read", params={"page": "x"}))
             for settings in (
                 {"webhook_secret": WEBHOOK_SECRET},
                 {"webhook_secret": WEBHOOK_SECRET, "public": "perhaps"},
             ):
-                place.record_response("set", client.patch("api/v1/wikis/far", json={"settings": settings}))
+                fixture.record_response("set", client.patch("api/v1/wikis/far", json={"settings": settings}))
             for bad in (source, source + "?x", source.replace("http:", "ftp:"), source.replace("/wiki", "/none")):
-                place.record_response("add", client.post("api/v1/wikis", json={"slug": "second", "source": bad}))
-                place.record_response("remove", client.delete("api/v1/wikis/second"))
+                fixture.record_response("add", client.post("api/v1/wikis", json={"slug": "second", "source": bad}))
+                fixture.record_response("remove", client.delete("api/v1/wikis/second"))
     signed = {"X-Gitlab-Token": WEBHOOK_SECRET}
-    place.record_response("hook", httpx.post(f"{url}w/far/api/v1/webhook", headers=signed, content=b"{}"))
-    place.record_response("hook", httpx.post(f"{url}w/none/api/v1/webhook", headers=signed, content=b"{}"))
+    fixture.record_response("hook", httpx.post(f"{url}w/far/api/v1/webhook", headers=signed, content=b"{}"))
+    fixture.record_response("hook", httpx.post(f"{url}w/none/api/v1/webhook", headers=signed, content=b"{}"))
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> SecretsFixture:
-    """A service that has lived: a remote wiki with a password, keys, webhooks, backups, failures."""
-    ground = tmp_path_factory.mktemp("secrets")
-    place = SecretsFixture(ground / "data")
-    repository = Repository(ground / "git" / "wiki")
+def used_service(tmp_path_factory: pytest.TempPathFactory) -> SecretsFixture:
+    """A used service: a remote wiki with a password, keys, webhooks, backups, failures."""
+    directory = tmp_path_factory.mktemp("secrets")
+    fixture = SecretsFixture(directory / "data")
+    repository = Repository(directory / "git" / "wiki")
     repository.commit({"Home.md": "# Home\n\nHello.\n"})
-    with git_serving(make_git_handler(ground / "git")) as server:
+    with run_http_server(make_git_handler(directory / "git")) as server:
         source = server.get_url("wiki/.git").replace("://", f"://reader:{PASSWORD}@")
-        place.run_command("add", "far", source)
-        place.run_command("set", "far", f"webhook_secret={WEBHOOK_SECRET}")
-        place.run_command("set", "far", f"webhook_secret={WEBHOOK_SECRET}", "interval=never")
-        key = place.create_key("--operator")
-        place.create_key("far", "--scope", "write", "--label", "writer")
+        fixture.run_command("add", "far", source)
+        fixture.run_command("set", "far", f"webhook_secret={WEBHOOK_SECRET}")
+        fixture.run_command("set", "far", f"webhook_secret={WEBHOOK_SECRET}", "interval=never")
+        key = fixture.create_key("--operator")
+        fixture.create_key("far", "--scope", "write", "--label", "writer")
         for command in (["sync", "far"], ["status"], ["list", "--json"], ["key", "list", "--json"], ["doctor"]):
-            place.run_command(*command)
-        place.run_command("key", "revoke", place.tokens[-1])  # the token, where an id belongs
-        with run_service(place, ground / "log") as url:
+            fixture.run_command(*command)
+        fixture.run_command("key", "revoke", fixture.tokens[-1])  # the token instead of the id
+        with run_service(fixture, directory / "log") as url:
             far = {"Authorization": f"Bearer {key}"}
             wait_until(lambda: httpx.get(f"{url}w/far/api/v1/status", headers=far).json()["pages"] == 1)
-            request_everything(place, url, key, source)
-            place.record_response("reindex", httpx.post(f"{url}w/far/api/v1/reindex", headers=far))
-            place.record_response("backup", httpx.post(f"{url}w/far/api/v1/backup", headers=far, timeout=60))
+            request_everything(fixture, url, key, source)
+            fixture.record_response("reindex", httpx.post(f"{url}w/far/api/v1/reindex", headers=far))
+            fixture.record_response("backup", httpx.post(f"{url}w/far/api/v1/backup", headers=far, timeout=60))
         assert any(header and "Basic" in header for header in server.authorization), "the password was used"
-    # The server is gone: now every fetch fails.
-    place.run_command("add", "gone", source)
-    place.run_command("sync", "far")
-    place.run_command("status", "far", "--json")
-    with run_service(place, ground / "log2") as url:
+    # The server is stopped: every fetch fails.
+    fixture.run_command("add", "gone", source)
+    fixture.run_command("sync", "far")
+    fixture.run_command("status", "far", "--json")
+    with run_service(fixture, directory / "log2") as url:
         far = {"Authorization": f"Bearer {key}"}
         wait_until(lambda: httpx.get(f"{url}w/far/api/v1/status", headers=far).json()["error"] is not None, 60)
-        place.record_response("status", httpx.get(f"{url}w/far/api/v1/status", headers=far))
-    return place
+        fixture.record_response("status", httpx.get(f"{url}w/far/api/v1/status", headers=far))
+    return fixture
 
 
-def test_no_secret_is_in_what_was_logged_printed_or_answered(lived: SecretsFixture) -> None:
-    assert len(lived.outputs) > 100
-    secrets = [WEBHOOK_SECRET, PASSWORD, *(token.rpartition("_")[2] for token in lived.tokens)]
-    told = {name: secret for name, text in lived.outputs.items() for secret in secrets if secret in text}
-    assert told == {}
-    assert not any("canary" + "a" * 34 in text for text in lived.outputs.values()), "nor one that somebody tried"
+def test_no_secret_is_in_logs_output_or_responses(used_service: SecretsFixture) -> None:
+    assert len(used_service.outputs) > 100
+    secrets = [WEBHOOK_SECRET, PASSWORD, *(token.rpartition("_")[2] for token in used_service.tokens)]
+    leaked = {name: secret for name, text in used_service.outputs.items() for secret in secrets if secret in text}
+    assert leaked == {}
+    assert not any("canary" + "a" * 34 in text for text in used_service.outputs.values()), (
+        "a wrong key is in the output"
+    )
 
 
-def test_secrets_lie_in_the_registry_alone_and_keys_nowhere(lived: SecretsFixture) -> None:
-    holding = {secret: set() for secret in (WEBHOOK_SECRET, PASSWORD, *lived.tokens)}
-    for file in (each for each in lived.data.rglob("*") if each.is_file()):
+def test_secrets_are_stored_only_in_the_registry_and_keys_nowhere(used_service: SecretsFixture) -> None:
+    files_with = {secret: set() for secret in (WEBHOOK_SECRET, PASSWORD, *used_service.tokens)}
+    for file in (path for path in used_service.data.rglob("*") if path.is_file()):
         content = file.read_bytes()
-        for secret, places in holding.items():
+        for secret, places in files_with.items():
             if secret.encode() in content or secret.rpartition("_")[2].encode() in content:
-                places.add(file.relative_to(lived.data).as_posix().split("/2")[0].removesuffix("-wal"))
-    assert all(holding[token] == set() for token in lived.tokens)
-    assert holding[PASSWORD] == holding[WEBHOOK_SECRET] == {"registry.sqlite", "backups/registry"}
+                places.add(file.relative_to(used_service.data).as_posix().split("/2")[0].removesuffix("-wal"))
+    assert all(files_with[token] == set() for token in used_service.tokens)
+    assert files_with[PASSWORD] == files_with[WEBHOOK_SECRET] == {"registry.sqlite", "backups/registry"}
 
 
-def test_what_holds_secrets_is_its_owners_alone(lived: SecretsFixture) -> None:
+def test_files_with_secrets_are_readable_only_by_their_owner(used_service: SecretsFixture) -> None:
     open_to_others = [
-        str(path.relative_to(lived.data))
-        for path in (lived.data, *lived.data.iterdir(), *lived.data.glob("*/*"), *lived.data.glob("backups/registry/*"))
+        str(path.relative_to(used_service.data))
+        for path in (
+            used_service.data,
+            *used_service.data.iterdir(),
+            *used_service.data.glob("*/*"),
+            *used_service.data.glob("backups/registry/*"),
+        )
         if path.stat().st_mode & 0o077 and path.name not in ("wikis", "backups")
     ]
     assert open_to_others == []
-    assert lived.data.stat().st_mode & 0o777 == 0o700
+    assert used_service.data.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""Wikis full of canaries, what a curious visitor asks of them, and a storm of work that goes on meanwhile."""
+"""Wikis with canary words, queries that try to read other wikis, and a concurrent load."""
 
 import json
 import logging
@@ -23,8 +23,8 @@ from wikiholt.wikis.service import WikiService
 WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, 2500
 
 
-class IsolationFarm:
-    """Twenty wikis in one place; the first is a thousand times as large as the others."""
+class IsolationEnvironment:
+    """Twenty wikis in one storage; the first is a thousand times as large as the others."""
 
     def __init__(self, directory: Path, backend: IsolationBackend, huge: int = HUGE_PAGE_COUNT) -> None:
         self.backend = backend
@@ -54,11 +54,11 @@ class IsolationFarm:
         return self.backend.find_wiki_codes(self.ids[wiki.slug])
 
 
-def make_questions(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, PageFilter]]:
-    """What a curious visitor of one wiki asks about another."""
-    theirs = [(other.get_word(place), PageFilter()) for place in WORD_PLACES]
+def make_queries(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, PageFilter]]:
+    """Queries to one wiki about the content of another."""
+    about_other = [(other.get_word(place), PageFilter()) for place in WORD_PLACES]
     return [
-        *theirs,
+        *about_other,
         (f'"night shift" {other.get_word("body")}', PageFilter()),
         (f'"{other.get_word("body")} {other.get_word("edit")}"', PageFilter()),
         (f"zq{other.code}", PageFilter()),
@@ -76,14 +76,14 @@ def make_questions(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, PageFil
 
 
 def misspell(word: str) -> str:
-    """A canary with a slip in its end: only one who knows the word can set it right."""
+    """A canary with a spelling mistake: only an index that has the word can correct it."""
     return f"{word[:-2]}{word[-1]}{word[-2]}"
 
 
 def search_as_json(
     handle: WikiHandle, query: str, where: PageFilter, mode: SearchMode, *, rerank: bool | None = False
 ) -> str:
-    """An answer as a surface would give it, without the echo of the question."""
+    """A search result as JSON, without the query."""
     found = handle.search(SearchRequest(query, 100, mode, where, rerank=rerank))
     assert rerank is not False or not found.reranked
     answer = build_result_document(found)
@@ -92,47 +92,47 @@ def search_as_json(
 
 
 def search_everything(handle: WikiHandle, me: CanaryWiki, other: CanaryWiki) -> int:
-    """Drive every entry point of a handle with another wiki's words; how many answers were looked at."""
-    looked = 0
-    for query, where in make_questions(me, other):
-        ways = [*((mode, False) for mode in SearchMode), (SearchMode.HYBRID, None), (SearchMode.SEMANTIC, None)]
-        for mode, rerank in ways:
+    """Call every entry point of a handle with the words of another wiki. Returns the number of checked results."""
+    checked = 0
+    for query, where in make_queries(me, other):
+        variants = [*((mode, False) for mode in SearchMode), (SearchMode.HYBRID, None), (SearchMode.SEMANTIC, None)]
+        for mode, rerank in variants:
             text = search_as_json(handle, query, where, mode, rerank=rerank)
-            assert find_codes(text) <= {me.code}, f"{me.slug} was asked {query!r} and said {text}"
-            looked += 1
+            assert find_codes(text) <= {me.code}, f"{me.slug} returned for {query!r}: {text}"
+            checked += 1
     status = json.dumps(build_status_document(handle.get_status()))
     assert find_codes(status) == {me.code}
-    return looked
+    return checked
 
 
 class ConcurrentLoad:
-    """Sixteen threads that search every wiki while some are edited and synced, one is rebuilt, some are removed."""
+    """Sixteen threads that search every wiki while some are edited and synced, one is rebuilt and some are removed."""
 
-    def __init__(self, farm: IsolationFarm) -> None:
-        self.farm = farm
-        self.wikis_to_remove = farm.wikis[-4:]
-        self.rebuilt = farm.wikis[-5]
+    def __init__(self, env: IsolationEnvironment) -> None:
+        self.env = env
+        self.wikis_to_remove = env.wikis[-4:]
+        self.rebuilt = env.wikis[-5]
         self.answers = 0
         self._finished = threading.Event()
         self._lock = threading.Lock()
 
     def run(self, service: WikiService) -> None:
         with ThreadPoolExecutor(THREAD_COUNT) as threads:
-            asking = [
+            searches = [
                 threads.submit(self._run_searches, service, seed)
                 for seed in range(THREAD_COUNT - len(self.get_tasks()))
             ]
-            working = [threads.submit(work, service) for work in self.get_tasks()]
+            tasks = [threads.submit(task, service) for task in self.get_tasks()]
             try:
-                for work in working:
-                    work.result()
+                for task in tasks:
+                    task.result()
             finally:
                 self._finished.set()
-            for each in asking:
-                each.result()
+            for search in searches:
+                search.result()
 
     def get_tasks(self) -> Sequence[Callable[[WikiService], None]]:
-        """What goes on while others ask."""
+        """Tasks that run at the same time as the searches."""
         return self._sync_wikis, self._rebuild_wiki, self._remove_wikis
 
     def _run_searches(self, service: WikiService, seed: int) -> None:
@@ -140,8 +140,8 @@ class ConcurrentLoad:
         rounds = 0
         while rounds < 15 or not self._finished.is_set():
             rounds += 1
-            me, other = rng.sample(self.farm.wikis, 2)
-            query, where = rng.choice(make_questions(me, other))
+            me, other = rng.sample(self.env.wikis, 2)
+            query, where = rng.choice(make_queries(me, other))
             found = self._search_once(
                 service, me, query, where, rng.choice(list(SearchMode)), rng.choice([None, False])
             )
@@ -151,7 +151,7 @@ class ConcurrentLoad:
                 another_model = me is self.rebuilt and isinstance(found, ModelMismatch | ModelMissing)
                 assert me in self.wikis_to_remove or another_model, f"{me.slug}: {found}"
                 found = found.message + found.hint
-            assert find_codes(found) <= {me.code}, f"{me.slug} was asked {query!r} and said {found}"
+            assert find_codes(found) <= {me.code}, f"{me.slug} returned for {query!r}: {found}"
 
     @staticmethod
     def _search_once(
@@ -164,13 +164,13 @@ class ConcurrentLoad:
 
     def _sync_wikis(self, service: WikiService) -> None:
         for number in range(3):
-            for wiki in self.farm.wikis[10:14]:
+            for wiki in self.env.wikis[10:14]:
                 wiki.commit_edit(number)
                 assert find_codes(repr(service.get_handle(wiki.slug).sync())) == {wiki.code}
 
     def _rebuild_wiki(self, _: WikiService) -> None:
         for model in ("other", "fake"):
-            another = self.farm.backend.open_service(model=model, seconds=0.02)
+            another = self.env.backend.open_service(model=model, seconds=0.02)
             assert another.get_handle(self.rebuilt.slug).sync().rebuilt
             another.close()
 
@@ -181,23 +181,23 @@ class ConcurrentLoad:
             assert find_codes(repr(removed)) <= {wiki.code}
 
 
-def check_under_load(farm: IsolationFarm, load: ConcurrentLoad, caplog: pytest.LogCaptureFixture) -> int:
-    """Let a storm pass, and see that it took what it was to take and nothing else; how many answers were looked at."""
+def check_under_load(env: IsolationEnvironment, load: ConcurrentLoad, caplog: pytest.LogCaptureFixture) -> int:
+    """Run the load, and check that it changed only what it should. Returns the number of answers."""
     caplog.set_level(logging.DEBUG)
-    untouched = farm.wikis[1:10]
-    before = farm.read_wikis(untouched)
-    service = farm.backend.open_service(background=True)
+    untouched = env.wikis[1:10]
+    before = env.read_wikis(untouched)
+    service = env.backend.open_service(background=True)
     load.run(service)
     service.close()
     assert [record.getMessage() for record in caplog.records if find_codes(record.getMessage())] == []
-    assert farm.read_wikis(untouched) == before
+    assert env.read_wikis(untouched) == before
     for wiki in load.wikis_to_remove:
-        assert farm.backend.find_places(wiki.code) == []
+        assert env.backend.find_places(wiki.code) == []
     for wiki in load.wikis_to_remove:
-        assert not farm.get_directory(wiki).exists()
-        traces = farm.backend.find_traces(farm.ids[wiki.slug])
+        assert not env.get_directory(wiki).exists()
+        traces = env.backend.find_traces(env.ids[wiki.slug])
         assert not traces, traces
-    for wiki in farm.wikis[:-4]:
-        assert farm.find_wiki_codes(wiki) == {wiki.code}
-    farm.wikis = farm.wikis[:-4]
+    for wiki in env.wikis[:-4]:
+        assert env.find_wiki_codes(wiki) == {wiki.code}
+    env.wikis = env.wikis[:-4]
     return load.answers

@@ -1,4 +1,4 @@
-"""Twenty wikis behind one server, each with words of its own in every place that a service can show."""
+"""Twenty wikis behind one server, each with unique words in every place that a service can return."""
 
 import dataclasses
 import threading
@@ -20,15 +20,15 @@ from wikiholt.interfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder
 
 WIKI_COUNT, READ_ONLY_COUNT, REMOVED_COUNT = 20, 10, 4
-"""Wikis; the first of them have keys for reading alone, the last of them are removed while they are asked."""
+"""Number of wikis. The first ones have only read keys, the last ones are removed during the requests."""
 PUBLIC_WIKIS = (2, 12)
 DOMAIN = "farm.example"
 SECRET_WORD = "hush"
-"""The word of a wiki that no request ever says: where it is heard, something was told."""
+"""The word of a wiki that no request contains: a response with it returned content."""
 
 
 class ServedWiki(CanaryWiki):
-    """A wiki whose pages, paths, tags, authors, messages, host, settings and keys hold its words."""
+    """A wiki whose pages, paths, tags, authors, messages, host, settings and keys contain its words."""
 
     def __init__(self, directory: Path, number: int) -> None:
         super().__init__(directory, number)
@@ -69,7 +69,7 @@ class ServedWiki(CanaryWiki):
 
     @property
     def filename(self) -> str:
-        """Of a file that is attached to Home."""
+        """The name of a file that is attached to Home."""
         return f"{self.get_word('file')}.txt"
 
     def commit_edit(self, number: int) -> None:
@@ -85,22 +85,22 @@ class ServedWiki(CanaryWiki):
         return f"Say {self.get_word('message')} {self.get_word(SECRET_WORD)}"
 
     def _make_pages(self) -> dict[str, str | bytes | None]:
-        word, hush = self.get_word, self.get_word(SECRET_WORD)
+        word, term = self.get_word, self.get_word(SECRET_WORD)
         return {
-            "Home.md": f"# Home\n\n{COMMON_TEXT} {word('body')} {hush}",
-            f"{word('path')}/Pump.md": f"---\ntitle: Pump {word('title')} {hush}\ntags: [pump, {word('tag')}, {hush}]\n"
+            "Home.md": f"# Home\n\n{COMMON_TEXT} {word('body')} {term}",
+            f"{word('path')}/Pump.md": f"---\ntitle: Pump {word('title')} {term}\ntags: [pump, {word('tag')}, {term}]\n"
             f"category: {word('category')}\n---\n## Restart {word('heading')}\n\n"
-            f"{COMMON_TEXT} {hush} [see]({word('link')})",
+            f"{COMMON_TEXT} {term} [see]({word('link')})",
             f"{word('path')}.md": f"# {word('title')}\n\n"
-            f"{COMMON_TEXT} {hush} [home](Home.md) [pump]({word('path')}/Pump.md)",
-            "Rota.md": f"---\ntags: people\n---\n# Rota\n\n{COMMON_TEXT} Ask {word('text')} {hush} first.",
-            f"Home/{self.filename}": f"{word('attached')} {hush}",
-            f"{word('problem')}.md": b"\x00\xff" * 40 + hush.encode(),
+            f"{COMMON_TEXT} {term} [home](Home.md) [pump]({word('path')}/Pump.md)",
+            "Rota.md": f"---\ntags: people\n---\n# Rota\n\n{COMMON_TEXT} Ask {word('text')} {term} first.",
+            f"Home/{self.filename}": f"{word('attached')} {term}",
+            f"{word('problem')}.md": b"\x00\xff" * 40 + term.encode(),
         }
 
 
-class ServedFarm:
-    """The wikis, their keys, and the parts of a service over them; the keeper is at work."""
+class ServedEnvironment:
+    """The wikis, their keys, and the application that serves them."""
 
     def __init__(self, directory: Path, backend: IsolationBackend | None = None) -> None:
         self.directory = directory
@@ -113,7 +113,7 @@ class ServedFarm:
             self.application.service.get_handle(wiki.slug).sync()
             self._create_keys(wiki)
         self.operator = self._create_key(None, Scope.ADMIN, "operator")
-        time.sleep(0.3)  # until the keys that shall have expired have
+        time.sleep(0.3)  # until the short-lived keys have expired
         self.app = create_app(self.application)
 
     @property
@@ -122,13 +122,13 @@ class ServedFarm:
 
     @property
     def read_only_wikis(self) -> list[ServedWiki]:
-        """Those that nobody may write to."""
+        """The wikis without a write key."""
         return self.wikis[:READ_ONLY_COUNT]
 
     def _open_application(self) -> Application:
-        none = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
+        no_limits = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
         settings = load_settings(
-            self.data, overrides={"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"} | none
+            self.data, overrides={"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"} | no_limits
         )
         service = build_service(settings)
         embedder = FakeEmbedder()
@@ -142,8 +142,8 @@ class ServedFarm:
         self.application.service.registry.keys.revoke(wiki.key_ids[-1])
         wiki.keys["expired"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"), timedelta(seconds=0.2))
 
-    def _create_key(self, wiki: ServedWiki | None, scope: Scope, label: str, life: timedelta | None = None) -> str:
-        expires = datetime.now(UTC) + life if life else None
+    def _create_key(self, wiki: ServedWiki | None, scope: Scope, label: str, lifetime: timedelta | None = None) -> str:
+        expires = datetime.now(UTC) + lifetime if lifetime else None
         key, token = self.application.service.registry.keys.create(wiki.id if wiki else None, scope, label, expires)
         if wiki:
             wiki.key_ids.append(key.id)
@@ -152,7 +152,7 @@ class ServedFarm:
 
 @contextmanager
 def run_server(app: FastAPI) -> Iterator[str]:
-    """The application behind a real server on a port of its own; visitors say for themselves where they come from."""
+    """Run the application on a free port. Clients set their own address with X-Forwarded-For."""
     config = uvicorn.Config(app, port=0, log_config=None, proxy_headers=True, forwarded_allow_ips="127.0.0.1")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="server", daemon=True)
