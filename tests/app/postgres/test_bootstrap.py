@@ -27,9 +27,7 @@ def use_fake_model(service: WikiService) -> WikiService:
 
 
 @pytest.mark.parametrize("pages", [20, 80])
-def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
-    database: str, tmp_path: Path, pages: int
-) -> None:
+def test_every_cache_configuration_gives_the_same_answers(database: str, tmp_path: Path, pages: int) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({f"Page-{n}.md": f"# Page {n}\n\nword{n} and word{n % 7} together\n" for n in range(pages)})
     answers, files = {}, {}
@@ -54,13 +52,13 @@ def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
     assert files == {"store": words, "auto": words, "auto above": exact, "exact": exact, "faiss": [".faiss", *words]}
 
 
-def test_asking_the_store_each_time_needs_one_that_can(tmp_path: Path) -> None:
+def test_store_side_vector_search_requires_postgresql(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as caught:
         load_settings(tmp_path, overrides={"vectors": "store"})
     assert "postgresql://" in caught.value.hint
 
 
-def test_a_service_outlives_the_absence_of_its_home(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+def test_a_service_survives_an_unavailable_home_database(pg: PostgresServer, database: str, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"Page.md": "# Page\n\nwords\n"})
     farm = open_application(load_settings(tmp_path / "data", overrides={"store": database}))

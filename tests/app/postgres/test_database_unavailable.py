@@ -89,7 +89,7 @@ def can_answer(application: Application, slug: str) -> bool:
         return False
 
 
-def test_its_wikis_answer_503_and_others_go_on_and_it_comes_back_by_itself(
+def test_wikis_of_an_unavailable_database_answer_503_and_recover_by_themselves(
     application: Application, east: DatabaseLink
 ) -> None:
     _, key = application.service.registry.keys.create(None, Scope.ADMIN)
@@ -117,7 +117,7 @@ def test_its_wikis_answer_503_and_others_go_on_and_it_comes_back_by_itself(
         assert 'wikiholt_database_up{database="east"} 1.0' in client.get("/metrics", headers=headers).text
 
 
-def test_it_is_never_taken_for_damage(application: Application, east: DatabaseLink) -> None:
+def test_an_unavailable_database_is_never_treated_as_damage(application: Application, east: DatabaseLink) -> None:
     handle = application.service.get_handle("far")
     with east.disconnected():
         for attempt in (handle.sync, handle.reindex, handle.check_integrity, handle.check, handle.backups.create):
@@ -136,7 +136,7 @@ def test_it_is_never_taken_for_damage(application: Application, east: DatabaseLi
     assert (report.added, report.chunks_embedded, report.rebuilt) == (0, 0, False)
 
 
-def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
+def test_the_scheduler_continues_with_other_wikis_and_returns_to_it(
     application: Application, east: DatabaseLink, tmp_path: Path
 ) -> None:
     scheduler = Scheduler(application.service, SchedulerConfig(1, 0.1, 0.1, lambda _: 0.1))
@@ -163,7 +163,7 @@ def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
         assert scheduler.stop(60)
 
 
-def test_an_agent_is_told_how_long_to_wait() -> None:
+def test_an_agent_sees_how_long_to_wait() -> None:
     message = format_error(DatabaseUnavailable("the database at 10.0.0.1 is away", retry_after=2.0))
     assert (
         message == "database-away: The database of this wiki is unavailable.\nNext: Wait 2 seconds and call it again."

@@ -83,7 +83,7 @@ def pair(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     pg.drop_database(store)
 
 
-def test_both_nodes_answer_for_all_wikis_and_each_looks_after_its_share(pair: TwoNodes) -> None:
+def test_both_nodes_answer_for_all_wikis_and_share_the_work(pair: TwoNodes) -> None:
     for node in pair.nodes:
         for slug in pair.repositories:
             wait_until(lambda node=node, slug=slug: node.can_find(slug, slug, "Home"))  # type: ignore[misc]
@@ -91,7 +91,7 @@ def test_both_nodes_answer_for_all_wikis_and_each_looks_after_its_share(pair: Tw
     assert len({pair.get_assigned_node(slug).url for slug in pair.repositories}) == 2
 
 
-def test_a_wake_at_the_wrong_node_is_heard_by_the_right_one(pair: TwoNodes) -> None:
+def test_a_wake_request_at_the_other_node_reaches_the_assigned_one(pair: TwoNodes) -> None:
     head = pair.repositories["beds"].commit({"Leeks.md": "# Leeks\n\nLeeks stand the winter.\n"})
     assert pair.get_other_node("beds").send_request("POST", "w/beds/api/v1/wake").status_code == 202
     for node in pair.nodes:
@@ -99,7 +99,7 @@ def test_a_wake_at_the_wrong_node_is_heard_by_the_right_one(pair: TwoNodes) -> N
         wait_until(lambda node=node: node.get_status("beds").get("indexed_revision") == head)  # type: ignore[misc]
 
 
-def test_who_needs_a_write_at_once_gets_it_from_either_node(pair: TwoNodes) -> None:
+def test_a_fresh_search_sees_a_write_at_either_node(pair: TwoNodes) -> None:
     pair.repositories["herbs"].commit({"Sage.md": "# Sage\n\nSage wants sun.\n"})
     assert pair.get_other_node("herbs").can_find("herbs", "sage", "Sage", "&fresh=true")
     pair.repositories["herbs"].commit({"Mint.md": "# Mint\n\nMint takes every bed.\n"})
@@ -111,7 +111,7 @@ def test_who_needs_a_write_at_once_gets_it_from_either_node(pair: TwoNodes) -> N
     wait_until(lambda: all(node.can_find("herbs", "dill", "Dill") for node in pair.nodes))
 
 
-def test_a_wiki_fetched_from_elsewhere_is_fresh_and_can_be_read_at_either_node(pair: TwoNodes) -> None:
+def test_a_remote_wiki_is_fresh_and_readable_at_either_node(pair: TwoNodes) -> None:
     for number, node in enumerate((pair.get_other_node(REMOTE_SLUG), pair.get_assigned_node(REMOTE_SLUG))):
         pair.repositories[REMOTE_SLUG].commit({f"Fern {number}.md": f"# Fern {number}\n\nferns{number} in the shade\n"})
         assert node.can_find(REMOTE_SLUG, f"ferns{number}", f"Fern {number}", "&fresh=true")
@@ -120,7 +120,7 @@ def test_a_wiki_fetched_from_elsewhere_is_fresh_and_can_be_read_at_either_node(p
         assert "ferns1 in the shade" in page.json()["content"]
 
 
-def test_a_key_revoked_at_one_node_is_refused_at_the_other_at_once(pair: TwoNodes) -> None:
+def test_a_key_revoked_at_one_node_is_rejected_at_the_other_at_once(pair: TwoNodes) -> None:
     one, other = pair.nodes
     document = one.send_request("POST", "api/v1/keys", json={"wiki": "tools", "scope": "read"}).json()
     token = document["token"]
@@ -130,7 +130,7 @@ def test_a_key_revoked_at_one_node_is_refused_at_the_other_at_once(pair: TwoNode
         assert node.send_request("GET", "w/tools/api/v1/search?q=tools", token).status_code == 401
 
 
-def test_a_reindexing_begun_at_the_wrong_node_is_seen_and_ends_at_both(pair: TwoNodes) -> None:
+def test_a_reindex_requested_at_the_other_node_is_visible_and_completes_at_both(pair: TwoNodes) -> None:
     wait_until(lambda: pair.get_assigned_node("tools").can_find("tools", "tools", "Home"))
     pair.delay_file.write_text("tools")
     assert pair.get_other_node("tools").send_request("POST", "w/tools/api/v1/reindex").status_code == 202
@@ -146,7 +146,7 @@ def test_a_reindexing_begun_at_the_wrong_node_is_seen_and_ends_at_both(pair: Two
     assert [node.get_status("tools")["generation"] for node in pair.nodes] == [before[0] + 1] * 2
 
 
-def test_what_is_wrong_with_a_wiki_is_said_by_both(pair: TwoNodes, tmp_path: Path) -> None:
+def test_both_nodes_report_the_error_of_a_wiki(pair: TwoNodes, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "empty")
     wiki = pair.registry.add("empty", str(repository.path))
     wait_until(
@@ -160,7 +160,7 @@ def test_what_is_wrong_with_a_wiki_is_said_by_both(pair: TwoNodes, tmp_path: Pat
     assert [node.send_request("GET", "w/empty/api/v1/search?q=x").status_code for node in pair.nodes] == [404, 404]
 
 
-def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(pair: TwoNodes, tmp_path: Path) -> None:
+def test_a_wiki_removed_at_the_other_node_during_its_sync_is_deleted(pair: TwoNodes, tmp_path: Path) -> None:
     pair.delay_file.write_text("nettle")
     repository = Repository(tmp_path / "weeds")
     repository.commit({f"Weed {n}.md": f"# Weed {n}\n\nnettle {n}\n" for n in range(1000)})
@@ -175,9 +175,7 @@ def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(pair
         wait_until(lambda: connection.execute(rest, (f"%{wiki.id}%",)).fetchone() == (0,))
 
 
-def test_a_wiki_that_holds_every_lock_keeps_no_other_from_being_synced_added_or_removed(
-    pair: TwoNodes, tmp_path: Path
-) -> None:
+def test_a_role_that_holds_every_lock_does_not_block_other_wikis(pair: TwoNodes, tmp_path: Path) -> None:
     wait_until(lambda: all(node.can_find(slug, slug, "Home") for node in pair.nodes for slug in SLUGS))
     wiki_id = pair.registry.get("tools").id
     with closing(Catalog(pair.store, TABLE_SETS)) as home, closing(ConnectionPool(2)) as doors:
@@ -210,7 +208,7 @@ def test_a_wiki_that_holds_every_lock_keeps_no_other_from_being_synced_added_or_
     pair.registry.remove("coming")
 
 
-def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(pair: TwoNodes) -> None:
+def test_without_notifications_every_wiki_is_still_polled(pair: TwoNodes) -> None:
     with psycopg.connect(pair.store, autocommit=True) as operator:
         deaf = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"  # noqa: E501
         assert len(operator.execute(deaf).fetchall()) >= 2
@@ -218,9 +216,7 @@ def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(pair: Tw
     wait_until(lambda: all(node.can_find(POLLED_SLUG, "hail", "Hail") for node in pair.nodes))
 
 
-def test_while_the_database_is_away_nodes_say_so_and_afterwards_go_on_by_themselves(
-    pair: TwoNodes, pg: PostgresServer
-) -> None:
+def test_nodes_report_an_unavailable_database_and_recover_by_themselves(pair: TwoNodes, pg: PostgresServer) -> None:
     pg.stop()
     try:
         for node in pair.nodes:
@@ -237,7 +233,7 @@ def test_while_the_database_is_away_nodes_say_so_and_afterwards_go_on_by_themsel
     wait_until(lambda: all(node.can_find("herbs", "thyme", "Thyme") for node in pair.nodes))
 
 
-def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost(pair: TwoNodes) -> None:
+def test_the_work_of_a_node_killed_during_a_sync_is_taken_over(pair: TwoNodes) -> None:
     killed, other = pair.get_assigned_node("trees"), pair.get_other_node("trees")
     pair.delay_file.write_text("orchard")
     pages: dict[str, str | bytes | None] = {f"Tree {n}.md": f"# Tree {n}\n\norchard {n}\n" for n in range(150)}
@@ -257,7 +253,7 @@ def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost
 
 
 @pytest.mark.model
-def test_two_nodes_with_the_real_model_answer_alike(database: str, tmp_path: Path) -> None:
+def test_two_nodes_with_the_real_model_give_the_same_answers(database: str, tmp_path: Path) -> None:
     wikis = tmp_path / "wikis"
     Repository(wikis / "garden").commit(
         {"Frost.md": "# Frost\n\nCover tender plants on cold nights.\n", "Compost.md": "# Compost\n\nTurn the heap.\n"}

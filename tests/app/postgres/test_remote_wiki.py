@@ -57,7 +57,7 @@ def test_pages_are_read_and_answers_are_fresh_on_a_node_that_never_fetched(
         assert one.get_handle("far").backups.create(BackupReason.REQUESTED).state is not None
 
 
-def test_what_a_node_keeps_of_a_wiki_that_another_removed_goes(
+def test_local_files_of_a_wiki_removed_by_another_node_are_deleted(
     nodes: tuple[WikiService, WikiService], tmp_path: Path
 ) -> None:
     one, other = nodes

@@ -65,7 +65,7 @@ def check_expression(expression: str, figures: dict[str, set[str]]) -> None:
         assert labels <= figures[name] | {"job", "instance"}, f"{name} has no such label: {expression}"
 
 
-def test_every_alert_asks_for_figures_that_the_service_has(figures: dict[str, set[str]]) -> None:
+def test_every_alert_uses_existing_metrics(figures: dict[str, set[str]]) -> None:
     for rule in load_rules():
         check_expression(rule["expr"], figures)
         assert rule["labels"]["severity"] in ("critical", "warning")
@@ -74,7 +74,7 @@ def test_every_alert_asks_for_figures_that_the_service_has(figures: dict[str, se
     assert len(names) == len(set(names)) >= 10
 
 
-def test_every_panel_asks_for_figures_that_the_service_has(figures: dict[str, set[str]]) -> None:
+def test_every_panel_uses_existing_metrics(figures: dict[str, set[str]]) -> None:
     expressions = [target["expr"] for panel in load_dashboard()["panels"] for target in panel.get("targets", ())]
     for expression in expressions:
         check_expression(expression, figures)
@@ -86,12 +86,12 @@ def test_every_panel_asks_for_figures_that_the_service_has(figures: dict[str, se
 @pytest.mark.parametrize(
     "wrong", ["rate(wikiholt_requets_total[5m])", 'wikiholt_scheduler_wikis{slug="a"}', "looks_total"]
 )
-def test_a_figure_that_the_service_does_not_have_is_noticed(wrong: str, figures: dict[str, set[str]]) -> None:
+def test_an_unknown_metric_is_noticed(wrong: str, figures: dict[str, set[str]]) -> None:
     with pytest.raises(AssertionError, match="has no"):
         check_expression(wrong, figures)
 
 
-def test_panels_lie_beside_each_other_and_name_their_source() -> None:
+def test_panels_do_not_overlap_and_name_their_source() -> None:
     panels = load_dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     cells = [
@@ -107,7 +107,7 @@ def test_panels_lie_beside_each_other_and_name_their_source() -> None:
     assert used == variables
 
 
-def test_prometheus_asks_every_node_with_a_key_from_a_file() -> None:
+def test_prometheus_scrapes_every_node_with_a_key_from_a_file() -> None:
     document = yaml.safe_load(read_text("prometheus/prometheus.yml"))
     (job,) = document["scrape_configs"]
     nodes = [name for name in yaml.safe_load(read_text("compose.yaml"))["services"] if name.startswith("node")]
@@ -119,7 +119,7 @@ def test_prometheus_asks_every_node_with_a_key_from_a_file() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool")
-def test_prometheus_itself_takes_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     checked = ["promtool", "check", "rules", DEPLOY / "prometheus" / "wikiholt-rules.yml"]
     completed = subprocess.run(checked, check=False, capture_output=True, text=True, timeout=60)
     assert completed.returncode == 0, completed.stderr

@@ -30,7 +30,7 @@ def break_index(writable: ServedApplication) -> None:
     get_index_file(writable).write_bytes(b"no index " * 5000)
 
 
-def test_a_broken_index_answers_503_with_a_reason_and_is_mended(writable: ServedApplication) -> None:
+def test_a_broken_index_answers_503_with_a_reason_and_is_repaired(writable: ServedApplication) -> None:
     assert writable.application.scheduler.stop(30)  # so that what lies between can be looked at
     reader = writable.make_client("read")
     break_index(writable)
@@ -55,7 +55,7 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_mended(writable: Served
     assert health["checked_at"]
 
 
-def test_the_keeper_mends_what_a_search_met(writable: ServedApplication) -> None:
+def test_the_scheduler_repairs_damage_that_a_search_found(writable: ServedApplication) -> None:
     reader = writable.make_client("read")
     break_index(writable)
     seen = set()
@@ -71,7 +71,7 @@ def test_the_keeper_mends_what_a_search_met(writable: ServedApplication) -> None
     assert list(get_index_file(writable).parent.glob("broken-*"))
 
 
-def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(writable: ServedApplication) -> None:
+def test_a_dry_run_estimates_a_reindex_and_starts_none(writable: ServedApplication) -> None:
     admin = writable.make_client("admin")
     answer = admin.post("/api/v1/reindex", params={"dry_run": "true"})
     assert answer.status_code == 200
@@ -83,7 +83,7 @@ def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(writable: S
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), [("read", "true", 403), ("admin", "maybe", 422)])
-def test_a_dry_run_is_for_the_admin_and_takes_true_or_false(
+def test_a_dry_run_requires_admin_and_a_boolean(
     writable: ServedApplication, key: str, value: str, expected: int
 ) -> None:
     client = writable.make_client(key)

@@ -47,7 +47,7 @@ def call_embedded(
     return bridge.call(environ, admission), admission
 
 
-def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(
+def test_a_reader_reads_and_a_writer_writes_and_the_host_is_notified(
     embedded: tuple[ServedApplication, AsgiBridge],
 ) -> None:
     listed, _ = call_embedded(embedded, Scope.READ)
@@ -65,7 +65,7 @@ def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(
     assert embedded[0].alpha.run_git("log", "-1", "--format=%an").decode().strip() == "Ada"
 
 
-def test_who_may_nothing_gets_nothing(embedded: tuple[ServedApplication, AsgiBridge]) -> None:
+def test_without_scopes_every_call_is_rejected(embedded: tuple[ServedApplication, AsgiBridge]) -> None:
     for scopes in ((), (Scope.WRITE,)):
         assert call_embedded(embedded, *scopes)[0].status == 401
     long = {"path": "Home", "section": "x" * 70_000}

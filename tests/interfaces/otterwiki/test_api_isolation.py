@@ -129,7 +129,7 @@ def test_a_key_of_one_wiki_opens_nothing_of_the_other(wikis: TwoWikis, name: str
     assert {key["wiki"] for key in listed} == {name}
 
 
-def test_two_wikis_asked_and_written_at_once_never_mix(wikis: TwoWikis) -> None:
+def test_concurrent_reads_and_writes_of_two_wikis_never_mix(wikis: TwoWikis) -> None:
     def visit(number: int) -> None:
         name = WIKIS[number % 2]
         ask = wikis.make_client(name)

@@ -94,7 +94,7 @@ def hosted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostedWik
         yield hosted
 
 
-def test_the_next_owner_of_a_name_inherits_nothing(hosted: HostedWiki) -> None:
+def test_the_next_owner_of_a_slug_inherits_nothing(hosted: HostedWiki) -> None:
     token = hosted.old_owner()
     assert hosted.ask(token)("GET", "search?q=oldsecret").status_code == 200
     hosted.new_owner()
@@ -116,7 +116,7 @@ def test_the_next_owner_of_a_name_inherits_nothing(hosted: HostedWiki) -> None:
     assert "another repository is at its path" in hosted.otter.read_log()
 
 
-def test_a_farm_says_that_a_wiki_is_gone(hosted: HostedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_reports_that_a_wiki_was_removed(hosted: HostedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
     token = hosted.old_owner()
     monkeypatch.delenv("WIKIHOLT_DATA", raising=False)
     with pytest.raises(WikiholtError, match="not said"):

@@ -99,20 +99,20 @@ def test_headings_of_otterwiki_have_its_anchors() -> None:
         ("[x](mailto:a@wiki.example.org)", "mailto:a@wiki.example.org"),
     ],
 )
-def test_links_lead_to_previews_headings_and_outside(written: str, href: str) -> None:
+def test_links_point_to_previews_headings_and_external_pages(written: str, href: str) -> None:
     assert f'href="{href}"' in render_html(written)
 
 
 @pytest.mark.parametrize(
     "written", ["[[No such page]]", "[x](nowhere.md)", "[x](/etc/passwd)", "[x](../../../Home.md)"]
 )
-def test_a_link_to_no_page_keeps_its_text_and_leads_nowhere(written: str) -> None:
+def test_a_link_to_a_missing_page_keeps_only_its_text(written: str) -> None:
     shown = render_html(written)
     assert "href" not in shown
     assert "<a" in shown
 
 
-def test_what_a_reversed_wiki_link_says_is_its_text() -> None:
+def test_a_reversed_wiki_link_shows_its_text() -> None:
     assert ">our pests</a>" in render_html("[[Growing/Pests|our pests]]")
     assert ">our pests</a>" in render_html("[[our pests|Growing/Pests]]")
 
@@ -127,7 +127,7 @@ def test_tables_tasks_code_and_struck_text_are_shown() -> None:
     assert '<code class="language-py">x &lt; 1' in shown
 
 
-def test_pictures_are_told_in_words_and_never_fetched() -> None:
+def test_images_are_replaced_by_their_alt_text() -> None:
     shown = render_html('![a *cat*](cat.png) ![](http://x/y.gif) <img src="x.png" alt="a <b>dog</b>"> <img src=x>')
     assert '<span class="picture">a cat</span>' in shown
     assert "dog" in shown
@@ -135,7 +135,7 @@ def test_pictures_are_told_in_words_and_never_fetched() -> None:
     assert "<img" not in shown
 
 
-def test_a_paragraph_of_a_machine_is_shown_as_it_is_written() -> None:
+def test_a_generated_paragraph_is_shown_unformatted() -> None:
     shown = render_html("*a* <b>" * 5_000)
     assert "*a* &lt;b&gt;*a*" in shown
 
@@ -153,7 +153,7 @@ def test_a_long_page_is_cut_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("written", ATTACKS)
-def test_nothing_that_acts_is_left(written: str) -> None:
+def test_no_active_content_is_left(written: str) -> None:
     assert "before" in render_html(f"before {written}"), "what stands beside it is shown"
     for text in (
         written,
@@ -167,7 +167,7 @@ def test_nothing_that_acts_is_left(written: str) -> None:
 
 @settings(max_examples=limit_examples(300), deadline=None)
 @given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "<", ">", "`", "[", "]", "(", '"', "'", "&", "#", "|", "\\"])))
-def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
+def test_no_combination_of_attacks_is_active(parts: list[str]) -> None:
     shown = render_html("before " + "".join(parts)[:5_000])
     assert "before" in shown, "what stands beside it is shown"
     assert_harmless(shown)
@@ -186,7 +186,7 @@ def test_any_text_has_harmless_html(text: str) -> None:
 @pytest.mark.parametrize(
     "deep", ["<div>", "<b><i>", "> ", "- ", "[", "[[", "![", "*a **", "<a href=x>", "|", "`a``", "<!--"]
 )
-def test_text_that_is_deep_or_odd_takes_a_moment_and_no_more(deep: str) -> None:
+def test_deeply_nested_text_renders_quickly(deep: str) -> None:
     page = parse_text(deep * 40_000)
     began = time.process_time()
     shown = render_markdown(page, resolve_link)

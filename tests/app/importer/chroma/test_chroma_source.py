@@ -84,12 +84,12 @@ def test_a_directory_is_imported_and_left_as_it_was(imports: ImportFixture, dire
     assert [*(imports.data / "importing").iterdir()] == [imports.data / "importing" / "lock"]
 
 
-def test_a_collection_that_is_not_there_is_named_with_those_that_are(imports: ImportFixture, directory: Path) -> None:
+def test_a_missing_collection_error_lists_the_existing_ones(imports: ImportFixture, directory: Path) -> None:
     with pytest.raises(InvalidImport, match="collections: otterwiki_pages, recipes"):
         run_import(imports, directory=directory, target=ImportedCollection("otterwiki"))
 
 
-def test_a_directory_that_is_none_of_chromas_is_refused(imports: ImportFixture, tmp_path: Path) -> None:
+def test_a_directory_without_chroma_files_is_rejected(imports: ImportFixture, tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InvalidImport, match=r"there is no chroma\.sqlite3"):
             run_import(imports, directory=place)
@@ -158,7 +158,7 @@ def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
         ("class Panic(BaseException): pass\nraise Panic('range start index')", "Panic: range start index"),
     ],
 )
-def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
+def test_a_child_process_that_hangs_or_dies_fails_only_the_import(
     imports: ImportFixture, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     (tmp_path / "chromadb.py").write_text(code, "utf-8")
@@ -167,7 +167,7 @@ def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
         run_import(imports, directory=directory, timeout_s=1.0 if "sleep" in code else 60.0)
 
 
-def test_a_file_of_absurd_size_is_not_copied(imports: ImportFixture, directory: Path, tmp_path: Path) -> None:
+def test_an_oversized_file_is_not_copied(imports: ImportFixture, directory: Path, tmp_path: Path) -> None:
     copy = tmp_path / "sparse"
     shutil.copytree(directory, copy)
     with (copy / "link_lists.bin").open("wb") as file:
@@ -215,7 +215,7 @@ def test_a_server_without_that_collection_or_tenant_says_so(imports: ImportFixtu
         run_import(imports, ChromaServer(f"{server}/nowhere"))
 
 
-def test_an_address_where_nobody_answers_is_an_error_without_a_token(imports: ImportFixture) -> None:
+def test_an_unreachable_address_is_an_error_that_does_not_show_the_token(imports: ImportFixture) -> None:
     with socket.socket() as busy_socket:
         busy_socket.bind(("127.0.0.1", 0))
         shared = ChromaServer(f"http://127.0.0.1:{busy_socket.getsockname()[1]}", token="mackerel-token")

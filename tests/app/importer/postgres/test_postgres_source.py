@@ -64,11 +64,11 @@ def test_a_shared_table_is_imported_by_tenant(imports: ImportFixture, server: st
     assert all(wiki.proof for wiki in report.wikis)
 
 
-def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(imports: ImportFixture, server: str) -> None:
+def test_unknown_tenants_are_rejected_with_their_row_counts(imports: ImportFixture, server: str) -> None:
     assert run_import(imports, PostgresTable(server), OwnershipRules()).unclear.tenants == {"": 1, "t-2": 2}
 
 
-def test_a_table_of_other_names_is_read_once_they_are_told(imports: ImportFixture, server: str) -> None:
+def test_a_table_with_other_column_names_is_read_once_they_are_configured(imports: ImportFixture, server: str) -> None:
     names = {"tenant": "whose", "page": "the page", "text": "words", "vector": "numbers"}
     report = run_import(imports, PostgresTable(server, "public.Odd Pieces", names))
     assert {wiki.slug: wiki.rows for wiki in report.wikis} == {"harbour": 3, "garden": 2}
@@ -95,7 +95,7 @@ def test_a_table_that_cannot_be_read_is_a_clear_error(
     assert run_import(imports, PostgresTable(server)).rows == 7
 
 
-def test_no_error_tells_the_password(imports: ImportFixture, server: str) -> None:
+def test_no_error_contains_the_password(imports: ImportFixture, server: str) -> None:
     secret = str(psycopg.conninfo.conninfo_to_dict(server)["password"])
     name = str(psycopg.conninfo.conninfo_to_dict(server)["dbname"])
     nowhere, nobody = server.replace(name, "nowhere"), f"postgresql://u:{secret}@127.0.0.1:1/x"

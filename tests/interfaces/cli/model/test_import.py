@@ -44,7 +44,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return code, out, err
 
 
-def test_an_import_by_the_command_is_planned_done_and_proved(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_import_command_plans_runs_and_verifies(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at, there = ("--data", str(place / "data")), str(place / "int8")
     code, out, _ = run_command(capsys, *at, "import", "faiss", there, "--dry-run", "--json")
     planned = json.loads(out)
@@ -64,7 +64,7 @@ def test_an_import_by_the_command_is_planned_done_and_proved(place: Path, capsys
     assert "mackerel" not in json.dumps(json.loads(out)["results"])
 
 
-def test_vectors_of_another_precision_are_not_mixed_with_ours(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_of_another_precision_are_not_reused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = place / "another-data"
     ground = ImportFixture(copy, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
     ground.close()
@@ -77,7 +77,7 @@ def test_vectors_of_another_precision_are_not_mixed_with_ours(place: Path, capsy
     assert all(wiki["proof"]["foreign"] == 0 for wiki in report["wikis"])
 
 
-def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_without_a_clear_owner_are_listed_and_rejected(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ("--data", str(place / "data"))
     code, out, err = run_command(capsys, *at, "import", "faiss", str(place / "int8" / "harbour"))
     assert code == 2

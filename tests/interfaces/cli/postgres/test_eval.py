@@ -14,7 +14,7 @@ pytestmark = pytest.mark.model
 FILLER = "It stands on the shelf beside the door, and whoever takes it writes that into the book, as is usual."
 
 
-def test_an_index_in_a_database_is_compared_with_one_in_files_and_nobody_reads_the_password(
+def test_a_database_index_is_compared_with_a_file_index_without_showing_the_password(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repository = Repository(tmp_path / "wiki")

@@ -78,7 +78,7 @@ def make_pages(count: int) -> dict[str, str | bytes | None]:
 
 
 @pytest.mark.model
-def test_repositories_of_a_directory_are_served_as_they_come_and_change_until_a_signal_ends_it(tmp_path: Path) -> None:
+def test_new_and_changed_repositories_are_served_until_a_signal_stops_the_server(tmp_path: Path) -> None:
     wikis = tmp_path / "wikis"
     garden = Repository(wikis / "garden")
     garden.commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n"})
@@ -97,7 +97,7 @@ def test_repositories_of_a_directory_are_served_as_they_come_and_change_until_a_
 
 
 @pytest.mark.model
-def test_a_signal_in_the_middle_of_a_first_sync_ends_it_in_order_and_the_next_start_goes_on(tmp_path: Path) -> None:
+def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continues(tmp_path: Path) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
     Repository(wikis / "large").commit(make_pages(1500))
 
@@ -156,7 +156,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return code, capsys.readouterr().err
 
 
-def test_listening_beyond_this_machine_without_a_key_is_refused(
+def test_listening_on_all_addresses_without_a_key_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "wiki.example"):
@@ -166,7 +166,7 @@ def test_listening_beyond_this_machine_without_a_key_is_refused(
     assert not (tmp_path / "data").exists()
 
 
-def test_listening_beyond_this_machine_is_allowed_once_there_is_a_key(tmp_path: Path) -> None:
+def test_listening_on_all_addresses_is_allowed_with_a_key(tmp_path: Path) -> None:
     farm = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
     with pytest.raises(InvalidSetting):
         http_server._require_keys(farm)
@@ -175,7 +175,7 @@ def test_listening_beyond_this_machine_is_allowed_once_there_is_a_key(tmp_path: 
     farm.service.close()
 
 
-def test_a_directory_that_is_none_or_a_repository_itself_is_refused(
+def test_a_missing_directory_or_a_repository_as_directory_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = ("--data", str(tmp_path / "data"))
@@ -188,7 +188,7 @@ def test_a_directory_that_is_none_or_a_repository_itself_is_refused(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refused(
+def test_a_used_or_invalid_port_and_a_foreign_address_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = ("--data", str(tmp_path / "data"))
@@ -201,7 +201,7 @@ def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refuse
     assert run_command(capsys, *data, "serve", "--port", "http")[0] == 2
 
 
-def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_head() -> None:
+def test_tcp_nodelay_is_set_so_a_body_does_not_wait_for_an_ack() -> None:
     with http_server._open_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:

@@ -39,7 +39,7 @@ async def _call_tool(client: Client, name: str, **arguments: object) -> CallTool
 
 
 @pytest.mark.model
-def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(repository: Repository, tmp_path: Path) -> None:
+def test_an_agent_reads_at_once_then_writes_and_finds_its_page(repository: Repository, tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         # The handshake is over, the index is not even begun: pages can be read all the same.
         assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
@@ -70,7 +70,7 @@ def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(repository: Repos
     service.close()
 
 
-def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(repository: Repository, tmp_path: Path) -> None:
+def test_without_write_it_is_read_only_and_supports_older_clients(repository: Repository, tmp_path: Path) -> None:
     before = repository.get_head()
 
     async def work(client: Client) -> None:
@@ -83,7 +83,7 @@ def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(repositor
     assert repository.get_head() == before
 
 
-def test_it_ends_with_its_input(repository: Repository, tmp_path: Path) -> None:
+def test_it_stops_when_its_input_closes(repository: Repository, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
     ended = subprocess.run(
@@ -96,7 +96,7 @@ def test_it_ends_with_its_input(repository: Repository, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"), [(["no-such"], 3, "error: "), (["garden", "--author", "Ada"], 2, "--author")]
 )
-def test_it_says_on_stderr_alone_what_is_wrong(
+def test_errors_go_to_stderr_only(
     repository: Repository,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],

@@ -12,7 +12,7 @@ CARDS = "#app\\.results .card"
 DIALOG = "#app\\.key-dialog"
 
 
-def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
+def test_a_private_wiki_asks_for_a_key_stores_it_in_the_tab_and_forgets_it(
     locked: tuple[WebServer, str], visit: OpenTab
 ) -> None:
     server, token = locked
@@ -38,9 +38,7 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     assert all(token not in url for url in tab.requests)
 
 
-def test_a_key_of_another_wiki_is_refused_and_another_may_be_given(
-    locked: tuple[WebServer, str], visit: OpenTab
-) -> None:
+def test_a_key_of_another_wiki_is_rejected_and_can_be_replaced(locked: tuple[WebServer, str], visit: OpenTab) -> None:
     server, token = locked
     page = visit(f"{server.url}w/runbook/", wait=DIALOG, expected=("401", "403")).page
     page.get_by_label("Your key").fill(token)
@@ -85,7 +83,7 @@ def test_a_long_list_of_wikis_can_be_filtered(server: WebServer, visit: OpenTab)
     expect(page.get_by_role("link", name="wiki-2990")).to_be_focused()
 
 
-def test_status_says_how_the_index_stands(server: WebServer, visit: OpenTab) -> None:
+def test_the_status_page_shows_the_index_status(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/status", wait=".figures").page
     expect(page.locator(".pill")).to_have_text("Up to date")
     figures = page.locator(".figure")
