@@ -22,7 +22,7 @@ from wikiholt.wikis.service import WikiService
 
 
 class ServiceFixture:
-    """A data directory with wikis in it, and services over it."""
+    """A data directory with wikis, and services that use it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

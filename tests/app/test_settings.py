@@ -16,7 +16,7 @@ DOCS = ROOT / "docs" / "settings.md"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to be in."""
+    """An empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

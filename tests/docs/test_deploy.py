@@ -1,4 +1,4 @@
-"""The files of deploy/, checked without an engine that could run them: against each other and against the service."""
+"""Checks the files of deploy/ against each other and against the service, without running them."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ def load_compose() -> dict[str, Any]:
 
 
 def check_variables(variables: dict[str, str]) -> None:
-    """Load them as the service would; a name that is no setting, or a value that is none, is an error."""
+    """Load the variables like the service; an unknown name or an invalid value is an error."""
     ours = {name: value for name, value in variables.items() if name.startswith("WIKIHOLT_")}
     assert ours
     config = DEPLOY / "wikiholt.toml" if ours.pop("WIKIHOLT_CONFIG", None) else None
@@ -63,7 +63,7 @@ def test_a_unit_starts_the_service_with_settings_that_exist(path: Path) -> None:
     assert variables["WIKIHOLT_DATA"] == f"/state/{unit.get_one('StateDirectory')}".replace("%i", "8765")
     assert ("WIKIHOLT_CONFIG" in variables) == ("@" in path.name)
     patience = http_server._SHUTDOWN_TIMEOUT_S + http_server._STOP_TIMEOUT_S
-    assert float(unit.get_one("TimeoutStopSec")) > patience, "it is not killed while it ends in good order"
+    assert float(unit.get_one("TimeoutStopSec")) > patience, "a clean shutdown is not killed"
 
 
 @units
@@ -208,13 +208,15 @@ def test_nginx_forwards_to_the_nodes_with_trusted_headers() -> None:
     assert nodes == [f"{name}:{PORT}" for name in load_compose()["services"] if name.startswith("node")]
     sent = {line[1]: line[2] for line in http.get_lines("proxy_set_header")}
     assert sent["Host"] == "$host"
-    assert sent["X-Forwarded-For"] == "$remote_addr", "what a visitor claims is replaced"
+    assert sent["X-Forwarded-For"] == "$remote_addr", "the header of the client is replaced"
     assert sent["X-Forwarded-Proto"] == "$scheme"
     inner = [place for server in http.get_blocks("server") for _, place in server.inner]
-    assert not any(place.get_lines("proxy_set_header") for place in inner), "one in a block undoes those above"
+    assert not any(place.get_lines("proxy_set_header") for place in inner), (
+        "one in an inner block would remove the outer ones"
+    )
     (size,) = http.get_lines("client_max_body_size")
     assert int(size[1].removesuffix("m")) * 1024**2 == load_settings().limit_body_bytes
-    assert "$request " not in read_text("nginx.conf"), "what is searched for is not logged"
+    assert "$request " not in read_text("nginx.conf"), "queries are not logged"
     assert "$args" not in read_text("nginx.conf")
 
 

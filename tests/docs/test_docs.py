@@ -1,4 +1,4 @@
-"""What the documentation says is checked against the code it speaks of."""
+"""Checks the documentation against the code."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 _MACHINE_PATH = re.compile(r"(?<![\w.…~/}-])/(?:work|root|tmp|home|Users|srv|mnt|var|opt|private)/")
 _ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
-# 2130706433 is 127.0.0.1 in one number; "host" stands for any.
+# 2130706433 is 127.0.0.1 as one number; "host" is a placeholder.
 _HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost", "2130706433", "host", "git.example"}
 
 readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
@@ -47,7 +47,7 @@ def strip_code(text: str) -> str:
 
 
 def find_code_names(text: str) -> set[str]:
-    """Everything the text sets in code type."""
+    """All inline code of the text."""
     return set(_INLINE.findall(strip_code(text)))
 
 
@@ -56,7 +56,7 @@ def find_anchors(file: Path) -> set[str]:
 
 
 def get_sub_commands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
-    """The commands by name; those of a command that has commands of its own as `key create`."""
+    """The commands by name; subcommands as `key create`."""
     commands: dict[str, ArgumentParser] = {}
     for action in (action for action in parser._actions if isinstance(action, _SubParsersAction)):
         for name, inner in action.choices.items():
@@ -70,7 +70,7 @@ def get_options(parser: ArgumentParser) -> set[str]:
 
 
 def get_section(text: str, title: str) -> str:
-    """What stands under a heading, up to the next of its level or above."""
+    """The text below a heading, up to the next heading of its level or above."""
     match = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
     assert match, f"there is no heading {title!r}"
     return match[2]
@@ -115,7 +115,7 @@ def can_parse(line: str) -> bool:
 
 
 def find_commands(text: str) -> Iterator[str]:
-    """Every `$ wikiholt …` of a console block, and every `wikiholt …` in code type that gives a command's name."""
+    """Every `$ wikiholt …` of a console block, and every inline `wikiholt …` that names a command."""
     for block in _CONSOLE.findall(text):
         joined = block.replace("\\\n", " ")
         yield from (line[2:] for line in joined.splitlines() if line.startswith("$ wikiholt"))

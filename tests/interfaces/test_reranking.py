@@ -1,4 +1,4 @@
-"""Reranked answers on the command line and over HTTP, doctor and eval; with the real reranker where it is installed."""
+"""Reranking on the command line, over HTTP, in doctor and eval; with the real reranker if it is installed."""
 
 import importlib.util
 import json
@@ -120,7 +120,7 @@ def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
     assert theirs["figures"]["recall@10"]["mean"] == 1.0
     code, _, err = run("eval", "night", "--mode", "hybrid", "--against", "rerank.model=no-such-model")
     assert code != 0
-    assert "no-such-model" in err, "figures of searches that were not reranked would mislead"
+    assert "no-such-model" in err, "results that were not reranked would be misleading"
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def reranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplica
     with serve_application(tmp_path_factory.mktemp("reranked")) as served:
         service = served.application.service
         service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0, "fake/1"))
-        service.close()  # what is open was opened without
+        service.close()  # reopen what was opened without it
         yield served
 
 

@@ -1,4 +1,4 @@
-"""A visit to a page: the tab, and what came of it."""
+"""A browser for tests, and tabs that record errors and requests."""
 
 import os
 import shutil
@@ -13,13 +13,13 @@ _BROWSER_COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_chromium() -> str | None:
-    """A browser of this machine; none is ever downloaded."""
+    """Find an installed browser; none is downloaded."""
     return next((found for name in _BROWSER_COMMANDS if (found := shutil.which(name))), None)
 
 
 @dataclass
 class BrowserTab:
-    """A tab, with everything it complained of and every address it asked for."""
+    """A tab with its console errors and its requests."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class BrowserTab:
 OpenTab = Callable[..., BrowserTab]
 
 
-# A browser for tests, and tabs that notice what they should not see.
+# Fixtures: the browser, and a function that opens a tab.
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +55,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[OpenTab]:
-    """Opens a tab at an address; in the end no tab may have complained or asked anyone but the server."""
+    """Opens a tab at a URL. After the test no tab may have an unexpected error or a request to another server."""
     made: list[tuple[BrowserTab, str]] = []
 
     def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:

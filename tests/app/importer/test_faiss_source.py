@@ -29,7 +29,7 @@ def imports(tmp_path: Path) -> Iterator[ImportFixture]:
 
 
 def write_faiss_directory(imports: ImportFixture, slug: str, place: Path, kind: type = faiss.IndexFlatIP) -> Path:
-    """A wiki's index as the plugin writes it, with the real FAISS."""
+    """Write the index of a wiki like the plugin, with the real FAISS."""
     rows = imports.make_rows(slug)
     place.mkdir(parents=True)
     index = kind(32)

@@ -1,4 +1,4 @@
-"""From a shared index to one a wiki: what fits is reused, the rest is embedded, and no wiki gets another's."""
+"""From a shared index to one index per wiki: matching vectors are reused, the rest is embedded, wikis stay separate."""
 
 import json
 import signal
@@ -70,7 +70,7 @@ def test_one_wrong_vector_in_the_sample_prevents_any_reuse(imports: ImportFixtur
     assert [(agreement.agrees, agreement.sampled) for agreement in report.agreements] == [(False, 3)]
     assert "another model" in report.agreements[0].reason
     assert sum(wiki.reused for wiki in report.wikis) == 0
-    assert len(imports.embedder.embedded) == 3 + 5  # the sample, then every chunk
+    assert len(imports.embedder.embedded) == 3 + 5  # the sample, then all chunks
     assert all(wiki.proof for wiki in report.wikis)
 
 
@@ -136,7 +136,7 @@ def test_a_rule_for_an_unknown_wiki_is_an_error(imports: ImportFixture) -> None:
 def test_no_text_crosses_wikis_whatever_the_shared_index_claims(
     imports: ImportFixture, tenants: tuple[str | None, ...]
 ) -> None:
-    """Rows with the right tenant, with each other's, and without; the operator's rule may be wrong too."""
+    """Rows with the right tenant, the wrong tenant and none; the operator's rule may be wrong too."""
     rows = imports.make_rows("harbour", tenant=tenants[0]) + imports.make_rows("garden", tenant=tenants[1])
     imports.run_import(rows, OwnershipRules((("*", "garden"),)))
     for slug, canary in (("harbour", "rhubarbcanary"), ("garden", "mackerelcanary")):

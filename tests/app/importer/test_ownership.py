@@ -1,4 +1,4 @@
-"""An owner is told, or follows from the pages there are; it is never guessed."""
+"""The owner of a row is configured or follows from the existing pages; it is never guessed."""
 
 import pytest
 

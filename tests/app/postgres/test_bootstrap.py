@@ -1,4 +1,4 @@
-"""What the settings make of a store in PostgreSQL: which caches a node keeps, and how it bears its home's absence."""
+"""Settings for a PostgreSQL store: which caches a node has, and an unavailable home database."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -61,12 +61,12 @@ def test_store_side_vector_search_requires_postgresql(tmp_path: Path) -> None:
 def test_a_service_survives_an_unavailable_home_database(pg: PostgresServer, database: str, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"Page.md": "# Page\n\nwords\n"})
-    farm = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
-    use_fake_model(farm.service)
-    farm.service.add("notes", str(repository.path), {"public": "true"})
-    farm.service.get_handle("notes").sync()
-    farm.service.registry.keys.create(None, Scope.ADMIN)
-    with closing(farm.service), TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
+    application = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
+    use_fake_model(application.service)
+    application.service.add("notes", str(repository.path), {"public": "true"})
+    application.service.get_handle("notes").sync()
+    application.service.registry.keys.create(None, Scope.ADMIN)
+    with closing(application.service), TestClient(create_app(application), base_url="http://127.0.0.1") as client:
 
         def query() -> int:
             return client.get("/w/notes/api/v1/search", params={"q": "words"}).status_code
@@ -83,4 +83,4 @@ def test_a_service_survives_an_unavailable_home_database(pg: PostgresServer, dat
         finally:
             pg.start()
         wait_until(lambda: query() == 200)
-        assert farm.service.get_handle("notes").health.is_ok
+        assert application.service.get_handle("notes").health.is_ok

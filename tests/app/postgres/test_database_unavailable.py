@@ -1,4 +1,4 @@
-"""A database that is away: its wikis answer 503 with Retry-After, others go on, nothing is taken for damage."""
+"""An unavailable database: its wikis answer 503 with Retry-After, others work, nothing is treated as damage."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ def application(database: str, tmp_path: Path) -> Iterator[Application]:
 
 
 class DatabaseLink:
-    """The way to a database of the test's server, by a socket of its own, which can be cut."""
+    """A connection path to a database of the test server through its own socket, which can be cut."""
 
     def __init__(self, pg: PostgresServer, place: Path) -> None:
         self._pg = pg
@@ -50,7 +50,7 @@ class DatabaseLink:
 
     @contextmanager
     def disconnected(self) -> Iterator[None]:
-        """Let nobody reach the database, and throw out who is in."""
+        """Block new connections to the database and close existing ones."""
         self._link.unlink()
         ending = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
         with psycopg.connect(self._pg.get_dsn(), autocommit=True) as connection:
@@ -66,7 +66,7 @@ class DatabaseLink:
 
 @pytest.fixture
 def east(pg: PostgresServer, application: Application, tmp_path: Path) -> Iterator[DatabaseLink]:
-    """A second database, with the wiki `far` on it; the wiki `near` is at home."""
+    """A second database with the wiki `far`; the wiki `near` is in the home database."""
     line = DatabaseLink(pg, tmp_path / "line")
     databases = application.service.components.databases
     assert databases is not None
@@ -152,7 +152,7 @@ def test_the_scheduler_continues_with_other_wikis_and_returns_to_it(
                 )
             )
             assert scheduler.get_sync_state(application.service.registry.get("far").id).failures == 0, (
-                "it is no fault of the wiki"
+                "not counted as a failure of the wiki"
             )
         wait_until(
             lambda: (

@@ -1,4 +1,4 @@
-"""Two real `wikiholt serve` over one PostgreSQL, with real repositories: whichever is asked, the same is answered."""
+"""Two real `wikiholt serve` processes over one PostgreSQL with real repositories give the same answers."""
 
 import re
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ from wikiholt.wikis.registry import Registry
 TABLE_SETS = (registry_store.REGISTRY_TABLES, token_buckets.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
 SLUGS = ("beds", "herbs", "tools", "trees")
 POLLED_SLUG = "weather"
-"""A wiki that is looked at every second, whoever calls."""
+"""A wiki that is polled every second."""
 REMOTE_SLUG = "afar"
-"""A wiki that each node fetches from elsewhere."""
+"""A wiki that both nodes fetch from a remote repository."""
 
 
 @dataclass
 class TwoNodes:
-    """Two nodes, and what they share."""
+    """Two nodes and their shared state."""
 
     store: str
     registry: Registry
@@ -41,7 +41,7 @@ class TwoNodes:
     nodes: list[ServerNode]
 
     def get_assigned_node(self, slug: str) -> ServerNode:
-        """The node that looks after the wiki."""
+        """The node that the wiki is assigned to."""
         query = (
             "SELECT split_part(name, ':', 2)::int FROM wikiholt.nodes JOIN wikiholt.work ON node = nodes.id"
             " JOIN wikiholt.wikis ON wikis.id = wiki_id WHERE slug = %s"
@@ -56,7 +56,7 @@ class TwoNodes:
         return next(node for node in self.nodes if node is not owner)
 
     def count_assignments(self) -> list[int]:
-        """How many wikis each node looks after."""
+        """The number of wikis assigned to every node."""
         with psycopg.connect(self.store) as connection:
             rows = connection.execute("SELECT count(*) FROM wikiholt.work WHERE node IS NOT NULL GROUP BY node")
             return sorted(count for (count,) in rows)
@@ -167,7 +167,7 @@ def test_a_wiki_removed_at_the_other_node_during_its_sync_is_deleted(pair: TwoNo
     wiki = pair.registry.add("weeds", str(repository.path))
     wait_until(lambda: (pair.nodes[0].get_status("weeds").get("activity") or {}).get("pages_done"))
     removed = pair.get_other_node("weeds").send_request("DELETE", "api/v1/wikis/weeds")
-    assert removed.status_code == 200, removed.text  # the sync would have taken longer than anybody waits for it
+    assert removed.status_code == 200, removed.text  # the sync alone would have taken longer than the timeout
     pair.delay_file.unlink()
     assert all(node.send_request("GET", "w/weeds/api/v1/search?q=nettle").status_code == 404 for node in pair.nodes)
     rest = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
@@ -239,7 +239,7 @@ def test_the_work_of_a_node_killed_during_a_sync_is_taken_over(pair: TwoNodes) -
     pages: dict[str, str | bytes | None] = {f"Tree {n}.md": f"# Tree {n}\n\norchard {n}\n" for n in range(150)}
     head = pair.repositories["trees"].commit(pages)
     assert other.send_request("POST", "w/trees/api/v1/wake").status_code == 202
-    # What the one is at work on is seen at the other.
+    # The progress of one node is visible at the other.
     wait_until(lambda: (other.get_status("trees").get("activity") or {}).get("pages_done"))
     killed.kill()
     assert other.can_find("trees", "about", "Home")
@@ -247,7 +247,7 @@ def test_the_work_of_a_node_killed_during_a_sync_is_taken_over(pair: TwoNodes) -
     wait_until(lambda: other.get_status("trees").get("indexed_revision") == head)
     assert other.get_status("trees")["pages"] == 151
     wait_until(lambda: pair.count_assignments() == [6])
-    # Its own disk is gone with it for all the other knows; what it had to look after goes on.
+    # The other node has no access to its disk; its wikis are still synced.
     pair.repositories["beds"].commit({"Chard.md": "# Chard\n\nChard by the wall.\n"})
     assert other.can_find("beds", "chard", "Chard", "&fresh=true")
 

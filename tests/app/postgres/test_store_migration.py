@@ -59,7 +59,7 @@ def source(opened: OpenService, tmp_path: Path) -> WikiService:
 
 
 def read_contents(service: WikiService) -> dict[str, tuple[IndexState, dict[str, str], list[object]]]:
-    """Everything that a move must keep, but the number of the generation."""
+    """Everything that a move must keep, except the generation number."""
     contents = {}
     for wiki in service.list_wikis():
         if service.components.store.get_published(wiki.id) is not None:
@@ -125,7 +125,7 @@ def test_an_interrupted_move_continues_and_keeps_what_is_done(
     monkeypatch.setattr(store, "import_backup", killed)
     with pytest.raises(KeyboardInterrupt):
         StoreMigration(source, target, tmp_path / "scratch").run()
-    assert target.registry.list_wikis() == [], "nothing is registered before it is whole"
+    assert target.registry.list_wikis() == [], "nothing is registered before it is complete"
     monkeypatch.undo()
     source.get_handle("pantry").sync()
     outcomes = [wiki.outcome for wiki in StoreMigration(source, target, tmp_path / "scratch").run().wikis]
@@ -187,7 +187,7 @@ def test_a_wiki_with_a_wrong_copy_is_reported_and_not_registered(
         MigrationOutcome.NO_INDEX,
         MigrationOutcome.MOVED,
         MigrationOutcome.ALREADY_THERE,
-    ], "it is not trusted"
+    ], "the copy is not trusted"
     assert read_contents(target) == read_contents(source)
 
 

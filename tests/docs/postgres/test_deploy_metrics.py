@@ -1,4 +1,4 @@
-"""Alerts and dashboard of deploy/ ask for figures that the service really has."""
+"""Alerts and dashboard of deploy/ use only metrics that the service has."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def read_text(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def figures(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What services really tell Prometheus, with all that they may lean on: metrics, each with its labels."""
+    """The metrics of real services with all optional components: metric → labels."""
     address = pg.create_database()
     place = tmp_path_factory.mktemp("figures")
     leaning: dict[str, object] = {"vectors": "chroma", "chroma.url": "http://127.0.0.1:9"}
@@ -42,7 +42,7 @@ def read_metrics(place: Path, settings: dict[str, object]) -> str:
     with serve_application(place, settings) as served:
         assert served.make_client("read").get("/api/v1/search", params={"q": "printer"}).status_code == 200
         for path in ("/healthz", "/readyz"):
-            assert served.make_client().get(path).status_code == 200, "health checks have no key"
+            assert served.make_client().get(path).status_code == 200, "health checks need no key"
         return served.make_client("operator").get("/metrics").text
 
 
@@ -100,7 +100,7 @@ def test_panels_do_not_overlap_and_name_their_source() -> None:
         for x in range(at["x"], at["x"] + at["w"])
         for y in range(at["y"], at["y"] + at["h"])
     ]
-    assert len(cells) == len(set(cells)), "two panels lie upon each other"
+    assert len(cells) == len(set(cells)), "two panels overlap"
     assert max(x for x, _ in cells) < 24
     variables = {variable["name"] for variable in load_dashboard()["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(load_dashboard())))

@@ -1,4 +1,4 @@
-"""`wikiholt backup` and `wikiholt restore` as a person and a script use them."""
+"""`wikiholt backup` and `wikiholt restore`, as text and as JSON."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`key`, `set` and the options of `add` as a person and a script use them, and what is left after `remove`: nothing."""
+"""`key`, `set` and the options of `add`, as text and as JSON. `remove` leaves nothing behind."""
 
 import io
 import json
@@ -273,7 +273,7 @@ def test_invalid_settings_change_nothing(
         ("Garden", "capital"),
         ("GARDEN", "capital"),
         ("xn--grden-6ve", "other letters"),
-        ("api", "kept"),
+        ("api", "reserved"),
         ("", "empty"),
     ],
     ids=lambda text: ascii(text)[:24],
@@ -292,7 +292,7 @@ def test_an_invalid_slug_is_rejected_with_the_reason(
 
 
 def read_all_files(directory: Path) -> bytes:
-    """Every name and every byte below a directory."""
+    """All file names and contents below a directory."""
     files = sorted(directory.rglob("*"))
     return b"\n".join(str(file).encode() + b"\n" + (file.read_bytes() if file.is_file() else b"") for file in files)
 

@@ -1,4 +1,4 @@
-"""What is printed: page text as it was written, and nothing in it that could drive a terminal."""
+"""Terminal output: page text is unchanged except for characters that could control a terminal."""
 
 import io
 import json
@@ -136,7 +136,7 @@ def test_an_interrupted_reindex_is_cleared_by_a_later_complete_one(tmp_path: Pat
     report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
     store, wiki = SqliteStore(tmp_path), "somewikiid"
     index_commands.finish_reindex_job(store, wiki, report)
-    assert read_job(store, wiki) == ReindexJob(), "there was none"
+    assert read_job(store, wiki) == ReindexJob(), "there was no interrupted reindex"
     begun = ReindexJob(ReindexState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3)
     write_job(store, wiki, begun, create=True)
     index_commands.finish_reindex_job(store, wiki, report)

@@ -1,4 +1,4 @@
-"""The command line under odd circumstances: bytes that are no text, terminals that know few letters, faults of ours."""
+"""The command line in unusual conditions: invalid UTF-8, terminals with few characters, internal errors."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_an_ascii_terminal_works(tmp_path: Path) -> None:
 
 
 def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`wikiholt … list` in a process of its own where the command does this instead."""
+    """Run `wikiholt … list` in a separate process with the command replaced by `body`."""
     script = (
         "import logging, sys\n"
         "from wikiholt.interfaces.cli import main as cli\n"

@@ -1,4 +1,4 @@
-"""Who may do what: every route, with every kind of key."""
+"""Permissions: every route with every kind of key."""
 
 import json
 from collections.abc import Iterator
@@ -227,7 +227,9 @@ def test_wrong_keys_are_rate_limited_without_blocking_valid_keys(writable: Serve
     assert "unknown" in last.json()["detail"]
     assert writable.make_client("read").get("/api/v1/status").status_code == 200
     assert writable.make_client("operator").get("/api/v1/wikis").status_code == 200
-    assert writable.make_client().get("/api/v1/status").status_code == 401, "who sends no key is not counted with them"
+    assert writable.make_client().get("/api/v1/status").status_code == 401, (
+        "requests without a key are not counted as wrong keys"
+    )
     assert guessed(99).status_code == 429
 
 

@@ -1,4 +1,4 @@
-"""docs/api.md is checked against the service it speaks of."""
+"""Checks docs/api.md against the service."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_every_route_and_parameter_is_in_the_manual(shared: ServedApplication) -
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
                 assert parameter["description"], (path, parameter["name"])
-                # Path parameters are shown by their capitals.
+                # The manual shows path parameters in capitals.
                 assert parameter["in"] == "path" or parameter["name"] in MANUAL, (path, parameter["name"])
 
 

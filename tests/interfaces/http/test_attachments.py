@@ -1,4 +1,4 @@
-"""Files attached to pages, over HTTP: what otterwiki-mcp reads and sends, and what is refused."""
+"""Attachments over HTTP: the calls of otterwiki-mcp, and rejected input."""
 
 from base64 import b64decode, b64encode
 

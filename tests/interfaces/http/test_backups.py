@@ -1,4 +1,4 @@
-"""Backups over HTTP: for admins of the wiki, of their own wiki alone."""
+"""Backups over HTTP: admins manage the backups of their own wiki only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The API for a host that calls it in process: what the host has decided holds, and nothing else."""
+"""The API embedded in a host process: only the grant of the host decides what is allowed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ def app(served: ServedApplication) -> ASGIApp:
 
 
 def make_guest_client(app: ASGIApp, admission: object) -> TestClient:
-    """A client whose requests come with this admission."""
+    """A client whose requests carry this host grant."""
 
     async def admitted(scope: CallScope, receive: Receive, send: Send) -> None:
         await app({**scope, HOST_GRANT_KEY: admission} if admission else scope, receive, send)
@@ -101,14 +101,14 @@ def test_every_scope_is_independent(served: ServedApplication, app: ASGIApp) -> 
 def test_the_host_is_notified_of_a_commit(served: ServedApplication, app: ASGIApp) -> None:
     grant = make_grant(served, Scope.READ, Scope.WRITE)
     client = make_guest_client(app, grant)
-    response = client.put("/api/v1/pages/Told", json={"content": "told", "commit_message": "Tell"})
+    response = client.put("/api/v1/pages/Noted", json={"content": "noted", "commit_message": "Note"})
     assert response.status_code == 201
-    same = client.put("/api/v1/pages/Told", json={"content": "told", "revision": response.json()["revision"]})
+    same = client.put("/api/v1/pages/Noted", json={"content": "noted", "revision": response.json()["revision"]})
     assert same.json()["changed"] is False
-    assert client.put("/api/v1/pages/Told", json={"content": "unread"}).status_code == 409
+    assert client.put("/api/v1/pages/Noted", json={"content": "unread"}).status_code == 409
     (commit,) = grant.commits
-    assert (commit.kind, commit.path, commit.files) == (ChangeKind.SAVED, "Told", ("Told.md",))
-    assert (commit.author, commit.message) == (Author("Gil", "gil@example.org"), "Tell")
+    assert (commit.kind, commit.path, commit.files) == (ChangeKind.SAVED, "Noted", ("Noted.md",))
+    assert (commit.author, commit.message) == (Author("Gil", "gil@example.org"), "Note")
 
 
 def test_a_write_that_waits_is_in_lists_and_links_at_once(served: ServedApplication, app: ASGIApp) -> None:
@@ -124,4 +124,4 @@ def test_only_users_with_the_key_grant_manage_keys(served: ServedApplication, ap
     listed = (
         make_guest_client(app, make_grant(served, Scope.ADMIN, can_manage_keys=True)).get("/api/v1/keys").json()["keys"]
     )
-    assert {key["wiki"] for key in listed} == {"alpha"}, "never another wiki's or the operator's"
+    assert {key["wiki"] for key in listed} == {"alpha"}, "no keys of other wikis or operators"

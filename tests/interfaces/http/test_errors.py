@@ -1,4 +1,4 @@
-"""Errors over HTTP: what a visitor is told, and what they are not."""
+"""Errors over HTTP: what a response contains and what it must not contain."""
 
 import logging
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def test_every_error_class_has_a_problem_document(kind: type[WikiholtError]) -> 
     assert answer.status_code == kind.status
     assert answer.media_type == "application/problem+json"
     assert kind.code in bytes(answer.body).decode()
-    # What is not the visitor's to mend may hold paths of this machine: none of it is told.
+    # Server errors may contain local paths, so their details are not sent.
     assert (b"/srv/secret" in bytes(answer.body)) == (kind.status < 500)
     assert all(get_public_message(make_error(kind)))
 

@@ -1,4 +1,4 @@
-"""A broken index over HTTP: an error with a reason, never an empty list; then mended, and the status says so."""
+"""A broken index over HTTP: an error with a reason, never an empty list. After the repair the status says so."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def get_index_file(writable: ServedApplication) -> Path:
 
 
 def break_index(writable: ServedApplication) -> None:
-    """As if the disk had lost it while nobody had it open."""
+    """Delete the index while it is not open, as if the disk had lost it."""
     writable.application.service.get_handle("alpha").close()
     for file in get_index_file(writable).parent.glob("g??????.sqlite-*"):
         file.unlink()
@@ -31,7 +31,7 @@ def break_index(writable: ServedApplication) -> None:
 
 
 def test_a_broken_index_answers_503_with_a_reason_and_is_repaired(writable: ServedApplication) -> None:
-    assert writable.application.scheduler.stop(30)  # so that what lies between can be looked at
+    assert writable.application.scheduler.stop(30)  # so that the state before the repair can be checked
     reader = writable.make_client("read")
     break_index(writable)
     answer = reader.get("/api/v1/search", params={"q": "printer"})
@@ -45,7 +45,7 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_repaired(writable: Serv
     ready = writable.make_client().get("/readyz")
     assert (ready.status_code, ready.json()["indexes"]) == (200, {"repairing": 1, "broken": 0})
     assert writable.make_client("other").get("/api/v1/search", params={"q": "printer"}).status_code == 200, (
-        "others go on"
+        "other wikis still answer"
     )
     writable.application.service.get_handle("alpha").sync()
     answer = reader.get("/api/v1/search", params={"q": "printer"})

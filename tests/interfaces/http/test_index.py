@@ -1,4 +1,4 @@
-"""The index over HTTP: how it stands, building it anew, waking it, webhooks, and the farm's operator."""
+"""The index over HTTP: status, reindex, wake, webhooks, and the wiki administration of the operator."""
 
 import hashlib
 import hmac
@@ -78,7 +78,7 @@ def test_reindex_is_a_job_with_a_lasting_status(writable: ServedApplication) -> 
 def test_a_second_reindex_at_the_same_time_is_a_conflict(
     writable: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert writable.application.scheduler.stop(30)  # nobody takes the job up
+    assert writable.application.scheduler.stop(30)  # nothing runs the job
     admin = writable.make_client("admin")
     assert admin.post("/api/v1/reindex").status_code == 202
     again = admin.post("/api/v1/reindex")

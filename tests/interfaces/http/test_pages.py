@@ -1,4 +1,4 @@
-"""Pages over HTTP: read, listed, written with the revision they were read at."""
+"""Pages over HTTP: read, list, and write with the revision that was read."""
 
 from concurrent.futures import ThreadPoolExecutor
 

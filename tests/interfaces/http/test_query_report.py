@@ -1,4 +1,4 @@
-"""The report of queries over HTTP: for admins of the wiki, of their own wiki alone."""
+"""The query report over HTTP: admins see the report of their own wiki only."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from wikiholt.wikis.session import WikiSession
 
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    """A farm whose searches are written down; of beta's, by its own setting, not."""
+    """Two wikis with a query log; beta turns its log off."""
     with serve_application(tmp_path_factory.mktemp("logged"), {"queries.log": True}) as served:
         served.application.service.configure("beta", {"log_queries": "false"})
         yield served

@@ -1,4 +1,4 @@
-"""Search over HTTP: what is asked, what is answered, what is refused."""
+"""Search over HTTP: parameters, responses and rejected requests."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The protocol inside a host such as Otterwiki, which decides who may what: the same address, below its API."""
+"""MCP inside a host such as Otterwiki, which decides permissions: the same path below the API."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedA
 def call_embedded(
     embedded: tuple[ServedApplication, AsgiBridge], *scopes: Scope, **call: Any
 ) -> tuple[BridgeResponse, HostGrant]:
-    """What somebody with these rights gets for one call of a tool."""
+    """Call one tool with these scopes and return the response."""
     served_farm, bridge = embedded
     body, headers = make_message("tools/call" if call else "tools/list", call)
     admission = HostGrant(served_farm.application.service.registry.get("alpha"), frozenset(scopes), ADA)

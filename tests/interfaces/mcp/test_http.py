@@ -1,4 +1,4 @@
-"""The protocol over HTTP: who is let in, by which name, how often; both versions; many at once; clients that leave."""
+"""MCP over HTTP: authentication, host names, rate limits, both versions, concurrent calls, disconnects."""
 
 import socket
 import threading
@@ -35,7 +35,7 @@ from wikiholt.testing import FakeEmbedder
 
 @pytest.fixture(scope="module")
 def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
-    """A farm on this machine alone, before its first key."""
+    """A local server before its first key."""
     with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as served, run_server(served.app) as base:
         yield served, base
 
@@ -111,7 +111,7 @@ def test_dns_rebinding_from_other_origins_is_rejected(keyless: tuple[ServedAppli
         {"Host": f"localhost.evil.example:{port}"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
-        {"Origin": f"http://localhost:{port}"},  # not the name that the request itself goes to
+        {"Origin": f"http://localhost:{port}"},  # not the host of the request
     ):
         for method in ("tools/list", "server/discover"):
             assert post_message(url, method, **headers).status_code == 403, headers
@@ -195,7 +195,7 @@ def test_a_client_that_disconnects_leaves_a_complete_write_or_none(served: Serve
 
 
 class BlockedEmbedder(FakeEmbedder):
-    """A model that takes for ever, until it is let go."""
+    """A model that blocks until it is released."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Tokens of other issuers: what opens a wiki, what does not, and where agents are told to get one."""
+"""OAuth tokens of other issuers: which tokens are accepted, and where clients can get one."""
 
 import hmac
 import json
@@ -178,11 +178,11 @@ def test_a_request_without_a_token_learns_where_to_get_one(issued: tuple[ServedA
     assert document["resource"] == f"{BASE}/w/alpha/mcp"
     assert document["authorization_servers"] == [ISSUER]
     assert document["scopes_supported"] == ["read", "write"]
-    # Nobody learns by it which wikis there are.
+    # The response does not reveal which wikis exist.
     nowhere = HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/no-such/mcp")
     assert nowhere.json() == json.loads(json.dumps(document).replace("alpha", "no-such"))
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
-    # Keys count as before.
+    # API keys still work.
     get_document(call_tool(f"{base}/w/alpha/mcp", served.tokens["read"], "read_page", path="Home"))
 
 
@@ -208,12 +208,12 @@ def test_new_issuer_keys_work_once_they_are_in_the_file(
             json.dumps({"keys": [_make_public_key(signing["ec"], "ec"), _make_public_key(signing["rsa"], "rsa")]})
         )
         assert get_status(url, sign()) == 200
-        place.write_text("{")  # those that were good go on being so
+        place.write_text("{")  # old keys stay valid
         assert get_status(url, sign()) == 200
 
 
 class _KeyServer(BaseHTTPRequestHandler):
-    """An issuer's address of public keys, which counts how often it is asked."""
+    """A JWKS server of an issuer that counts its requests."""
 
     document: ClassVar[bytes] = b""
     requests: ClassVar[int] = 0
@@ -227,7 +227,7 @@ class _KeyServer(BaseHTTPRequestHandler):
         self.wfile.write(self.document)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(signing: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(signing
                 keys.get_key("made up")
             assert keys.get_key("rsa").key_id == "rsa"
         assert _KeyServer.requests == 1
-        moved = KeySet(f"{base}/elsewhere")  # only the address that was set is trusted
+        moved = KeySet(f"{base}/elsewhere")  # redirects are not followed
         with pytest.raises(ValueError, match="no such key"):
             moved.get_key("rsa")
         server.shutdown()

@@ -1,4 +1,4 @@
-"""What agents are offered and get: tools, their answers and errors, resources, prompts. By the SDK's client."""
+"""MCP tools, their results and errors, resources and prompts, called with the SDK client."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Otterwiki with another plugin, which writes down what it is told, and raises where a page is called so."""
+"""Otterwiki with another plugin that records its hook calls and raises for pages with a certain name."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The API inside Otterwiki as clients of otterwiki-api and otterwiki-semantic-search call it, otterwiki-mcp among them.
+"""The API inside Otterwiki with the calls of otterwiki-api, otterwiki-semantic-search and otterwiki-mcp clients.
 
-The calls are those that all tools of otterwiki-mcp 0.1.0 make; a server of several workers answers them.
+The calls are those of all tools of otterwiki-mcp 0.1.0, answered by a server with several workers.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.model
 def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
     environ = {"OTTERWIKI_API_KEY": SHARED_KEY, "OTTERWIKI_API_AUTHOR_NAME": "Agent", **HELPER_PATH}
     place = tmp_path_factory.mktemp("api")
-    preloaded = ("--preload",)  # workers are forked from a process that has the plugin set up
+    preloaded = ("--preload",)  # workers are forked after plugin setup
     with OtterwikiServer.start(
         place,
         "gunicorn",
@@ -212,14 +212,14 @@ def test_other_plugins_are_notified_of_a_commit_like_of_a_save(otter: OtterwikiS
         {"hook": "page_saved", "path": "Heard Of", "content": "See [[Sea]].\n", "author": agent, "message": "Hear"},
     ]
     ask("PUT", "pages/Heard Of", {"content": "See [[Sea]].\n", "revision": get_revision(ask, "Heard Of")})
-    assert read_probe_events(otter) == [], "what changes nothing is not told"
-    ask("POST", "pages/Heard Of/rename", {"new_path": "Told Of"})
+    assert read_probe_events(otter) == [], "a change without effect sends no event"
+    ask("POST", "pages/Heard Of/rename", {"new_path": "Known Of"})
     events = read_probe_events(otter)
     assert [event["hook"] for event in events] == ["repository_changed", "page_renamed"]
-    assert (events[1]["old"], events[1]["new"]) == ("Heard Of", "Told Of")
-    ask("POST", "pages/Told Of/attachments", {"filename": "a.txt", "content": ""})
-    assert read_probe_events(otter) == [{"hook": "repository_changed", "files": ["told of/a.txt"]}]
-    ask("DELETE", "pages/Told Of")
+    assert (events[1]["old"], events[1]["new"]) == ("Heard Of", "Known Of")
+    ask("POST", "pages/Known Of/attachments", {"filename": "a.txt", "content": ""})
+    assert read_probe_events(otter) == [{"hook": "repository_changed", "files": ["known of/a.txt"]}]
+    ask("DELETE", "pages/Known Of")
     assert [event["hook"] for event in read_probe_events(otter)] == ["repository_changed", "page_deleted"]
 
 

@@ -1,4 +1,4 @@
-"""The API of a wiki whose set-up is broken, and of one in which something fails that nobody foresaw."""
+"""The API of a wiki with a broken setup, and with an unexpected error."""
 
 import logging
 
@@ -14,7 +14,7 @@ SHARED = SharedKey("the-key-of-otterwiki-api", Author("Agent", "agent@example.or
 
 
 class BrokenRuntime:
-    """A host that cannot be opened."""
+    """A plugin runtime that cannot be opened."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""The isolation gate inside Otterwiki: two wikis in one process, every route, whatever key, and many at once."""
+"""Isolation inside Otterwiki: two wikis in one process, every route, every kind of key, concurrent requests."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -83,7 +83,7 @@ class TwoWikis:
 
 @pytest.fixture(scope="module")
 def wikis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikis]:
-    wikis = TwoWikis(tmp_path_factory.mktemp("api-farm"))
+    wikis = TwoWikis(tmp_path_factory.mktemp("two-wikis"))
     with wikis.otter:
         yield wikis
 
@@ -103,7 +103,7 @@ def test_every_route_shows_the_wiki_of_its_host_and_nothing_of_the_other(wikis: 
             text = answer.text.replace(f'"query":"{get_other(name)}canary"', "")
             if answer.status_code == 200:
                 assert get_other(name) not in text, (theirs, text)
-            else:  # an error repeats what was asked for, and no more
+            else:  # an error repeats only the request
                 assert answer.status_code == 404
                 assert "canary" not in text
 

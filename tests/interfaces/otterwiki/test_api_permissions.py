@@ -1,4 +1,4 @@
-"""Who may do what over the API inside Otterwiki: what Otterwiki itself would let them, and nothing by a trick."""
+"""Permissions of the API inside Otterwiki: the same as in Otterwiki itself, with no way around them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -57,19 +57,19 @@ CHANGES = (
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki that only who has registered may read and write."""
+    """A wiki that only registered users may read and write."""
     place = tmp_path_factory.mktemp("private")
     with OtterwikiServer.start(
         place, "dev", PRIVATE_SETTINGS, None, {"OTTERWIKI_API_KEY": SHARED_KEY}, PAGES
     ) as server:
         server.wait_until_found("boats", "sea")
-        with contextlib.closing(server.login()):  # the first who registers is the administrator
+        with contextlib.closing(server.login()):  # the first user who registers is the administrator
             yield server
 
 
 @pytest.fixture(scope="module")
 def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki whose proxy says who asks; its page names retain their case."""
+    """A wiki behind a proxy that authenticates users; its page names keep their case."""
     place = tmp_path_factory.mktemp("proxied")
     settings = {"AUTH_METHOD": "PROXY_HEADER", "READ_ACCESS": "ANONYMOUS", "RETAIN_PAGE_NAME_CASE": True}
     pages = {"Home.md": "# Home\n", "Reed Beds.md": "Boats among the reeds.\n"}
@@ -80,7 +80,7 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otterwiki
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki that anybody may read and write."""
+    """A wiki that everyone may read and write."""
     with OtterwikiServer.start(tmp_path_factory.mktemp("public"), "dev", None, None, None, PAGES) as server:
         server.wait_until_found("boats", "sea")
         yield server
@@ -96,7 +96,7 @@ def sign_in(otter: OtterwikiServer, email: str, *, register: bool = True) -> Api
 
 
 def assert_refused(client: ApiClient, statuses: set[int], *, reads: bool = True, **headers: str) -> None:
-    """Everything is refused, nothing is changed and nothing of the wiki is told."""
+    """Every request is rejected, nothing changes and no response contains wiki text."""
     head = client.server.get_head()
     tries = [*((("GET", path, None) for path in READS) if reads else ()), *CHANGES]
     for method, path, body in tries:
@@ -128,8 +128,8 @@ def test_client_input_cannot_replace_the_host_grant(private: OtterwikiServer) ->
     forged |= {"x-otterwiki-name": "Otto", "x-otterwiki-email": "otto@example.org", "x-otterwiki-permissions": "ADMIN"}
     forged |= {"x-author": "Otto <otto@example.org>", "x-forwarded-user": "otto", "x-script-name": "/w/other"}
     assert_refused(ApiClient(private, **forged), {401})
-    assert ApiClient(private, **forged).get_json("health")["status"] == "ok", "it is not the headers that are refused"
-    assert set(private.list_head_files()) == set(private.wait_until_equal()) & set(PAGES), "no page was forged or lost"
+    assert ApiClient(private, **forged).get_json("health")["status"] == "ok", "the headers alone are not rejected"
+    assert set(private.list_head_files()) == set(private.wait_until_equal()) & set(PAGES), "no page was added or lost"
 
 
 def test_a_session_reads_but_needs_the_csrf_token_to_write(private: OtterwikiServer) -> None:
@@ -159,7 +159,7 @@ def test_a_session_with_the_csrf_token_writes_only_as_its_user(private: Otterwik
 
 def test_an_administrator_reindexes_and_manages_keys_but_the_shared_key_does_not(private: OtterwikiServer) -> None:
     admin = sign_in(private, "otto@example.org", register=False)
-    assert admin("POST", "reindex").status_code == 403, "not without the token"
+    assert admin("POST", "reindex").status_code == 403, "rejected without the CSRF token"
     assert admin("POST", "reindex", **admin.make_csrf_header()).status_code in (202, 409)
     as_a_form = {"csrf_token": admin.make_csrf_header()["X-CSRFToken"]}
     assert admin.client.post("/api/v1/wake", data=as_a_form).status_code == 202
@@ -217,7 +217,7 @@ def test_a_bearer_token_meant_for_the_proxy_is_ignored(behind_proxy: OtterwikiSe
     )
     assert ApiClient(behind_proxy, "eyJhbGciOi")("GET", "pages").status_code == 401
     assert ApiClient(behind_proxy, SHARED_KEY)("PUT", "pages/By Program", WRITE).status_code == 201, (
-        "nobody speaks for a visitor"
+        "no user is named by the proxy"
     )
 
 
@@ -226,7 +226,7 @@ MADE = {"PUT": {201}, "POST": {200, 201, 202, 409}}
 
 
 def agents_tools(asker: ApiClient, **headers: str) -> tuple[int, set[str]]:
-    """What an agent is offered inside the wiki."""
+    """The MCP tools that a client is offered inside the wiki."""
     accepts = {"Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     answer = asker("POST", "mcp", body, **accepts, **headers)
@@ -267,7 +267,7 @@ def test_the_shared_key_gives_a_user_no_more_than_the_proxy_permissions(behind_p
     assert admin("POST", "backup", **KEY).status_code in MADE["POST"]
     assert admin("GET", "backups", **KEY).status_code == 200
     assert admin("PUT", "pages/By Admin", WRITE, **KEY).status_code == 403
-    assert admin("GET", "keys", **KEY).status_code == 403, "the key itself manages no keys"
+    assert admin("GET", "keys", **KEY).status_code == 403, "the shared key cannot manage keys"
 
 
 def test_proxy_headers_do_not_change_a_keys_scope_without_a_trusted_proxy(

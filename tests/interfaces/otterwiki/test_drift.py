@@ -1,7 +1,7 @@
-"""Whatever Otterwiki does to its repository, the index holds the tree at HEAD soon after: not a page more or less.
+"""After any change that Otterwiki makes to its repository, the index soon equals the tree at HEAD.
 
-Every trap that hooks lay (see the names) is sprung on a real Otterwiki over HTTP, under the development server and
-under gunicorn with four workers of four threads.
+Every test uses a real Otterwiki over HTTP, under the development server and under gunicorn with four workers of
+four threads.
 """
 
 import hashlib
@@ -136,7 +136,7 @@ def test_a_commit_made_outside_otterwiki_is_noticed(otter: OtterwikiServer) -> N
 
 
 def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: OtterwikiServer) -> None:
-    # One after the other: Otterwiki itself hangs when several threads of a process save at the same instant.
+    # Sequential, because Otterwiki itself hangs when several threads of a process save at the same time.
     for number in range(12):
         with httpx.Client(base_url=otter.url, timeout=TIMEOUT_S) as client:
             otter.save_page(f"Crowd {number}", f"# Crowd {number}\n\nSimultaneous.\n", client=client)
@@ -149,7 +149,7 @@ def test_a_page_saved_by_one_worker_is_found_by_every_worker(otter: OtterwikiSer
     otter.save_page("Lighthouse", "# Lighthouse\n\nIts lamp is phosphorescent.\n")
     otter.wait_until_found("phosphorescent", "lighthouse")
     for _ in range(12):
-        # A connection of its own each time, so that whichever worker is free takes it.
+        # A new connection every time, so that any free worker takes it.
         response = httpx.get(
             f"{otter.url}/api/v1/search", params={"q": "phosphorescent", "mode": "keyword"}, timeout=TIMEOUT_S
         )

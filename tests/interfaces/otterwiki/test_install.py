@@ -1,4 +1,4 @@
-"""Installed into Otterwiki's environment, Wikiholt is found by it and changes none of what Otterwiki has pinned."""
+"""Otterwiki finds the installed plugin, and the installation changes no version that Otterwiki pins."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,4 @@
-"""One process, many wikis: the wiki is the one of the request, with an index of its own, whatever the farm is like."""
+"""One process, several wikis: the request selects the wiki, and every wiki has its own index."""
 
 import hashlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.model
 
 
 class MultipleWikis:
-    """A farm of two wikis, each of which has a page named Home, reached by the host's first part."""
+    """Two wikis, both with a page named Home, selected by the first part of the host name."""
 
     def __init__(self, place: Path, kind: str) -> None:
         self.kind = kind
@@ -58,7 +58,7 @@ class MultipleWikis:
         self.otter.wait_until_found(query, path, slug=self.get_slug(name))
 
     def hash_files(self, name: str) -> dict[str, str]:
-        """What the files of a wiki's index hold once nobody is writing it, but for what readers leave beside it."""
+        """Hashes of the index files of a wiki once no process writes them, without files that readers create."""
         service = open_service(self.otter.data)
         wiki, store = service.registry.get(self.get_slug(name)), service.components.store
         directory = store.get_directory(wiki.id)
@@ -74,7 +74,7 @@ class MultipleWikis:
 
 @pytest.fixture(scope="module", params=["swap", "proxy", "resolver"])
 def wikis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MultipleWikis]:
-    wikis = MultipleWikis(tmp_path_factory.mktemp("farm"), request.param)
+    wikis = MultipleWikis(tmp_path_factory.mktemp("multiple"), request.param)
     with wikis.otter:
         yield wikis
 
@@ -134,7 +134,7 @@ def test_slugs_come_from_the_directory_or_the_resolver(wikis: MultipleWikis) -> 
     service.close()
     for name in ("garden", "kitchen"):
         assert sources[wikis.get_slug(name)] == str((wikis.directory / name / "repo").resolve())
-    # A farm that names its wikis itself need not count what Otterwiki was started with among them.
+    # With a resolver, the repository that Otterwiki was started with is not registered.
     assert len(sources) == (2 if wikis.kind == "resolver" else 3)
 
 

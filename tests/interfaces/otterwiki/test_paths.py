@@ -1,4 +1,4 @@
-"""Paths, names and links of pages as Otterwiki has them."""
+"""Page paths, names and links in the style of Otterwiki."""
 
 import pytest
 
@@ -6,7 +6,7 @@ pytest.importorskip("otterwiki")
 
 
 def make_path_style(**settings: object):  # type: ignore[no-untyped-def]
-    # Its module imports Flask's Otterwiki helpers only, no running wiki.
+    # The module imports only Otterwiki helpers and needs no running wiki.
     from wikiholt.interfaces.otterwiki.page_paths import OtterwikiPaths
 
     return OtterwikiPaths(**{"retain_case": False, **settings})

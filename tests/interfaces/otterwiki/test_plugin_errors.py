@@ -1,4 +1,4 @@
-"""A fault of ours never breaks a save or a page view, and never keeps the wiki from booting; its log says why."""
+"""An error in the plugin never breaks a save, a page view or the start of the wiki; the log says why."""
 
 import ast
 import inspect
@@ -131,7 +131,7 @@ def test_a_conflicting_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def stranded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki whose data directory cannot be one."""
+    """A wiki whose data directory is unusable."""
     place = tmp_path_factory.mktemp("stranded")
     (place / "taken").write_text("this is a file")
     with OtterwikiServer.start(place, data=place / "taken") as running:

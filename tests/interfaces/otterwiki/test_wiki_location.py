@@ -1,4 +1,4 @@
-"""Which wiki a request is about is told for certain, or not at all."""
+"""The wiki of a request is determined with certainty, or not at all."""
 
 import sys
 from contextvars import ContextVar
@@ -44,7 +44,7 @@ def test_without_a_storage_no_wiki_is_selected(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_unbound_proxy_selects_no_wiki(monkeypatch: pytest.MonkeyPatch) -> None:
-    here: ContextVar[SimpleNamespace] = ContextVar("here")
+    here: ContextVar[SimpleNamespace] = ContextVar("current_storage")
     for name in ("otterwiki.server", "otterwiki.wiki"):
         _install_module(monkeypatch, name, storage=LocalProxy(here))
     assert WikiResolver("").find_outside_request() == []

@@ -1,4 +1,4 @@
-"""Workers: a process that only forks them starts nothing; each begins after the fork, and ends in good order."""
+"""Worker processes: the prefork master starts nothing; every worker starts after the fork and stops cleanly."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation
 
 
 def _list_open_files(pid: int) -> list[str]:
-    """What a process has open; a file that is closed meanwhile is left out."""
+    """The open files of a process; a file that is closed in the meantime is skipped."""
     files = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -32,7 +32,7 @@ def test_a_prefork_master_opens_nothing_and_its_workers_index_and_stop_cleanly(
     pages = {f"page-{number}.md": f"# Page {number}\n\nOf a preloaded wiki.\n" for number in range(20)}
     otter = OtterwikiServer.start(tmp_path / "wiki", "gunicorn", pages=pages, workers=2, options=("--preload",))
     with otter:
-        # Nobody has viewed or saved anything yet: workers begin by themselves.
+        # No page was viewed or saved yet: workers start by themselves.
         otter.wait_until_equal()
         assert not [file for file in _list_open_files(otter.pid) if file.startswith(str(otter.data))]
         otter.save_page("More", "# More\n\nWritten afterwards.\n")

@@ -1,4 +1,4 @@
-"""The bridge from a WSGI server's threads to the API: bodies, odd requests, time-outs, many callers."""
+"""The bridge from WSGI threads to the API: bodies, malformed requests, timeouts, concurrent callers."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +64,7 @@ def bridge() -> AsgiBridge:
 
 
 def make_environ(path: str = "/api/v1/pages", method: str = "GET", body: bytes = b"", **more: Any) -> dict[str, Any]:
-    """A request as a WSGI server gives it."""
+    """A request environment of a WSGI server."""
     return {
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
@@ -114,7 +114,7 @@ def test_bodies_are_read_only_for_writers_and_up_to_the_limit(bridge: AsgiBridge
         method="PUT", body=b"x" * (2 * MAX_BODY_BYTES), CONTENT_LENGTH="", **{"wsgi.input_terminated": True}
     )
     assert call_bridge(bridge, unending)["body"] == MAX_BODY_BYTES + 1, (
-        "one byte more than is allowed, by which it is refused"
+        "one byte more than allowed, so that the API rejects it"
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages as they are sent: what they hold, what they are sent with, and what they never tell."""
+"""The HTML pages: content, headers, and what they must not reveal."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def client(application: Application) -> TestClient:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[TestClient]:
-    """A farm whose wikis are closed by the first key."""
+    """Wikis that are private because a key exists."""
     application = open_test_application(tmp_path, ("alpha", "secret"))
     application.service.registry.keys.create(None, Scope.ADMIN, "operator")
     yield TestClient(create_app(application), base_url="http://127.0.0.1")
@@ -70,7 +70,7 @@ def test_pages_are_html_under_a_strict_policy_without_anything_inline(client: Te
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert "set-cookie" not in answer.headers
     assert not re.search(r"<script(?![^>]*\ssrc=)[^>]*>|<style|\sstyle=|\son\w+=|javascript:", answer.text)
-    assert not re.search(r"(?:href|src|action)=\"?(?:https?:)?//", answer.text), "nothing from elsewhere"
+    assert not re.search(r"(?:href|src|action)=\"?(?:https?:)?//", answer.text), "nothing external"
 
 
 def test_the_content_security_policy_allows_only_own_files() -> None:

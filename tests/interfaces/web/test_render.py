@@ -1,4 +1,4 @@
-"""Markdown as HTML: what readers need is there, and nothing that acts is."""
+"""Markdown as HTML: readable content without active content."""
 
 import re
 import time
@@ -40,7 +40,7 @@ def render_html(text: str) -> str:
 
 
 class ElementCollector(HTMLParser):
-    """The elements and attributes that a parser of HTML sees."""
+    """The elements and attributes that an HTML parser sees."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def assert_harmless(shown: str) -> None:
     assert "<!--" not in shown
 
 
-# ── what readers need ────────────────────────────────────────────────────────────────────────────
+# ── content ────────────────────────────────────────────────────────────────────────────
 
 
 def test_headings_have_the_anchors_that_hits_carry() -> None:
@@ -149,12 +149,12 @@ def test_a_long_page_is_cut_and_says_so() -> None:
     assert not render_markdown(parse_text("short"), resolve_link).cut
 
 
-# ── nothing that acts ────────────────────────────────────────────────────────────────────────────
+# ── no active content ────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("written", ATTACKS)
 def test_no_active_content_is_left(written: str) -> None:
-    assert "before" in render_html(f"before {written}"), "what stands beside it is shown"
+    assert "before" in render_html(f"before {written}"), "the text around it is shown"
     for text in (
         written,
         f"words {written} words",
@@ -169,7 +169,7 @@ def test_no_active_content_is_left(written: str) -> None:
 @given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "<", ">", "`", "[", "]", "(", '"', "'", "&", "#", "|", "\\"])))
 def test_no_combination_of_attacks_is_active(parts: list[str]) -> None:
     shown = render_html("before " + "".join(parts)[:5_000])
-    assert "before" in shown, "what stands beside it is shown"
+    assert "before" in shown, "the text around it is shown"
     assert_harmless(shown)
 
 

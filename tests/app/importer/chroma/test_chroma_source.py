@@ -1,4 +1,4 @@
-"""A shared Chroma collection, by directory and by server, with the real Chroma; it may crash, and nothing is lost."""
+"""A shared Chroma collection from a directory and from a server, with the real Chroma. A crash loses nothing."""
 
 import hashlib
 import shutil
@@ -47,7 +47,7 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]
 
 @pytest.fixture(scope="module")
 def directory(imports: ImportFixture) -> Path:
-    """What the plugin of a single wiki left: both wikis' pages, and of the two Homes the one written last."""
+    """A directory of the single-wiki plugin: pages of both wikis; of the two Home pages only the last one."""
     rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in imports.make_rows(slug)}
     write_rows(imports.place / "rows.json", [*rows.values()])
     directory_path = imports.place / "shared"
@@ -111,7 +111,7 @@ def noise_for_vectors(copy: Path) -> None:
 
 
 def of_another_version(copy: Path) -> None:
-    """With other steps of migration behind it than this version of Chroma knows."""
+    """With migrations that this version of Chroma does not know."""
     with sqlite3.connect(copy / "chroma.sqlite3") as database:
         database.execute("UPDATE migrations SET hash = 'another', filename = '00001-other.sqlite.sql'")
     database.close()
@@ -129,7 +129,7 @@ def zeros_for_vectors(copy: Path) -> None:
 
 DAMAGES = [
     *(empty_database, cut_database, noise_for_vectors, of_another_version),
-    *(without_segments, zeros_for_vectors),  # which a query of Chroma's would not notice
+    *(without_segments, zeros_for_vectors),  # a Chroma query would not notice this
 ]
 
 

@@ -1,4 +1,4 @@
-"""A shared PostgreSQL table with pgvector, on a real server; it is read in one snapshot and never written."""
+"""A shared PostgreSQL table with pgvector on a real server, read in one snapshot and never written."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from wikiholt.errors import InvalidImport
 
 @pytest.fixture(scope="module")
 def server(pg: PostgresServer) -> Iterator[str]:
-    """The address of a database, with a password in it that no error may tell."""
+    """The address of a database, with a password that no error may contain."""
     address = pg.create_database()
     yield address
     pg.drop_database(address)
@@ -24,7 +24,7 @@ def server(pg: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def imports(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
-    """Both wikis in the table `chunks`, as the shared design had it; and the same in a table of another make."""
+    """Both wikis in the table `chunks` of the shared design, and in a table with other column names."""
     imports = ImportFixture(tmp_path_factory.mktemp("postgres"))
     rows = imports.make_rows("harbour", tenant="harbour") + imports.make_rows("garden", tenant="t-2")
     with psycopg.connect(server) as connection:

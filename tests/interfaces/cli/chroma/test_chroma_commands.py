@@ -1,4 +1,4 @@
-"""Chroma as an operator has it: by the command line and behind `wikiholt serve`, with the real model."""
+"""Chroma from the command line and behind `wikiholt serve`, with the real model."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The command line as a person and a script use it, on the real model."""
+"""The command line, as text and as JSON, with the real model."""
 
 import json
 import os
@@ -236,7 +236,7 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
     monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
     code, out, _ = run("search", "night", "disks", "--json")
     assert code == 0
-    assert not parse_document(out)["degraded"], "the model it was built with is there and answers"
+    assert not parse_document(out)["degraded"], "the previous model still answers"
     assert run("search", "night", "disks", "--mode", "semantic")[0] == 0
     assert run("search", "night", "disks", "--mode", "keyword")[0] == 0
 

@@ -1,4 +1,4 @@
-"""`wikiholt eval` as a person uses it, on the real model."""
+"""`wikiholt eval` with the real model."""
 
 import json
 from collections.abc import Callable
@@ -158,6 +158,6 @@ def test_invalid_arguments_are_reported_and_change_nothing(
 def test_the_page_that_contains_a_link_is_not_an_answer_for_its_target(evaluate: Run) -> None:
     document = parse_document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
     worst = document["runs"][0]["worst"]
-    assert worst, "words alone do not answer all of these"
-    # Home holds every word of these questions; it would be the first answer to each of them.
+    assert worst, "keywords alone do not answer every question"
+    # Home contains every word of these questions and would be the first result for all of them.
     assert "Home" not in [page["path"] for outcome in worst for page in outcome["found"]]

@@ -1,4 +1,4 @@
-"""`wikiholt report` as a person uses it, on the real model, while another process has the wiki open."""
+"""`wikiholt report` with the real model, while another process has the wiki open."""
 
 import json
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def test_no_searches_no_log_and_bad_arguments_have_different_errors(run: Run, tm
         assert (code, "hint: use 1 to" in err) == (2, True)
     code, _, err = run("report", "notes", "--html", str(tmp_path / "no" / "r.html"))
     assert (code, "cannot be written" in err) == (7, True)
-    assert json.loads(run("report", "notes", "--json")[1])["searches"] == 4, "nothing was lost by it"
+    assert json.loads(run("report", "notes", "--json")[1])["searches"] == 4, "no data was lost"
 
 
 def test_the_query_log_is_deleted_on_request(run: Run, data: Path) -> None:

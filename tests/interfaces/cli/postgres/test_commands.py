@@ -1,4 +1,4 @@
-"""The command line over a real PostgreSQL, as an operator uses it."""
+"""The command line over a real PostgreSQL server."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def make_runner(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="module")
 def untouched(pg: PostgresServer) -> Iterator[str]:
-    """A database for those who change nothing."""
+    """A database for tests that change nothing."""
     address = pg.create_database()
     yield address
     pg.drop_database(address)
@@ -153,7 +153,7 @@ def test_a_database_closed_to_new_wikis_is_skipped(pg: PostgresServer, run: Run,
     pg.drop_database(other)
     doctor = run("doctor")
     assert (doctor[0], "✗ database east: " in doctor[1]) == (10, True)
-    assert run("status", "one")[0] == 0, "a wiki in trouble is shown with its trouble"
+    assert run("status", "one")[0] == 0, "a wiki with an error is listed with its error"
 
 
 def test_a_database_has_one_name_and_a_new_address_must_reach_its_wikis(

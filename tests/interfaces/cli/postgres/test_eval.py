@@ -11,7 +11,7 @@ from wikiholt.interfaces.cli.main import main
 
 pytestmark = pytest.mark.model
 
-FILLER = "It stands on the shelf beside the door, and whoever takes it writes that into the book, as is usual."
+FILLER = "It stands on the shelf beside the door, and everyone who takes it writes that into the book, as is usual."
 
 
 def test_a_database_index_is_compared_with_a_file_index_without_showing_the_password(
@@ -48,7 +48,7 @@ def test_a_database_index_is_compared_with_a_file_index_without_showing_the_pass
 
     code, out, err = run(*evaluating, "--against", f"data={tmp_path / 'files'}")
     assert (code, out) == (2, "")
-    assert "the index lies in a database" in err
+    assert "the index is in a database" in err
 
     code, out, err = run(*evaluating, "--against", "precision=fp32")
     assert (code, out) == (2, "")

@@ -1,4 +1,4 @@
-"""`wikiholt serve` as a process: it finds, serves, and ends as it should. With the real model, real git, real HTTP."""
+"""`wikiholt serve` as a process: discovery, serving and shutdown, with the real model, real git and real HTTP."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class ServeProcess:
         return response.status_code == 200 and path in [hit["path"] for hit in response.json()["results"]]
 
     def stop(self, number: int, seconds: float) -> int:
-        """Send a signal and wait for the end; the exit code."""
+        """Send a signal, wait for the process to exit and return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
 
@@ -69,7 +69,7 @@ def run_serve(data: Path, *arguments: str) -> Iterator[ServeProcess]:
 def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true"
+        assert time.monotonic() < end, "the condition did not become true in time"
         Event().wait(0.02)
 
 
@@ -90,7 +90,9 @@ def test_new_and_changed_repositories_are_served_until_a_signal_stops_the_server
         wait_until(lambda: service.can_find("kitchen", "peas and mint", "Soup"))
         assert service.stop(signal.SIGTERM, 60) == 0
     with run_serve(tmp_path / "data") as service:
-        assert service.can_find("kitchen", "peas and mint", "Soup")  # without a directory, and at once
+        assert service.can_find(
+            "kitchen", "peas and mint", "Soup"
+        )  # registered: found at once, without the directory argument
         assert service.stop(signal.SIGINT, 60) == 0
         assert service.process.stderr is not None
         assert service.process.stderr.read() == ""
@@ -148,7 +150,7 @@ def test_two_services_share_a_data_directory(tmp_path: Path) -> None:
         service.close()
 
 
-# ── what is refused ──────────────────────────────────────────────────────────────────────────────
+# ── rejected arguments ──────────────────────────────────────────────────────────────────────────────
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -167,12 +169,12 @@ def test_listening_on_all_addresses_without_a_key_is_rejected(
 
 
 def test_listening_on_all_addresses_is_allowed_with_a_key(tmp_path: Path) -> None:
-    farm = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
+    application = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
     with pytest.raises(InvalidSetting):
-        http_server._require_keys(farm)
-    farm.service.registry.keys.create(None, Scope.ADMIN, "", None)
-    http_server._require_keys(farm)
-    farm.service.close()
+        http_server._require_keys(application)
+    application.service.registry.keys.create(None, Scope.ADMIN, "", None)
+    http_server._require_keys(application)
+    application.service.close()
 
 
 def test_a_missing_directory_or_a_repository_as_directory_is_rejected(

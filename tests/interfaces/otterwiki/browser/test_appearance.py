@@ -1,4 +1,4 @@
-"""Who may see what inside Otterwiki, how the index is looked after there, and how all of it looks."""
+"""Permissions, index administration and appearance inside Otterwiki."""
 
 import re
 from collections.abc import Iterator
@@ -165,7 +165,7 @@ def test_users_without_read_permission_see_nothing_of_the_wiki(
             page.keyboard.press("Enter")
             page.wait_for_url("**/-/wikiholt/search?q=badger")
             expect(page.locator("#app\\.results .card h2")).to_have_text(["Home"])
-            page.close()  # before its wiki ends
+            page.close()  # before the server stops
 
 
 def test_static_files_are_cached_by_version_and_nothing_else_is_served(readers: OtterwikiServer) -> None:

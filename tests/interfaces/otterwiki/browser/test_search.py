@@ -1,4 +1,4 @@
-"""What readers do inside a real Otterwiki: searching, the search box of every page, what lies near a page."""
+"""Searching inside a real Otterwiki: the search page, the search box of every page, related pages."""
 
 import re
 
@@ -248,7 +248,7 @@ def test_backlinks_and_related_pages_are_shown_beside_or_below_a_page(readers: O
     expect(linking.get_by_role("link", name="Bonfires")).to_be_visible()
     related = page.locator(f"{RELATED_PAGES} details", has_text="Related pages")
     expect(related.get_by_role("link", name="Pests")).to_be_visible()
-    assert related.get_by_role("link", name="Bonfires").count() == 0, "what links here is not named twice"
+    assert related.get_by_role("link", name="Bonfires").count() == 0, "backlinks are not repeated as related pages"
     page = visit(f"{readers.url}/growing/composting", wait=f"{RELATED_PAGES}:not([hidden])", viewport=PHONE).page
     assert page.evaluate("Boolean(document.getElementById('app.related').closest('#column-main'))")
     page.locator(RELATED_PAGES).get_by_role("link", name="Bonfires").click()

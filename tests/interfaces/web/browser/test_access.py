@@ -1,4 +1,4 @@
-"""Keys, the start page of a farm, status: what a browser shows of walls and of work under way."""
+"""Keys, the start page and the status page in a browser."""
 
 import pytest
 from playwright.sync_api import Route, expect
@@ -62,7 +62,7 @@ def test_the_start_page_lists_only_what_the_visitor_may_see(
     page.locator("#app\\.key").click()
     page.get_by_label("Your key").fill(token)
     page.get_by_role("button", name="Use this key").click()
-    # With one wiki to see there is nothing to choose.
+    # With one visible wiki there is nothing to choose.
     page.wait_for_url("**/w/allotment/")
     expect(page.locator(CARDS).first).to_be_visible()
 

@@ -1,4 +1,4 @@
-"""How the page looks and who can use it: light and dark, a phone, a screen reader, no motion."""
+"""Appearance and accessibility: light and dark, phone, screen reader, reduced motion."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def check_accessibility(page: Page) -> None:
 
 
 def get_names(page: Page) -> list[dict[str, Any]]:
-    """What a screen reader is told: role and name of everything that has one."""
+    """The accessibility tree: role and name of every element that has one."""
     tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
     return [
         {"role": node["role"]["value"], "name": node.get("name", {}).get("value", "")}
@@ -140,7 +140,7 @@ def test_the_theme_switch_changes_the_colours_and_is_remembered(server: WebServe
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_role("button", name="Use light colours").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
-    assert page.evaluate("localStorage.length") == 0, "back at the system's choice, which may change"
+    assert page.evaluate("localStorage.length") == 0, "back to the system theme"
 
 
 def test_changes_are_announced_to_screen_readers(server: WebServer, visit: OpenTab) -> None:

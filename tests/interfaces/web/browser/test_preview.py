@@ -1,4 +1,4 @@
-"""Reading in a browser: the preview, its links, headings and neighbours."""
+"""The preview in a browser: its links, headings and related pages."""
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -17,7 +17,7 @@ CARDS = "#app\\.results .card"
 
 
 def get_position(page: Page, heading: str) -> float:
-    """How far a heading stands below the top of what holds it."""
+    """The distance of a heading from the top of its container."""
     return float(
         page.evaluate(
             "(id) => document.getElementById(id).getBoundingClientRect().top"
@@ -37,7 +37,7 @@ def test_a_result_opens_beside_the_list_at_its_heading(server: WebServer, visit:
     assert anchor
     assert page.url.endswith(f"page=Incidents/Duplicate+payments#{anchor}")
     assert -5 < get_position(page, anchor) < 400
-    assert page.evaluate("scrollY") == 0, "the list beside it stays where it is"
+    assert page.evaluate("scrollY") == 0, "the list keeps its scroll position"
     expect(page.locator(f"{CARDS}.open")).to_have_count(1)
     expect(page.locator(CARDS).first).to_be_visible()
 

@@ -1,4 +1,4 @@
-"""Searching in a browser: typing, modes, filters, the address, the keyboard."""
+"""Searching in a browser: typing, modes, filters, the URL, the keyboard."""
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -51,7 +51,7 @@ def test_only_the_newest_answer_is_shown_and_typing_is_debounced(server: WebServ
     page.wait_for_function("() => document.body.classList.contains('waiting')")
     with page.expect_event("requestfailed") as failed:
         page.fill(BOX, "TRN-5031")
-    assert failed.value == pending[0].request, "the first search is given up when the second one comes"
+    assert failed.value == pending[0].request, "the second search cancels the first one"
     expect(page.locator(FIRST)).to_contain_text("Ledger")
     before = sum("api/v1/search" in url for url in tab.requests)
     page.locator(BOX).press_sequentially(" connection pool", delay=10)
