@@ -34,8 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set the markers of resources by directory. Put the crash tests first: they fork, and no earlier test may have left
-    a thread that holds a lock."""
+    """Set the resource markers by directory. Put the crash tests first: they fork, and no earlier test may have left a
+    thread that holds a lock."""
     for item in items:
         for name in sorted(get_markers(item.path.relative_to(_TESTS))):
             item.add_marker(name)

@@ -32,7 +32,7 @@ class ServiceFixture:
         self.service = self.open_service()
 
     def open_service(self, open_wikis: int = 64) -> WikiService:
-        shop = Components(
+        components = Components(
             self.store,
             lambda: self.embedder,
             lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id)),
@@ -40,7 +40,7 @@ class ServiceFixture:
             0.05,
         )
         return WikiService(
-            Registry(self.directory / "data" / "registry.sqlite"), shop, self.make_config, max_open=open_wikis
+            Registry(self.directory / "data" / "registry.sqlite"), components, self.make_config, max_open=open_wikis
         )
 
     def make_config(self, wiki: Wiki) -> WikiConfig:
@@ -168,7 +168,7 @@ def test_threads_search_while_generations_change(wikis: ServiceFixture) -> None:
             fresh = wikis.open_service()
             assert fresh.get_handle("one").sync().rebuilt
             fresh.close()
-        counts = {done.result() for done in searches}
+        counts = {future.result() for future in searches}
     assert counts <= {30, 31, 32, 33, 34}
     assert search(0) == 34
     writer.close()

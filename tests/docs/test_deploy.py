@@ -228,15 +228,15 @@ def test_nginx_streams_to_agents_and_hides_metrics() -> None:
     ]
     places = [(name.split()[-1], place) for name, place in front.inner if name.startswith("location ~")]
 
-    def taken(path: str) -> list[list[str]]:
+    def find_location(path: str) -> list[list[str]]:
         match = [place for pattern, place in places if re.search(pattern, path)]
         return [line for place in match[:1] for line in place.entries]
 
     for path in ("/mcp", "/w/handbook/mcp", "/mcp/"):
-        assert ["proxy_buffering", "off"] in taken(path), path
+        assert ["proxy_buffering", "off"] in find_location(path), path
     for path in ("/metrics", "/w/handbook/metrics"):
-        assert taken(path) == [["return", "404"]], path
-    assert taken("/w/handbook/api/v1/search") == taken("/page/mcp/notes") == []
+        assert find_location(path) == [["return", "404"]], path
+    assert find_location("/w/handbook/api/v1/search") == find_location("/page/mcp/notes") == []
 
 
 def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> None:
@@ -250,8 +250,8 @@ def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> N
     published = {port.split(":")[2] for port in proxy["ports"]}
     listened = {line[1] for server in http.get_blocks("server") for line in server.get_lines("listen")}
     assert {port for port in listened if ":" not in port} == published
-    (asked,) = re.findall(r"http://([\d.:]+)/healthz", str(proxy["healthcheck"]["test"]))
-    assert asked in listened
+    (health_address,) = re.findall(r"http://([\d.:]+)/healthz", str(proxy["healthcheck"]["test"]))
+    assert health_address in listened
     files = {
         line[1] for server in http.get_blocks("server") for line in server.entries if line[0].startswith("ssl_cert")
     }

@@ -145,8 +145,8 @@ def test_over_http_the_answer_says_whether_it_was_reranked(reranked: ServedAppli
 
 
 def test_the_noscript_page_says_whether_it_was_reranked(reranked: ServedApplication) -> None:
-    shown = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out"})
-    assert (shown.status_code, "Reranked." in shown.text) == (200, True)
+    response = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out"})
+    assert (response.status_code, "Reranked." in response.text) == (200, True)
 
 
 def test_an_etag_identifies_the_reranker_and_the_rerank_option(reranked: ServedApplication) -> None:

@@ -14,7 +14,7 @@ _BROWSER_COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 
 def find_chromium() -> str | None:
     """Find an installed browser; none is downloaded."""
-    return next((found for name in _BROWSER_COMMANDS if (found := shutil.which(name))), None)
+    return next((tab for name in _BROWSER_COMMANDS if (tab := shutil.which(name))), None)
 
 
 @dataclass
@@ -56,37 +56,37 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[OpenTab]:
     """Opens a tab at a URL. After the test no tab may have an unexpected error or a request to another server."""
-    made: list[tuple[BrowserTab, str]] = []
+    tabs: list[tuple[BrowserTab, str]] = []
 
     def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})  # type: ignore[arg-type]
         context.set_default_timeout(20_000)
         page = context.new_page()
-        found = BrowserTab(page, expected_errors=expected)
-        made.append((found, url))
+        tab = BrowserTab(page, expected_errors=expected)
+        tabs.append((tab, url))
 
-        def said(message: ConsoleMessage) -> None:
+        def record_message(message: ConsoleMessage) -> None:
             if message.type in ("error", "warning"):
-                found.errors.append(f"{message.text} {message.location.get('url', '')}")
+                tab.errors.append(f"{message.text} {message.location.get('url', '')}")
 
-        def asked(sent: Request) -> None:
-            found.requests.append(sent.url)
+        def record_request(request: Request) -> None:
+            tab.requests.append(request.url)
 
-        def interrupted(dialog: Dialog) -> None:
-            found.errors.append(f"a dialog: {dialog.message}")
+        def record_dialog(dialog: Dialog) -> None:
+            tab.errors.append(f"a dialog: {dialog.message}")
             dialog.dismiss()
 
-        page.on("dialog", interrupted)
-        page.on("console", said)
-        page.on("pageerror", lambda error: found.errors.append(str(error)))
-        page.on("request", asked)
+        page.on("dialog", record_dialog)
+        page.on("console", record_message)
+        page.on("pageerror", lambda error: tab.errors.append(str(error)))
+        page.on("request", record_request)
         page.goto(url)
         if wait:
             page.wait_for_selector(wait)
-        return found
+        return tab
 
     yield go
-    for found, url in made:
-        found.page.context.close()
-        assert found.get_unexpected_errors() == [], found.get_unexpected_errors()
-        assert found.find_foreign_requests(url) == []
+    for tab, url in tabs:
+        tab.page.context.close()
+        assert tab.get_unexpected_errors() == [], tab.get_unexpected_errors()
+        assert tab.find_foreign_requests(url) == []

@@ -34,11 +34,11 @@ GARDEN_PAGES = {
 class FakeSharedIndex:
     """A shared index in memory."""
 
-    given: list[SharedRow] = field(default_factory=list)
+    rows: list[SharedRow] = field(default_factory=list)
     name: str = "rows"
 
     def iter_rows(self) -> SharedRows:
-        yield from self.given
+        yield from self.rows
 
 
 class ImportFixture:

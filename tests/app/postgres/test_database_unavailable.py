@@ -96,24 +96,24 @@ def test_wikis_of_an_unavailable_database_answer_503_and_recover_by_themselves(
     headers = {"Authorization": f"Bearer {key}"}
     with TestClient(create_app(application), base_url="http://127.0.0.1") as client:
 
-        def asked(slug: str) -> tuple[int, str | None]:
+        def search(slug: str) -> tuple[int, str | None]:
             answer = client.get(f"/w/{slug}/api/v1/search", params={"q": slug}, headers=headers)
             return answer.status_code, answer.headers.get("Retry-After")
 
-        assert (asked("far"), asked("near")) == ((200, None), (200, None))
+        assert (search("far"), search("near")) == ((200, None), (200, None))
         with east.disconnected():
-            assert (asked("far"), asked("near")) == ((503, "2"), (200, None))
+            assert (search("far"), search("near")) == ((503, "2"), (200, None))
             body = client.get("/w/far/api/v1/search", params={"q": "x"}, headers=headers).json()
             assert (body["code"], body["detail"]) == (
                 "database-away",
                 "The database of this wiki is unavailable.",
             )
-            figures = client.get("/metrics", headers=headers).text
-            assert 'wikiholt_database_up{database="east"} 0.0' in figures
-            assert 'wikiholt_database_up{database="home"} 1.0' in figures
+            metrics = client.get("/metrics", headers=headers).text
+            assert 'wikiholt_database_up{database="east"} 0.0' in metrics
+            assert 'wikiholt_database_up{database="home"} 1.0' in metrics
             listed = client.get("/api/v1/wikis", headers=headers)
             assert (listed.status_code, len(listed.json()["wikis"])) == (200, 2)
-        wait_until(lambda: asked("far") == (200, None))
+        wait_until(lambda: search("far") == (200, None))
         assert 'wikiholt_database_up{database="east"} 1.0' in client.get("/metrics", headers=headers).text
 
 

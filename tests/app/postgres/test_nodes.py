@@ -155,8 +155,8 @@ def test_both_nodes_report_the_error_of_a_wiki(pair: TwoNodes, tmp_path: Path) -
     pair.registry.remove("empty")
     wait_until(lambda: all(node.send_request("GET", "w/empty/api/v1/status").status_code == 404 for node in pair.nodes))
     with psycopg.connect(pair.store) as connection:
-        rest = "SELECT 1 FROM wikiholt.work WHERE wiki_id = %s"
-        wait_until(lambda: connection.execute(rest, (wiki.id,)).fetchone() is None)
+        statement = "SELECT 1 FROM wikiholt.work WHERE wiki_id = %s"
+        wait_until(lambda: connection.execute(statement, (wiki.id,)).fetchone() is None)
     assert [node.send_request("GET", "w/empty/api/v1/search?q=x").status_code for node in pair.nodes] == [404, 404]
 
 
@@ -170,16 +170,16 @@ def test_a_wiki_removed_at_the_other_node_during_its_sync_is_deleted(pair: TwoNo
     assert removed.status_code == 200, removed.text  # the sync alone would have taken longer than the timeout
     pair.delay_file.unlink()
     assert all(node.send_request("GET", "w/weeds/api/v1/search?q=nettle").status_code == 404 for node in pair.nodes)
-    rest = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
+    statement = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
     with psycopg.connect(pair.store, autocommit=True) as connection:
-        wait_until(lambda: connection.execute(rest, (f"%{wiki.id}%",)).fetchone() == (0,))
+        wait_until(lambda: connection.execute(statement, (f"%{wiki.id}%",)).fetchone() == (0,))
 
 
 def test_a_role_that_holds_every_lock_does_not_block_other_wikis(pair: TwoNodes, tmp_path: Path) -> None:
     wait_until(lambda: all(node.can_find(slug, slug, "Home") for node in pair.nodes for slug in SLUGS))
     wiki_id = pair.registry.get("tools").id
-    with closing(Catalog(pair.store, TABLE_SETS)) as home, closing(ConnectionPool(2)) as doors:
-        placements = PlacementCatalog(home, doors)
+    with closing(Catalog(pair.store, TABLE_SETS)) as home, closing(ConnectionPool(2)) as pool:
+        placements = PlacementCatalog(home, pool)
         tools = placements.get(wiki_id)
         login = placements.make_login(tools).address.conninfo
     leaving = Repository(tmp_path / "leaving")
@@ -201,8 +201,8 @@ def test_a_role_that_holds_every_lock_does_not_block_other_wikis(pair: TwoNodes,
         refused = pair.nodes[0].send_request("GET", "w/tools/api/v1/search?q=hoes")
         assert (refused.status_code, refused.json()["code"]) == (503, "lock-timeout")
         assert refused.headers["retry-after"]
-        figures = "".join(node.send_request("GET", "metrics").text for node in pair.nodes)
-        counted = re.findall(r'wikiholt_database_timeouts_total\{kind="lock"\} ([0-9.]+)', figures)
+        metrics = "".join(node.send_request("GET", "metrics").text for node in pair.nodes)
+        counted = re.findall(r'wikiholt_database_timeouts_total\{kind="lock"\} ([0-9.]+)', metrics)
         assert sum(map(float, counted)) > 0
     wait_until(lambda: all(node.can_find("tools", "hoes", "Hoe") for node in pair.nodes), 90)
     pair.registry.remove("coming")
@@ -210,8 +210,8 @@ def test_a_role_that_holds_every_lock_does_not_block_other_wikis(pair: TwoNodes,
 
 def test_without_notifications_every_wiki_is_still_polled(pair: TwoNodes) -> None:
     with psycopg.connect(pair.store, autocommit=True) as operator:
-        deaf = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"  # noqa: E501
-        assert len(operator.execute(deaf).fetchall()) >= 2
+        disconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"  # noqa: E501
+        assert len(operator.execute(disconnect).fetchall()) >= 2
     pair.repositories[POLLED_SLUG].commit({"Hail.md": "# Hail\n\nHail in June.\n"})
     wait_until(lambda: all(node.can_find(POLLED_SLUG, "hail", "Hail") for node in pair.nodes))
 

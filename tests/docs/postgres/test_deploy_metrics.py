@@ -24,7 +24,7 @@ def read_text(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def figures(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+def service_metrics(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """The metrics of real services with all optional components: metric → labels."""
     address = pg.create_database()
     place = tmp_path_factory.mktemp("figures")
@@ -57,38 +57,38 @@ def load_dashboard() -> dict[str, Any]:
     return document
 
 
-def check_expression(expression: str, figures: dict[str, set[str]]) -> None:
+def check_expression(expression: str, service_metrics: dict[str, set[str]]) -> None:
     uses = find_metric_names(expression)
     assert uses, expression
     for name, labels in uses:
-        assert name in figures, f"the service has no {name}"
-        assert labels <= figures[name] | {"job", "instance"}, f"{name} has no such label: {expression}"
+        assert name in service_metrics, f"the service has no {name}"
+        assert labels <= service_metrics[name] | {"job", "instance"}, f"{name} has no such label: {expression}"
 
 
-def test_every_alert_uses_existing_metrics(figures: dict[str, set[str]]) -> None:
+def test_every_alert_uses_existing_metrics(service_metrics: dict[str, set[str]]) -> None:
     for rule in load_rules():
-        check_expression(rule["expr"], figures)
+        check_expression(rule["expr"], service_metrics)
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert {"summary", "action"} == set(rule["annotations"]), rule["alert"]
     names = [rule["alert"] for rule in load_rules()]
     assert len(names) == len(set(names)) >= 10
 
 
-def test_every_panel_uses_existing_metrics(figures: dict[str, set[str]]) -> None:
+def test_every_panel_uses_existing_metrics(service_metrics: dict[str, set[str]]) -> None:
     expressions = [target["expr"] for panel in load_dashboard()["panels"] for target in panel.get("targets", ())]
     for expression in expressions:
-        check_expression(expression, figures)
+        check_expression(expression, service_metrics)
     assert len(expressions) > 20
     for variable in load_dashboard()["templating"]["list"][1:]:
-        check_expression(variable["definition"], figures)
+        check_expression(variable["definition"], service_metrics)
 
 
 @pytest.mark.parametrize(
     "wrong", ["rate(wikiholt_requets_total[5m])", 'wikiholt_scheduler_wikis{slug="a"}', "looks_total"]
 )
-def test_an_unknown_metric_is_noticed(wrong: str, figures: dict[str, set[str]]) -> None:
+def test_an_unknown_metric_is_noticed(wrong: str, service_metrics: dict[str, set[str]]) -> None:
     with pytest.raises(AssertionError, match="has no"):
-        check_expression(wrong, figures)
+        check_expression(wrong, service_metrics)
 
 
 def test_panels_do_not_overlap_and_name_their_source() -> None:

@@ -83,10 +83,10 @@ def test_the_documents_of_backup_and_restore(run: Run, garden: Repository) -> No
 
 def test_a_displayed_time_selects_that_backup(run: Run, garden: Repository) -> None:
     _, out, _ = run("backup", "garden")
-    shown = out.split(": ", 1)[1][:19].replace(" ", "T")
+    displayed = out.split(": ", 1)[1][:19].replace(" ", "T")
     garden.commit({"New.md": "# New"})
     assert run("sync", "garden")[0] == 0
-    code, out, _ = run("restore", "garden", "--at", shown)
+    code, out, _ = run("restore", "garden", "--at", displayed)
     assert code == 0
     assert "1 page," in out
 

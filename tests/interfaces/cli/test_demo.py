@@ -124,9 +124,9 @@ def test_commits_do_not_depend_on_git_settings(
 
 def test_pages_do_not_claim_to_be_newer_than_their_commit(wikis: dict[str, Path]) -> None:
     for path in wikis.values():
-        source, found = GitSource(path), read_pages(path)
-        dates = source.get_change_dates(list(found), source.get_head(), None)
-        assert all(parse_metadata(text)["last_updated"] <= dates[file].date() for file, text in found.items())
+        source, pages = GitSource(path), read_pages(path)
+        dates = source.get_change_dates(list(pages), source.get_head(), None)
+        assert all(parse_metadata(text)["last_updated"] <= dates[file].date() for file, text in pages.items())
 
 
 def test_two_concurrent_writers_do_not_conflict(tmp_path: Path) -> None:

@@ -120,9 +120,9 @@ def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> 
         assert token.split("_")[2] not in answer[1]
     assert re.search(r"\(operator\) +admin +never expires", run("key", "list")[1])
     assert operator.split("_")[1] not in run("key", "list", "garden")[1]
-    shown = parse_document(run("key", "list", "--json"))["keys"]
-    assert [(key["wiki"], key["scope"]) for key in shown] == [("garden", "read"), (None, "admin")]
-    assert not any("token" in key for key in shown)
+    displayed = parse_document(run("key", "list", "--json"))["keys"]
+    assert [(key["wiki"], key["scope"]) for key in displayed] == [("garden", "read"), (None, "admin")]
+    assert not any("token" in key for key in displayed)
 
 
 @pytest.mark.parametrize("by_token", [True, False])
@@ -203,8 +203,8 @@ def test_settings_are_changed_in_place_and_shown(run: Run, garden: Repository, r
         ("language", "german"),
         ("public", "true"),
     ]
-    shown = parse_document(run("set", "garden", "language=", "hosts=", "--json"))
-    assert shown["settings"] == {"public": "true"}
+    displayed = parse_document(run("set", "garden", "language=", "hosts=", "--json"))
+    assert displayed["settings"] == {"public": "true"}
     assert registry.get("garden").id == before.id
     assert registry.find_by_host("garden.example.org") is None
 

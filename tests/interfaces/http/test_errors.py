@@ -130,11 +130,11 @@ def test_cors_allows_only_configured_origins(tmp_path_factory: pytest.TempPathFa
     origin = "https://wiki.example.org"
     with serve_application(tmp_path_factory.mktemp("cors"), {"serve.cors_origins": [origin]}) as served:
         client = served.make_client("read")
-        ours = client.get("/api/v1/status", headers={"Origin": origin})
-        assert ours.headers["access-control-allow-origin"] == origin
-        assert "access-control-allow-credentials" not in ours.headers
-        theirs = client.get("/api/v1/status", headers={"Origin": "https://evil.example.org"})
-        assert "access-control-allow-origin" not in theirs.headers
+        allowed = client.get("/api/v1/status", headers={"Origin": origin})
+        assert allowed.headers["access-control-allow-origin"] == origin
+        assert "access-control-allow-credentials" not in allowed.headers
+        foreign = client.get("/api/v1/status", headers={"Origin": "https://evil.example.org"})
+        assert "access-control-allow-origin" not in foreign.headers
         preflight_headers = {
             "Origin": origin,
             "Access-Control-Request-Method": "PUT",

@@ -9,9 +9,9 @@ import pytest
 from tests.support.served_application import ServedApplication
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
 

@@ -16,9 +16,9 @@ BODY = b'{"ref": "refs/heads/main"}'
 SECRET = "correct horse"
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     until = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
 

@@ -107,11 +107,11 @@ def test_every_interface_is_logged_by_its_name(logged: ServedApplication) -> Non
 def test_metrics_count_log_records_and_contain_no_names(logged: ServedApplication) -> None:
     logged.make_client("read").get("/api/v1/search", params={"q": "unheardofword"})
     wait_for_records(logged, 1)
-    figures = logged.make_client("operator").get("/metrics").text
-    assert "wikiholt_queries_written_total" in figures
-    assert "wikiholt_queries_lost_total 0.0" in figures
-    assert "unheardofword" not in figures
-    assert "alpha" not in figures
+    metrics = logged.make_client("operator").get("/metrics").text
+    assert "wikiholt_queries_written_total" in metrics
+    assert "wikiholt_queries_lost_total 0.0" in metrics
+    assert "unheardofword" not in metrics
+    assert "alpha" not in metrics
     assert any(
         isinstance(collector, QueryLogCollector)
         for collector in create_host_app(logged.application).state.metrics.registry._collector_to_names

@@ -159,11 +159,11 @@ def test_the_server_stops_cleanly_during_requests(tmp_path_factory: pytest.TempP
             return seen
 
         with ThreadPoolExecutor(8) as pool:
-            asking = [pool.submit(ask) for _ in range(8)]
+            futures = [pool.submit(ask) for _ in range(8)]
             until = time.monotonic() + 20
             while not json.loads(running.get("/api/v1/status").text)["pages"]:
                 assert time.monotonic() < until
             stopped = running.stop()
             stop.set()
-            assert {status for future in asking for status in future.result()} <= {200}
+            assert {status for future in futures for status in future.result()} <= {200}
         assert stopped

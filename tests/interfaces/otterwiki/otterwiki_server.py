@@ -26,7 +26,7 @@ TIMEOUT_S = 120.0
 _CREATE_SCRIPT = (
     "from otterwiki.plugins import plugin_manager\nplugin_manager.unregister(name='wikiholt')\nimport otterwiki.server"
 )
-"""Workers that create the database and the first page at the same time can block each other, so create them once before."""
+"""Creates database and first page before the workers start, which could otherwise block each other."""
 ADMIN_LOGIN = ("otto@example.org", "holt-and-river")
 
 
@@ -69,7 +69,7 @@ class OtterwikiServer:
         app: str = "otterwiki.server",
         python: str = sys.executable,
     ) -> Self:
-        """Start a server and wait until it answers. `kind`: dev or gunicorn; `pages` (file → text) are committed first."""
+        """Start a server and wait until it answers. `kind` is dev or gunicorn; `pages` (file → text) are committed."""
         otter = cls(place)
         place.mkdir(parents=True, exist_ok=True)
         if not otter.repository.exists():

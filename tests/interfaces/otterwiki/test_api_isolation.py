@@ -143,9 +143,9 @@ def test_concurrent_reads_and_writes_of_two_wikis_never_mix(wikis: TwoWikis) -> 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(visit, range(24)))
     for name in WIKIS:
-        ours = {f"Page {number}" for number in range(24) if WIKIS[number % 2] == name}
-        wait_until(lambda name=name, ours=ours: ours <= list_paths(wikis, name))  # type: ignore[misc]
-        assert {path for path in list_paths(wikis, name) if path.startswith("Page ")} == ours
+        expected = {f"Page {number}" for number in range(24) if WIKIS[number % 2] == name}
+        wait_until(lambda name=name, expected=expected: expected <= list_paths(wikis, name))  # type: ignore[misc]
+        assert {path for path in list_paths(wikis, name) if path.startswith("Page ")} == expected
 
 
 def list_paths(wikis: TwoWikis, name: str) -> set[str]:

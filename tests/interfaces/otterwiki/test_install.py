@@ -51,11 +51,11 @@ def test_installed_versions_match_the_pins_of_otterwiki_and_fit_our_requirements
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     ]
     assert len(pins) > 10
-    ours = {
+    requirements = {
         requirement.name.lower(): requirement
         for requirement in map(Requirement, importlib.metadata.requires("wikiholt") or [])
     }
     for pin in pins:
         version = importlib.metadata.version(pin.name)
         assert version in pin.specifier, pin
-        assert pin.name.lower() not in ours or version in ours[pin.name.lower()].specifier
+        assert pin.name.lower() not in requirements or version in requirements[pin.name.lower()].specifier

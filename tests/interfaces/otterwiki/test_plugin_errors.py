@@ -130,7 +130,7 @@ def test_a_conflicting_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def stranded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+def broken_wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
     """A wiki whose data directory is unusable."""
     place = tmp_path_factory.mktemp("stranded")
     (place / "taken").write_text("this is a file")
@@ -140,16 +140,16 @@ def stranded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServ
 
 @pytest.mark.model
 def test_a_wiki_with_an_unusable_data_directory_logs_why_and_recovers_once_it_is_repaired(
-    stranded: OtterwikiServer,
+    broken_wiki: OtterwikiServer,
 ) -> None:
-    assert stranded.save_page("Shore", "# Shore\n\nMarooned.\n").status_code == 302
-    assert "Marooned" in stranded.client.get("/Shore").text
-    wait_until(lambda: "the index is not updated" in stranded.read_log(), stranded.read_log)
-    assert "Traceback" not in stranded.read_log()
-    stranded.data.unlink()
-    stranded.save_page("Rescue", "# Rescue\n\nA ship with sails.\n")
-    stranded.wait_until_found("sails", "rescue")
-    stranded.wait_until_equal()
+    assert broken_wiki.save_page("Shore", "# Shore\n\nMarooned.\n").status_code == 302
+    assert "Marooned" in broken_wiki.client.get("/Shore").text
+    wait_until(lambda: "the index is not updated" in broken_wiki.read_log(), broken_wiki.read_log)
+    assert "Traceback" not in broken_wiki.read_log()
+    broken_wiki.data.unlink()
+    broken_wiki.save_page("Rescue", "# Rescue\n\nA ship with sails.\n")
+    broken_wiki.wait_until_found("sails", "rescue")
+    broken_wiki.wait_until_equal()
 
 
 def test_a_wiki_boots_views_and_saves_when_imports_of_the_plugin_fail(tmp_path: Path) -> None:

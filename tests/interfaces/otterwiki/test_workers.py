@@ -106,14 +106,14 @@ def test_a_debouncer_merges_notifications_and_does_nothing_once_stopped() -> Non
         if place.path == "/bad":
             raise RuntimeError("odd")
 
-    bell = Debouncer(answer)
-    bell.stop(1)
-    bell.notify([WikiLocation("/never")])
+    debouncer = Debouncer(answer)
+    debouncer.stop(1)
+    debouncer.notify([WikiLocation("/never")])
     assert answered == []
-    bell = Debouncer(answer)
+    debouncer = Debouncer(answer)
     for _ in range(100):
-        bell.notify([WikiLocation("/bad"), WikiLocation("/good")])
+        debouncer.notify([WikiLocation("/bad"), WikiLocation("/good")])
     wait_until(lambda: WikiLocation("/good") in answered)
     assert len(answered) < 100
-    bell.stop(60)
+    debouncer.stop(60)
     assert WikiLocation("/never") not in answered

@@ -103,10 +103,10 @@ def test_every_module_that_is_imported_is_served_and_preloaded(client: TestClien
         preloaded = set(re.findall(r'modulepreload" href="static/\w+/([\w.]+)"', client.get(path).text))
         needed, waiting = set(), [entry]
         while waiting:
-            for found in re.findall(rb'from "\./([\w.]+)"', served[waiting.pop()].data):
-                if found.decode() not in needed:
-                    needed.add(found.decode())
-                    waiting.append(found.decode())
+            for module in re.findall(rb'from "\./([\w.]+)"', served[waiting.pop()].data):
+                if module.decode() not in needed:
+                    needed.add(module.decode())
+                    waiting.append(module.decode())
         assert preloaded == needed
 
 

@@ -96,9 +96,9 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
 
 
 def test_exactly_one_of_chroma_url_and_path_must_be_set(tmp_path: Path) -> None:
-    for given in ({}, {"chroma.url": "http://h:1", "chroma.path": "x"}):
+    for overrides in ({}, {"chroma.url": "http://h:1", "chroma.path": "x"}):
         with pytest.raises(InvalidSetting, match=r"either chroma\.url or chroma\.path"):
-            load_settings(tmp_path, overrides={"vectors": "chroma", **given})
+            load_settings(tmp_path, overrides={"vectors": "chroma", **overrides})
 
 
 @pytest.mark.parametrize(

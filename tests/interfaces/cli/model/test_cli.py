@@ -287,9 +287,9 @@ def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
 
     code, out, _ = run("demo", str(tmp_path / "demo"), "--json")
     assert code == 0
-    shown = parse_document(out)
-    assert [wiki["added"] for wiki in shown["wikis"]] == [14, 14]
-    for query, answer in zip(DEMO_QUERIES, shown["searches"], strict=True):
+    document = parse_document(out)
+    assert [wiki["added"] for wiki in document["wikis"]] == [14, 14]
+    for query, answer in zip(DEMO_QUERIES, document["searches"], strict=True):
         assert answer["results"][0]["path"] == query.expected_path, query.text
         assert not answer["nothing_relevant"], query.text
     code, out, err = run("demo", str(tmp_path / "demo"))

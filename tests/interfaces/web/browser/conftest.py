@@ -9,8 +9,8 @@ from tests.support.web_server import WebServer, run_web_server
 @pytest.fixture(scope="session")
 def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
     """The demo wikis, open to local clients; tests only read them."""
-    with run_web_server(tmp_path_factory.mktemp("open"), settings=["limit.address_per_minute=0"]) as (found, _):
-        yield found
+    with run_web_server(tmp_path_factory.mktemp("open"), settings=["limit.address_per_minute=0"]) as (server, _):
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -86,10 +86,10 @@ def test_a_long_list_of_wikis_can_be_filtered(server: WebServer, visit: OpenTab)
 def test_the_status_page_shows_the_index_status(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/status", wait=".figures").page
     expect(page.locator(".pill")).to_have_text("Up to date")
-    figures = page.locator(".figure")
-    expect(figures.nth(0)).to_have_text("Pages14")
+    numbers = page.locator(".figure")
+    expect(numbers.nth(0)).to_have_text("Pages14")
     head = server.get_status("runbook")["head_revision"]
-    expect(figures.nth(5)).to_contain_text(head[:10])
+    expect(numbers.nth(5)).to_contain_text(head[:10])
     page.goto(f"{server.url}status")
     expect(page.locator(".rows .pill")).to_have_text(["Up to date", "Up to date"])
     page.get_by_role("link", name="allotment").click()

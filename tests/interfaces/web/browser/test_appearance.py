@@ -162,9 +162,9 @@ def test_every_tab_stop_has_a_visible_focus(server: WebServer, visit: OpenTab) -
     seen = 0
     for _ in range(25):
         page.keyboard.press("Tab")
-        shown = page.evaluate(FOCUS_SCRIPT)
-        assert shown is not False
-        seen += bool(shown)
+        focus = page.evaluate(FOCUS_SCRIPT)
+        assert focus is not False
+        seen += bool(focus)
     assert seen > 20
 
 
