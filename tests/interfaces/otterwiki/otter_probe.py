@@ -16,7 +16,7 @@ class ProbePlugin:
     def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:
         _write_event("page_saved", path=pagepath, content=content, author=list(author), message=message)
         if "Raise" in pagepath:
-            raise RuntimeError("a plugin of somebody else's has a fault")
+            raise RuntimeError("an error in another plugin")
 
     @hookimpl
     def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:

@@ -119,7 +119,7 @@ def test_the_next_owner_of_a_slug_inherits_nothing(hosted: HostedWiki) -> None:
 def test_a_host_reports_that_a_wiki_was_removed(hosted: HostedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
     token = hosted.old_owner()
     monkeypatch.delenv("WIKIHOLT_DATA", raising=False)
-    with pytest.raises(WikiholtError, match="not said"):
+    with pytest.raises(WikiholtError, match="not set"):
         forget("garden")
     monkeypatch.setenv("WIKIHOLT_DATA", str(hosted.otter.data))
     shutil.rmtree(hosted.wikis / "garden")

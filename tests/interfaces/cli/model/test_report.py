@@ -92,7 +92,7 @@ def test_no_searches_no_log_and_bad_arguments_have_different_errors(run: Run, tm
     assert "There is no index" in out
     code, out, err = run("report", "mute")
     assert (code, out) == (3, "")
-    assert "hint: Turn that on" in err
+    assert "hint: Enable it" in err
     assert run("report", "nosuch")[0] == 3
     for wrong in (("--days", "0"), ("--limit", "1001"), ("--limit", "-1")):
         code, _, err = run("report", "notes", *wrong)

@@ -52,7 +52,7 @@ def test_a_database_index_is_compared_with_a_file_index_without_showing_the_pass
 
     code, out, err = run(*evaluating, "--against", "precision=fp32")
     assert (code, out) == (2, "")
-    assert "in a database of its own" in err
+    assert "in a separate database" in err
 
     code, out, _ = run(*evaluating, "--against", f"store={database}", "--html", str(report))
     assert code == 0
