@@ -1,4 +1,4 @@
-"""What holds for all tests: markers by directory, a time limit for unit tests, one browser, examples that repeat."""
+"""Settings for all tests: markers by directory, a time limit for unit tests, one browser, repeatable examples."""
 
 import os
 from functools import lru_cache
@@ -17,7 +17,7 @@ __all__ = ["browser", "database", "pg", "visit"]
 
 _TESTS = Path(__file__).parent
 
-# Each client of httpx reads every certificate of the machine, for 30 ms; tests make very many clients.
+# Every httpx client reads all certificates (30 ms); tests create very many clients.
 httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
 
 # A run that fails can be repeated. `WIKIHOLT_EXPLORE=1` draws new examples, as `python -m tests.fuzz` does for longer.

@@ -1,4 +1,4 @@
-"""What `doctor` finds beside broken indexes: old backups, files that others may read, keys that open nothing."""
+"""What `doctor` finds besides broken indexes: old backups, readable files, expired keys."""
 
 import os
 import time
@@ -30,12 +30,12 @@ def get_registry_file(wiki: DamagedWiki) -> Path:
     return wiki.place / "data" / "registry.sqlite"
 
 
-def test_a_wiki_that_was_just_made_needs_no_backup_yet_and_one_that_is_older_does(wiki: DamagedWiki) -> None:
+def test_a_new_wiki_needs_no_backup_and_an_older_one_does(wiki: DamagedWiki) -> None:
     assert get_failures(wiki) == []
     (fault,) = get_failures(wiki, interval=1e-6)
     assert (fault.subject, fault.detail) == ("wiki notes", "there is no backup yet")
     assert "wikiholt backup notes" in fault.advice
-    assert get_failures(wiki, interval=0.0) == [], "none is wanted by schedule"
+    assert get_failures(wiki, interval=0.0) == [], "scheduled backups are off"
 
 
 def test_a_backup_is_old_only_when_the_index_has_changed_since(wiki: DamagedWiki) -> None:
@@ -45,13 +45,13 @@ def test_a_backup_is_old_only_when_the_index_has_changed_since(wiki: DamagedWiki
     wiki.handle.sync()
     (fault,) = get_failures(wiki, interval=1e-6)
     assert "the index has changed since" in fault.detail
-    assert get_failures(wiki) == [], "the next one by schedule is not due"
+    assert get_failures(wiki) == [], "the next scheduled backup is not due"
 
 
-def test_changes_of_the_registry_that_are_in_no_backup_are_told_of_after_an_hour(wiki: DamagedWiki) -> None:
+def test_registry_changes_without_a_backup_are_reported_after_an_hour(wiki: DamagedWiki) -> None:
     wiki.service.registry.backups.create()
     wiki.service.registry.keys.create(None, Scope.ADMIN)
-    assert get_failures(wiki) == [], "it is backed up within minutes"
+    assert get_failures(wiki) == [], "a backup is made within minutes"
     an_age_ago = time.time() - 2 * 3600
     os.utime(get_registry_file(wiki), (an_age_ago, an_age_ago))
     (fault,) = get_failures(wiki)
@@ -60,25 +60,25 @@ def test_changes_of_the_registry_that_are_in_no_backup_are_told_of_after_an_hour
     assert get_failures(wiki) == []
 
 
-def test_a_registry_that_others_may_read_is_told_of_and_tightened_by_the_next_change(wiki: DamagedWiki) -> None:
+def test_a_registry_readable_by_others_is_reported_and_restricted_by_the_next_change(wiki: DamagedWiki) -> None:
     for file in get_registry_file(wiki).parent.glob("registry.sqlite*"):
         file.chmod(0o644)
     (fault,) = get_failures(wiki)
     assert (fault.subject, "chmod 600" in fault.advice) == ("registry", True)
     wiki.service.list_wikis()
-    assert get_registry_file(wiki).stat().st_mode & 0o777 == 0o644, "who only reads changes nothing"
+    assert get_registry_file(wiki).stat().st_mode & 0o777 == 0o644, "reading changes nothing"
     wiki.service.registry.keys.create(None, Scope.ADMIN)
     assert {file.stat().st_mode & 0o777 for file in get_registry_file(wiki).parent.glob("registry.sqlite*")} == {0o600}
     assert get_failures(wiki) == []
 
 
-def test_a_data_directory_that_everybody_may_write_to_is_told_of(wiki: DamagedWiki) -> None:
+def test_a_world_writable_data_directory_is_reported(wiki: DamagedWiki) -> None:
     (wiki.place / "data").chmod(0o777)
     (fault,) = get_failures(wiki)
     assert (fault.subject, "chmod o-w" in fault.advice) == ("data directory", True)
 
 
-def test_keys_that_have_expired_are_told_of_by_name(wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_keys_are_reported_by_name(wiki: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = wiki.service.registry.keys
     soon = datetime.now(UTC) + timedelta(hours=1)
     names = [keys.create(wiki.handle.wiki.id, Scope.READ, f"robot {n}", soon)[0].id for n in range(7)]

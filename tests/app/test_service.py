@@ -22,7 +22,7 @@ from wikiholt.wikis.service import WikiService
 
 
 class ServiceFixture:
-    """A data directory with wikis in it, and services over it."""
+    """A data directory with wikis, and services that use it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -32,7 +32,7 @@ class ServiceFixture:
         self.service = self.open_service()
 
     def open_service(self, open_wikis: int = 64) -> WikiService:
-        shop = Components(
+        components = Components(
             self.store,
             lambda: self.embedder,
             lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id)),
@@ -40,7 +40,7 @@ class ServiceFixture:
             0.05,
         )
         return WikiService(
-            Registry(self.directory / "data" / "registry.sqlite"), shop, self.make_config, max_open=open_wikis
+            Registry(self.directory / "data" / "registry.sqlite"), components, self.make_config, max_open=open_wikis
         )
 
     def make_config(self, wiki: Wiki) -> WikiConfig:
@@ -77,7 +77,7 @@ def test_a_wiki_is_added_synced_searched_and_removed(wikis: ServiceFixture) -> N
         wikis.service.get_handle("one")
 
 
-def test_what_cannot_be_read_is_not_registered(wikis: ServiceFixture, tmp_path: Path) -> None:
+def test_an_unreadable_repository_is_not_registered(wikis: ServiceFixture, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no repository")
     for place, error in ((tmp_path / "absent", SourceMissing), (tmp_path / "file", InvalidSource)):
         with pytest.raises(error) as caught:
@@ -100,7 +100,7 @@ def test_a_repository_without_a_commit_may_be_added(wikis: ServiceFixture, tmp_p
     assert find_paths(wikis.service, "young", "first") == ["a"]
 
 
-def test_a_slug_names_one_wiki(wikis: ServiceFixture) -> None:
+def test_a_slug_is_unique(wikis: ServiceFixture) -> None:
     repository = wikis.add_wiki("one", {"a.md": "alpha"})
     with pytest.raises(WikiExists):
         wikis.service.add("one", str(repository.path), {})
@@ -129,7 +129,7 @@ def test_a_slug_that_was_removed_and_added_again_is_another_wiki(wikis: ServiceF
 
 
 @pytest.mark.slow
-def test_only_so_many_wikis_stay_open(wikis: ServiceFixture) -> None:
+def test_the_number_of_open_wikis_is_limited(wikis: ServiceFixture) -> None:
     wikis.service = wikis.open_service(open_wikis=2)
     for number in range(5):
         wikis.add_wiki(f"w{number}", {"a.md": f"animal{number}"})
@@ -140,7 +140,7 @@ def test_only_so_many_wikis_stay_open(wikis: ServiceFixture) -> None:
     assert len(wikis.service._handles) <= 2
 
 
-def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(wikis: ServiceFixture) -> None:
+def test_changed_settings_close_the_open_index(wikis: ServiceFixture) -> None:
     wikis.add_wiki("one", {"a.md": "alpha"})
     before = wikis.service.get_handle("one")
     before.sync()
@@ -152,7 +152,7 @@ def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(wikis: ServiceFi
 
 
 @pytest.mark.slow
-def test_threads_search_while_generations_change_under_them(wikis: ServiceFixture) -> None:
+def test_threads_search_while_generations_change(wikis: ServiceFixture) -> None:
     repository = wikis.add_wiki("one", {f"{i}.md": f"heron number {i}" for i in range(30)})
     wikis.service.get_handle("one").sync()
     writer = wikis.open_service()
@@ -168,13 +168,13 @@ def test_threads_search_while_generations_change_under_them(wikis: ServiceFixtur
             fresh = wikis.open_service()
             assert fresh.get_handle("one").sync().rebuilt
             fresh.close()
-        counts = {done.result() for done in searches}
+        counts = {future.result() for future in searches}
     assert counts <= {30, 31, 32, 33, 34}
     assert search(0) == 34
     writer.close()
 
 
-def test_a_handle_survives_a_directory_that_goes_and_comes_back(wikis: ServiceFixture) -> None:
+def test_a_handle_survives_a_directory_that_disappears_and_returns(wikis: ServiceFixture) -> None:
     wikis.add_wiki("one", {"a.md": "alpha"})
     handle = wikis.service.get_handle("one")
     handle.sync()
@@ -187,7 +187,7 @@ def test_a_handle_survives_a_directory_that_goes_and_comes_back(wikis: ServiceFi
     assert find_paths(wikis.service, "one", "alpha") == ["a"]
 
 
-def test_searches_under_way_outlive_the_generation_they_began_in(wikis: ServiceFixture) -> None:
+def test_running_searches_outlive_their_generation(wikis: ServiceFixture) -> None:
     wikis.add_wiki("one", {"a.md": "alpha"})
     handle = wikis.service.get_handle("one")
     handle.sync()
@@ -203,7 +203,7 @@ def test_searches_under_way_outlive_the_generation_they_began_in(wikis: ServiceF
     assert [file.name for file in wikis.store.get_directory(handle.wiki.id).glob("g*.sqlite")] == ["g000002.sqlite"]
 
 
-def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(wikis: ServiceFixture) -> None:
+def test_a_sync_that_waited_during_removal_restores_nothing(wikis: ServiceFixture) -> None:
     wikis.add_wiki("one", {"a.md": "alpha"})
     wikis.add_wiki("two", {"b.md": "beta"})
     late = wikis.open_service().get_handle("one")
@@ -214,7 +214,7 @@ def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(wikis
     late.close()
 
 
-def test_a_wiki_that_grows_gets_the_caches_that_suit_it(wikis: ServiceFixture) -> None:
+def test_a_growing_wiki_gets_larger_caches(wikis: ServiceFixture) -> None:
     repository = wikis.add_wiki("one", {"a.md": "alpha"})
     handle = wikis.service.get_handle("one")
     handle.sync()
@@ -227,7 +227,7 @@ def test_a_wiki_that_grows_gets_the_caches_that_suit_it(wikis: ServiceFixture) -
     assert handle._live_index is not before
 
 
-def test_a_handle_that_was_put_away_is_closed_again_after_use(wikis: ServiceFixture) -> None:
+def test_a_closed_handle_is_closed_again_after_use(wikis: ServiceFixture) -> None:
     wikis.add_wiki("one", {"a.md": "alpha"})
     handle = wikis.service.get_handle("one")
     handle.sync()

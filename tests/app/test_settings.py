@@ -16,7 +16,7 @@ DOCS = ROOT / "docs" / "settings.md"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to be in."""
+    """An empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -41,7 +41,7 @@ def test_variables_are_distinct() -> None:
 
 
 @pytest.mark.parametrize("setting", [*SETTINGS.values(), *WIKI_SETTINGS.values()], ids=lambda setting: setting.name)
-def test_every_default_is_a_value_that_would_be_accepted(setting) -> None:  # type: ignore[no-untyped-def]
+def test_every_default_is_an_accepted_value(setting) -> None:  # type: ignore[no-untyped-def]
     assert setting.parse(setting.default, "default") == setting.default
     assert setting.help.endswith(".")
 
@@ -56,7 +56,7 @@ def test_the_manual_is_written_from_the_table() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_without_anything_the_defaults_hold() -> None:
+def test_without_configuration_the_defaults_apply() -> None:
     settings = load_settings()
     assert settings.data == Path("wikiholt-data")
     assert (settings.model, settings.chunk_target_tokens, settings.search_stale_check) == (
@@ -71,7 +71,7 @@ def test_loading_touches_nothing(here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
-def test_each_place_is_stronger_than_the_one_before(here: Path) -> None:
+def test_overrides_take_precedence_over_environment_and_file(here: Path) -> None:
     write_settings(
         here / "wikiholt-data" / "wikiholt.toml", "threads = 1\nlanguage = 'german'\nanchors = 'otterwiki'\nmodel = 'a'"
     )
@@ -81,7 +81,7 @@ def test_each_place_is_stronger_than_the_one_before(here: Path) -> None:
     assert settings.precision == load_settings().precision
 
 
-def test_the_data_directory_comes_from_argument_environment_or_here(here: Path) -> None:
+def test_the_data_directory_comes_from_argument_environment_or_working_directory(here: Path) -> None:
     environ = {"WIKIHOLT_DATA": "from-environment"}
     assert load_settings(environ=environ).data == Path("from-environment")
     assert load_settings(data=here / "x", environ=environ).data == here / "x"
@@ -102,7 +102,7 @@ def test_a_named_file_is_read_instead_and_may_name_the_data_directory(here: Path
         assert (settings.threads, settings.data) == (5, here / "store")
 
 
-def test_a_named_file_must_be_there(here: Path) -> None:
+def test_a_named_file_must_exist(here: Path) -> None:
     with pytest.raises(InvalidSetting, match="There is no settings file"):
         load_settings(config=here / "gone.toml")
 
@@ -114,7 +114,7 @@ def test_the_file_in_the_data_directory_cannot_move_it(here: Path) -> None:
         load_settings()
 
 
-def test_tables_and_dots_say_the_same(here: Path) -> None:
+def test_toml_tables_and_dotted_names_are_equal(here: Path) -> None:
     tables = write_settings(here / "a.toml", "vectors = 'exact'\n[chunk]\ntarget_tokens = 100\n[faiss]\ncrossover = 5")
     dots = write_settings(here / "b.toml", "chunk.target_tokens = 100\nvectors = 'exact'\nfaiss.crossover = 5")
     assert load_settings(config=tables) == load_settings(config=dots)
@@ -145,7 +145,7 @@ def test_tables_and_dots_say_the_same(here: Path) -> None:
         ("this is not toml", "cannot be read", "TOML"),
     ],
 )
-def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, message: str, hint: str) -> None:
+def test_an_invalid_value_in_the_file_is_named(here: Path, text: str, message: str, hint: str) -> None:
     with pytest.raises(InvalidSetting, match=message) as caught:
         load_settings(config=write_settings(here / "my.toml", text))
     assert hint in caught.value.hint
@@ -164,7 +164,7 @@ def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, message
     ],
 )
 @pytest.mark.usefixtures("here")
-def test_what_makes_no_sense_in_the_environment_is_named(environ: dict[str, str], message: str) -> None:
+def test_an_invalid_value_in_the_environment_is_named(environ: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidSetting, match=message):
         load_settings(environ=environ)
 
@@ -192,7 +192,7 @@ def test_the_environment_is_read_as_text() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_what_container_platforms_announce_is_no_setting() -> None:
+def test_variables_of_container_platforms_are_no_settings() -> None:
     announced = {
         "WIKIHOLT_SERVICE_HOST": "10.0.0.1",
         "WIKIHOLT_SERVICE_PORT_HTTP": "80",
@@ -204,7 +204,7 @@ def test_what_container_platforms_announce_is_no_setting() -> None:
 
 
 @given(st.dictionaries(st.sampled_from([setting.variable for setting in SETTINGS.values()]), st.text(max_size=20)))
-def test_any_text_is_taken_or_refused_by_name(environ: dict[str, str]) -> None:
+def test_any_text_is_accepted_or_rejected_by_name(environ: dict[str, str]) -> None:
     try:
         settings = load_settings(data=Path("nowhere at all"), environ=environ)
     except InvalidSetting as refusal:
@@ -214,7 +214,7 @@ def test_any_text_is_taken_or_refused_by_name(environ: dict[str, str]) -> None:
     assert hint
 
 
-def test_settings_of_a_wiki_are_understood() -> None:
+def test_wiki_settings_are_parsed() -> None:
     settings = WikiSettings.parse(
         {"subdirectory": "docs", "ignore": "drafts/**, *.tmp.md\n/private", "language": "german"}
     )
@@ -232,20 +232,20 @@ def test_settings_of_a_wiki_are_understood() -> None:
         ({"model": "x"}, "no setting 'model'"),
     ],
 )
-def test_settings_of_a_wiki_that_make_no_sense_are_refused(settings: dict[str, str], message: str) -> None:
+def test_invalid_wiki_settings_are_rejected(settings: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidSetting, match=message):
         WikiSettings.parse(settings)
 
 
 @pytest.mark.parametrize("address", ["postgresql://a:hush@db/wikis", "postgres:///wikis?host=/run/postgresql"])
-def test_the_address_of_a_database_is_taken_and_never_shown(address: str) -> None:
+def test_a_database_address_is_accepted_and_never_shown(address: str) -> None:
     settings = load_settings(overrides={"store": address})
     assert settings.store == address
     assert address not in repr(settings)
 
 
 @pytest.mark.parametrize("address", ["mysql://a:hush@db/x", "hush", "postgresql:", "postgresql://[hush/x", "://hush"])
-def test_what_is_no_address_of_a_database_is_refused_without_being_repeated(address: str) -> None:
+def test_an_invalid_database_address_is_rejected_without_being_repeated(address: str) -> None:
     with pytest.raises(InvalidSetting, match=r"^store = … ") as refused:
         load_settings(overrides={"store": address})
     assert "hush" not in refused.value.message + refused.value.hint

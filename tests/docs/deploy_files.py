@@ -1,4 +1,4 @@
-"""Readers of the kinds of files in deploy/: just enough of each to check what stands in them."""
+"""Minimal parsers for the files in deploy/."""
 
 import re
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 @dataclass(frozen=True, slots=True)
 class SystemdUnit:
-    """The lines of a unit in their order; a name may stand in several."""
+    """The lines of a unit in order; a name may occur several times."""
 
     lines: tuple[tuple[str, str], ...]
 
@@ -24,7 +24,7 @@ class SystemdUnit:
         return value
 
     def get_environment(self, instance: str) -> dict[str, str]:
-        """The variables, for an instance of that name and state below /state."""
+        """The environment variables of an instance with state below /state."""
         pairs = (
             line.replace("%S", "/state").replace("%i", instance).split("=", 1) for line in self.get_all("Environment")
         )
@@ -42,7 +42,7 @@ _PINNED_IMAGE = re.compile(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*(?:@sha256:[0-9a-f]{64
 
 
 def find_image_faults(containerfile: str) -> list[str]:
-    """What an image should not have, each in a sentence; of the last stage it wants a user and a health check."""
+    """The faults of a container file as sentences. The last stage needs a user and a health check."""
     joined = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", containerfile, flags=re.MULTILINE))
     steps = [(line.split()[0].upper(), line.split(None, 1)[1]) for line in joined.splitlines() if line.strip()]
     faults = []
@@ -67,7 +67,7 @@ def find_image_faults(containerfile: str) -> list[str]:
 
 
 def parse_hashes(lock: str) -> dict[tuple[str, str], frozenset[str]]:
-    """The packages of a lock, each with its version and hashes."""
+    """The packages of a lock file with version and hashes."""
     blocks = re.findall(r"^([a-z0-9][\w.-]*)==(\S+)(.*?)(?=^\S|\Z)", lock, re.MULTILINE | re.DOTALL)
     return {
         (canonicalize_name(name), version): frozenset(re.findall(r"sha256:([0-9a-f]{64})", rest))
@@ -76,7 +76,7 @@ def parse_hashes(lock: str) -> dict[tuple[str, str], frozenset[str]]:
 
 
 def list_requirements(package: str, extras: set[str]) -> set[str]:
-    """What must be installed for a package with these extras, all the way down, here where tests run."""
+    """All transitive requirements of a package with these extras in this environment."""
     packages: set[str] = set()
     waiting = [(package, frozenset(extras))]
     seen = set(waiting)
@@ -84,7 +84,7 @@ def list_requirements(package: str, extras: set[str]) -> set[str]:
         name, wanted = waiting.pop()
         try:
             lines = requires(name) or []
-        except PackageNotFoundError:  # pragma: no cover - what is not installed needs nothing here
+        except PackageNotFoundError:  # pragma: no cover - not installed, so it has no requirements here
             continue
         for requirement in map(Requirement, lines):
             environments = [{"extra": extra} for extra in ("", *wanted)]
@@ -104,7 +104,7 @@ def list_requirements(package: str, extras: set[str]) -> set[str]:
 
 @dataclass(slots=True)
 class NginxBlock:
-    """A block of nginx: its own lines as lists of words, and the blocks in it by what stands before their brace."""
+    """A block of nginx: its lines as lists of words, and its inner blocks by the text before their brace."""
 
     entries: list[list[str]] = field(default_factory=list)
     inner: list[tuple[str, "NginxBlock"]] = field(default_factory=list)
@@ -161,7 +161,7 @@ _PROMQL_KEYWORDS = {
 
 
 def find_metric_names(expression: str) -> list[tuple[str, set[str]]]:
-    """The metrics that an expression of PromQL names, each with the labels that it is asked for by."""
+    """The metrics of a PromQL expression, with the labels it uses."""
     listed = re.fullmatch(r"label_values\((.*), (\w+)\)", expression)
     if listed:
         return [(name, labels | {listed[2]}) for name, labels in find_metric_names(listed[1])]

@@ -1,4 +1,4 @@
-"""The files of deploy/, checked without an engine that could run them: against each other and against the service."""
+"""Checks the files of deploy/ against each other and against the service, without running them."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ def load_compose() -> dict[str, Any]:
 
 
 def check_variables(variables: dict[str, str]) -> None:
-    """Load them as the service would; a name that is no setting, or a value that is none, is an error."""
+    """Load the variables like the service; an unknown name or an invalid value is an error."""
     ours = {name: value for name, value in variables.items() if name.startswith("WIKIHOLT_")}
     assert ours
     config = DEPLOY / "wikiholt.toml" if ours.pop("WIKIHOLT_CONFIG", None) else None
@@ -63,11 +63,11 @@ def test_a_unit_starts_the_service_with_settings_that_exist(path: Path) -> None:
     assert variables["WIKIHOLT_DATA"] == f"/state/{unit.get_one('StateDirectory')}".replace("%i", "8765")
     assert ("WIKIHOLT_CONFIG" in variables) == ("@" in path.name)
     patience = http_server._SHUTDOWN_TIMEOUT_S + http_server._STOP_TIMEOUT_S
-    assert float(unit.get_one("TimeoutStopSec")) > patience, "it is not killed while it ends in good order"
+    assert float(unit.get_one("TimeoutStopSec")) > patience, "a clean shutdown is not killed"
 
 
 @units
-def test_a_unit_leaves_the_service_no_more_than_it_needs(path: Path) -> None:
+def test_a_unit_restricts_the_service_to_what_it_needs(path: Path) -> None:
     unit = parse_unit(path.read_text(encoding="utf-8"))
     assert unit.get_one("User") == "wikiholt"
     assert unit.get_one("ProtectSystem") == "strict"
@@ -100,7 +100,7 @@ def test_a_unit_with_a_variable_that_is_no_setting_is_noticed() -> None:
 # ── containers ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_image_is_pinned_and_runs_as_nobody_special() -> None:
+def test_the_image_is_pinned_and_runs_without_root() -> None:
     assert find_image_faults(read_text("Containerfile")) == []
     assert f"wikiholt:{__version__} " in read_text("Containerfile")
     assert f"EXPOSE {PORT}" in read_text("Containerfile")
@@ -120,14 +120,14 @@ def test_the_image_is_pinned_and_runs_as_nobody_special() -> None:
         ("ENV DATABASE_PASSWORD=1234", "secret"),
     ],
 )
-def test_what_an_image_must_not_have_is_noticed(line: str, fault: str) -> None:
+def test_forbidden_image_content_is_noticed(line: str, fault: str) -> None:
     (found_fault,) = find_image_faults(
         f"{read_text('Containerfile')}\n{line}\n{'USER 10001' if line.startswith('FROM') else ''}\n"
     )
     assert fault in found_fault
 
 
-def test_the_image_holds_what_the_extras_need_as_the_project_locks_it() -> None:
+def test_the_image_contains_the_locked_requirements_of_the_extras() -> None:
     ours, all_ = (
         parse_hashes(read_text("requirements.lock")),
         parse_hashes((ROOT / "requirements.lock").read_text(encoding="utf-8")),
@@ -137,7 +137,7 @@ def test_the_image_holds_what_the_extras_need_as_the_project_locks_it() -> None:
     assert not {"pytest", "chromadb", "playwright"} & {name for name, _ in ours}
 
 
-def test_every_container_is_held_short() -> None:
+def test_every_container_is_restricted() -> None:
     document = load_compose()
     for name, service in document["services"].items():
         image, _, tag = service["image"].rpartition(":")
@@ -157,7 +157,7 @@ def test_every_container_is_held_short() -> None:
     assert "ports" not in document["services"]["database"]
 
 
-def test_secrets_come_from_files_that_git_does_not_have() -> None:
+def test_secrets_come_from_files_outside_git() -> None:
     document = load_compose()
     used = {secret for service in document["services"].values() for secret in service.get("secrets", ())}
     assert used == set(document["secrets"])
@@ -190,7 +190,7 @@ def test_nodes_of_compose_have_settings_that_exist_and_know_their_proxy() -> Non
         )
 
 
-def test_the_settings_of_a_node_lead_to_the_database_of_compose() -> None:
+def test_the_settings_of_a_node_point_to_the_database_of_compose() -> None:
     settings = tomllib.loads(read_text("wikiholt.toml"))
     database = load_compose()["services"]["database"]["environment"]
     where = f"@database/{database['POSTGRES_DB']}"
@@ -201,24 +201,26 @@ def test_the_settings_of_a_node_lead_to_the_database_of_compose() -> None:
 # ── nginx ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_nginx_leads_to_the_nodes_and_tells_them_the_truth() -> None:
+def test_nginx_forwards_to_the_nodes_with_trusted_headers() -> None:
     tree = parse_nginx(read_text("nginx.conf"))
     http = tree.get_block("http")
     nodes = [line[1] for line in http.get_block("upstream wikiholt").get_lines("server")]
     assert nodes == [f"{name}:{PORT}" for name in load_compose()["services"] if name.startswith("node")]
     sent = {line[1]: line[2] for line in http.get_lines("proxy_set_header")}
     assert sent["Host"] == "$host"
-    assert sent["X-Forwarded-For"] == "$remote_addr", "what a visitor claims is replaced"
+    assert sent["X-Forwarded-For"] == "$remote_addr", "the header of the client is replaced"
     assert sent["X-Forwarded-Proto"] == "$scheme"
     inner = [place for server in http.get_blocks("server") for _, place in server.inner]
-    assert not any(place.get_lines("proxy_set_header") for place in inner), "one in a block undoes those above"
+    assert not any(place.get_lines("proxy_set_header") for place in inner), (
+        "one in an inner block would remove the outer ones"
+    )
     (size,) = http.get_lines("client_max_body_size")
     assert int(size[1].removesuffix("m")) * 1024**2 == load_settings().limit_body_bytes
-    assert "$request " not in read_text("nginx.conf"), "what is searched for is not logged"
+    assert "$request " not in read_text("nginx.conf"), "queries are not logged"
     assert "$args" not in read_text("nginx.conf")
 
 
-def test_nginx_streams_to_agents_and_keeps_figures_to_itself() -> None:
+def test_nginx_streams_to_agents_and_hides_metrics() -> None:
     (front,) = [
         server
         for server in parse_nginx(read_text("nginx.conf")).get_block("http").get_blocks("server")
@@ -226,15 +228,15 @@ def test_nginx_streams_to_agents_and_keeps_figures_to_itself() -> None:
     ]
     places = [(name.split()[-1], place) for name, place in front.inner if name.startswith("location ~")]
 
-    def taken(path: str) -> list[list[str]]:
+    def find_location(path: str) -> list[list[str]]:
         match = [place for pattern, place in places if re.search(pattern, path)]
         return [line for place in match[:1] for line in place.entries]
 
     for path in ("/mcp", "/w/handbook/mcp", "/mcp/"):
-        assert ["proxy_buffering", "off"] in taken(path), path
+        assert ["proxy_buffering", "off"] in find_location(path), path
     for path in ("/metrics", "/w/handbook/metrics"):
-        assert taken(path) == [["return", "404"]], path
-    assert taken("/w/handbook/api/v1/search") == taken("/page/mcp/notes") == []
+        assert find_location(path) == [["return", "404"]], path
+    assert find_location("/w/handbook/api/v1/search") == find_location("/page/mcp/notes") == []
 
 
 def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> None:
@@ -248,8 +250,8 @@ def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> N
     published = {port.split(":")[2] for port in proxy["ports"]}
     listened = {line[1] for server in http.get_blocks("server") for line in server.get_lines("listen")}
     assert {port for port in listened if ":" not in port} == published
-    (asked,) = re.findall(r"http://([\d.:]+)/healthz", str(proxy["healthcheck"]["test"]))
-    assert asked in listened
+    (health_address,) = re.findall(r"http://([\d.:]+)/healthz", str(proxy["healthcheck"]["test"]))
+    assert health_address in listened
     files = {
         line[1] for server in http.get_blocks("server") for line in server.entries if line[0].startswith("ssl_cert")
     }
@@ -257,7 +259,7 @@ def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> N
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="there is no nginx")
-def test_nginx_itself_takes_the_file(tmp_path: Path) -> None:
+def test_nginx_accepts_the_file(tmp_path: Path) -> None:
     key, certificate = tmp_path / "tls.key", tmp_path / "tls.crt"
     openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
     subprocess.run([*openssl, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
@@ -273,7 +275,7 @@ def test_nginx_itself_takes_the_file(tmp_path: Path) -> None:
 # ── the manual ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_manual_speaks_of_every_file() -> None:
+def test_the_manual_mentions_every_file() -> None:
     manual = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     for file in (path for path in DEPLOY.rglob("*") if path.is_file() and "secrets" not in path.parts):
         assert f"(../deploy/{file.relative_to(DEPLOY)})" in manual, f"docs/deploy.md does not speak of {file.name}"

@@ -1,4 +1,4 @@
-"""What the documentation says is checked against the code it speaks of."""
+"""Checks the documentation against the code."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 _MACHINE_PATH = re.compile(r"(?<![\w.…~/}-])/(?:work|root|tmp|home|Users|srv|mnt|var|opt|private)/")
 _ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
-# 2130706433 is 127.0.0.1 in one number; "host" stands for any.
+# 2130706433 is 127.0.0.1 as one number; "host" is a placeholder.
 _HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost", "2130706433", "host", "git.example"}
 
 readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
@@ -47,7 +47,7 @@ def strip_code(text: str) -> str:
 
 
 def find_code_names(text: str) -> set[str]:
-    """Everything the text sets in code type."""
+    """All inline code of the text."""
     return set(_INLINE.findall(strip_code(text)))
 
 
@@ -56,7 +56,7 @@ def find_anchors(file: Path) -> set[str]:
 
 
 def get_sub_commands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
-    """The commands by name; those of a command that has commands of its own as `key create`."""
+    """The commands by name; subcommands as `key create`."""
     commands: dict[str, ArgumentParser] = {}
     for action in (action for action in parser._actions if isinstance(action, _SubParsersAction)):
         for name, inner in action.choices.items():
@@ -70,7 +70,7 @@ def get_options(parser: ArgumentParser) -> set[str]:
 
 
 def get_section(text: str, title: str) -> str:
-    """What stands under a heading, up to the next of its level or above."""
+    """The text below a heading, up to the next heading of its level or above."""
     match = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
     assert match, f"there is no heading {title!r}"
     return match[2]
@@ -80,7 +80,7 @@ def get_section(text: str, title: str) -> str:
 
 
 @readers
-def test_links_lead_to_files_and_headings_that_exist(doc: Path) -> None:
+def test_links_point_to_existing_files_and_headings(doc: Path) -> None:
     for link in _LINK.findall(strip_code(doc.read_text(encoding="utf-8"))):
         if "://" in link:
             continue
@@ -101,7 +101,7 @@ def test_no_page_names_a_machine(doc: Path) -> None:
 
 
 @readers
-def test_commands_that_are_shown_are_commands_that_parse(doc: Path) -> None:
+def test_shown_commands_parse(doc: Path) -> None:
     for line in find_commands(doc.read_text(encoding="utf-8")):
         assert can_parse(line), f"wikiholt does not understand: {line}"
 
@@ -115,19 +115,19 @@ def can_parse(line: str) -> bool:
 
 
 def find_commands(text: str) -> Iterator[str]:
-    """Every `$ wikiholt …` of a console block, and every `wikiholt …` in code type that gives a command's name."""
+    """Every `$ wikiholt …` of a console block, and every inline `wikiholt …` that names a command."""
     for block in _CONSOLE.findall(text):
         joined = block.replace("\\\n", " ")
         yield from (line[2:] for line in joined.splitlines() if line.startswith("$ wikiholt"))
     yield from (code for code in find_code_names(text) if code.startswith("wikiholt ") and "…" not in code)
 
 
-def test_the_readme_and_the_manual_show_commands_at_all() -> None:
+def test_the_readme_and_the_manual_show_commands() -> None:
     for name in ("README.md", "docs/cli.md"):
         assert len(list(find_commands(read_text(name)))) >= 5
 
 
-def test_a_command_that_does_not_exist_would_be_noticed() -> None:
+def test_an_unknown_command_is_noticed() -> None:
     (line,) = find_commands("```console\n$ wikiholt fly --away\n```\n")
     assert not can_parse(line)
 
@@ -144,14 +144,14 @@ def test_the_map_names_every_module_and_package() -> None:
             assert f"{entry.name}/" in known, f"ARCHITECTURE.md does not name {entry.name}/"
 
 
-def test_the_map_names_no_file_that_is_gone() -> None:
+def test_the_map_names_no_missing_file() -> None:
     files = {name for name in find_code_names(read_text("ARCHITECTURE.md")) if re.fullmatch(r"[\w/.-]+\.py", name)}
     assert files
     for name in files:
         assert (PACKAGE / name).exists() or (ROOT / name).exists(), f"ARCHITECTURE.md names {name}"
 
 
-def test_the_map_draws_the_layers_that_are_checked() -> None:
+def test_the_map_shows_the_checked_layers() -> None:
     contracts = tomllib.loads(read_text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
     drawn = get_section(read_text("ARCHITECTURE.md"), "Layers")
     lines = [re.sub(r"\s+", " ", line).strip() for line in drawn.splitlines()]
@@ -160,14 +160,14 @@ def test_the_map_draws_the_layers_that_are_checked() -> None:
     assert places == sorted(places)
 
 
-def test_the_index_of_the_manual_leads_to_every_page() -> None:
+def test_the_index_of_the_manual_links_to_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(read_text("docs/README.md"))}
     pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - {index.resolve()}
     assert pages <= linked
 
 
-def test_decisions_are_numbered_and_each_says_what_was_not_taken() -> None:
+def test_decisions_are_numbered_and_list_rejected_alternatives() -> None:
     assert [int(adr.name[:4]) for adr in ADRS] == list(range(1, len(ADRS) + 1))
     for adr in ADRS:
         titles = _HEADING.findall(adr.read_text(encoding="utf-8"))
@@ -178,7 +178,7 @@ def test_decisions_are_numbered_and_each_says_what_was_not_taken() -> None:
 # ── dependencies ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_every_dependency_has_its_reasons_written_down() -> None:
+def test_every_dependency_has_documented_reasons() -> None:
     project = tomllib.loads(read_text("pyproject.toml"))
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     wanted += [requirement for extra in project["project"]["optional-dependencies"].values() for requirement in extra]

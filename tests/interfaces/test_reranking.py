@@ -1,4 +1,4 @@
-"""Reranked answers on the command line and over HTTP, doctor and eval; with the real reranker where it is installed."""
+"""Reranking on the command line, over HTTP, in doctor and eval; with the real reranker if it is installed."""
 
 import importlib.util
 import json
@@ -86,7 +86,7 @@ def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: Run) -> None
     assert "rerank.model" in err
 
 
-def test_a_reranker_that_is_not_there_degrades_the_answer_and_doctor_says_why(run: Run) -> None:
+def test_a_missing_reranker_degrades_the_answer_and_doctor_says_why(run: Run) -> None:
     missing = ("--set", "rerank.model=no-such-model")
     code, out, _ = run(*missing, "search", "night", "how long are copies kept", "--json")
     document = json.loads(out)
@@ -101,7 +101,7 @@ def test_a_reranker_that_is_not_there_degrades_the_answer_and_doctor_says_why(ru
 
 @packaged
 @pytest.mark.model
-def test_doctor_proves_the_reranker_that_is_set(place: Path) -> None:
+def test_doctor_tests_the_configured_reranker(place: Path) -> None:
     settings = load_settings(place, overrides=dict([RERANK_MODEL_OPTION.split("=")]))
     service = build_service(settings)
     checks = {check.subject: check for check in run_checks(service, place, 0.0)}
@@ -120,7 +120,7 @@ def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
     assert theirs["figures"]["recall@10"]["mean"] == 1.0
     code, _, err = run("eval", "night", "--mode", "hybrid", "--against", "rerank.model=no-such-model")
     assert code != 0
-    assert "no-such-model" in err, "figures of searches that were not reranked would mislead"
+    assert "no-such-model" in err, "results that were not reranked would be misleading"
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def reranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplica
     with serve_application(tmp_path_factory.mktemp("reranked")) as served:
         service = served.application.service
         service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0, "fake/1"))
-        service.close()  # what is open was opened without
+        service.close()  # reopen what was opened without it
         yield served
 
 
@@ -144,12 +144,12 @@ def test_over_http_the_answer_says_whether_it_was_reranked(reranked: ServedAppli
     assert client.get("/api/v1/search", params=query).json()["results"][0]["path"] == "Equipment/Printer"
 
 
-def test_the_page_without_script_says_it_too(reranked: ServedApplication) -> None:
-    shown = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out"})
-    assert (shown.status_code, "Reranked." in shown.text) == (200, True)
+def test_the_noscript_page_says_whether_it_was_reranked(reranked: ServedApplication) -> None:
+    response = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out"})
+    assert (response.status_code, "Reranked." in response.text) == (200, True)
 
 
-def test_a_tag_stands_for_one_reranker_and_one_wish(reranked: ServedApplication) -> None:
+def test_an_etag_identifies_the_reranker_and_the_rerank_option(reranked: ServedApplication) -> None:
     client, service = reranked.make_client("read"), reranked.application.service
     query = {"q": "drum worn out"}
     tag = client.get("/api/v1/search", params=query).headers["ETag"]
@@ -165,7 +165,7 @@ def test_a_tag_stands_for_one_reranker_and_one_wish(reranked: ServedApplication)
     service.close()
 
 
-def test_rerank_where_none_is_set_is_a_problem_with_a_hint(shared_without: ServedApplication) -> None:
+def test_rerank_without_a_configured_reranker_is_a_problem_with_a_hint(shared_without: ServedApplication) -> None:
     answer = shared_without.make_client("read").get("/api/v1/search", params={"q": "drum", "rerank": "true"})
     assert answer.status_code == 422
     assert "rerank.model" in answer.json()["hint"]

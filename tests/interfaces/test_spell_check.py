@@ -1,4 +1,4 @@
-"""What was meant is told on the command line, over HTTP and on the page without script; nothing typed is markup."""
+"""Spelling corrections on the command line, over HTTP and on the noscript page. Queries are never markup."""
 
 import json
 from collections.abc import Iterator
@@ -33,9 +33,7 @@ def client(served: ServedApplication) -> TestClient:
 
 
 @pytest.mark.parametrize("address", ["search", "semantic-search"])
-def test_over_http_the_answer_says_what_was_meant_and_how_to_search_for_what_was_typed(
-    client: TestClient, address: str
-) -> None:
+def test_the_http_answer_has_the_correction_and_the_query_as_typed(client: TestClient, address: str) -> None:
     document = client.get(f"/api/v1/{address}", params={"q": "the pritner drum"}).json()
     assert (document["query"], document["did_you_mean"]) == ("the pritner drum", "the printer drum")
     assert document["results"]
@@ -44,20 +42,20 @@ def test_over_http_the_answer_says_what_was_meant_and_how_to_search_for_what_was
     assert (again["did_you_mean"], again["as_typed"]) == (None, None)
 
 
-def test_openapi_names_what_was_meant(client: TestClient) -> None:
+def test_openapi_describes_the_correction_fields(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()["components"]["schemas"]["SearchResultDocument"]["properties"]
     assert schema["did_you_mean"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
     assert "as_typed" in schema
 
 
-def test_another_wiki_of_the_farm_gives_no_word(served: ServedApplication) -> None:
+def test_words_of_another_wiki_are_not_suggested(served: ServedApplication) -> None:
     other = served.make_client("other").get("/api/v1/search", params={"q": "alphacanray"})
     assert other.json()["did_you_mean"] is None
     own = served.make_client("read").get("/api/v1/search", params={"q": "alphacanray"})
     assert own.json()["did_you_mean"] == "alphacanary"
 
 
-def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(client: TestClient) -> None:
+def test_the_noscript_page_shows_the_correction_as_text_with_a_link_to_the_original(client: TestClient) -> None:
     page = html.fromstring(client.get("/w/alpha/find", params={"q": HOSTILE, "mode": "keyword"}).text)
     (suggestion,) = page.xpath(SUGGESTION_XPATH)
     assert not page.xpath("//img")
@@ -80,14 +78,14 @@ def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(
         ("printer", "", "printer", []),
     ],
 )
-def test_what_no_page_holds_is_told_from_what_was_meant(
+def test_replaced_words_are_found_from_the_correction(
     typed: str, corrected: str, exactly: str, words: list[str]
 ) -> None:
     assert format_as_typed(typed, corrected) == exactly
     assert [typed[start:end] for start, end in find_replaced_words(typed, corrected)] == words
 
 
-def test_one_sentence_names_each_word_once() -> None:
+def test_the_notice_names_every_word_once() -> None:
     answer = SearchResult(
         "pritner pritner tonner", SearchMode.HYBRID, (), 1, 1.0, None, None, False, False, False, (), "a b c"
     )
@@ -95,9 +93,7 @@ def test_one_sentence_names_each_word_once() -> None:
 
 
 @pytest.mark.model
-def test_the_command_line_says_so_in_one_line_and_the_real_model_knows_a_boat(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_shows_the_correction_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wiki = Repository(tmp_path / "wiki")
     wiki.commit(PAGES)
     data = ("--data", str(tmp_path / "data"))
@@ -106,7 +102,7 @@ def test_the_command_line_says_so_in_one_line_and_the_real_model_knows_a_boat(
     capsys.readouterr()
 
     def run_search(*arguments: str) -> str:
-        assert main([*data, "search", "house", *arguments]) in {0, 1}, "1 where nothing was found"
+        assert main([*data, "search", "house", *arguments]) in {0, 1}, "exit code 1 if nothing was found"
         return capsys.readouterr().out
 
     lines = run_search("kuberntes replicas").splitlines()

@@ -1,4 +1,4 @@
-"""A visit to a page: the tab, and what came of it."""
+"""A browser for tests, and tabs that record errors and requests."""
 
 import os
 import shutil
@@ -13,13 +13,13 @@ _BROWSER_COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_chromium() -> str | None:
-    """A browser of this machine; none is ever downloaded."""
-    return next((found for name in _BROWSER_COMMANDS if (found := shutil.which(name))), None)
+    """Find an installed browser; none is downloaded."""
+    return next((tab for name in _BROWSER_COMMANDS if (tab := shutil.which(name))), None)
 
 
 @dataclass
 class BrowserTab:
-    """A tab, with everything it complained of and every address it asked for."""
+    """A tab with its console errors and its requests."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class BrowserTab:
 OpenTab = Callable[..., BrowserTab]
 
 
-# A browser for tests, and tabs that notice what they should not see.
+# Fixtures: the browser, and a function that opens a tab.
 
 
 @pytest.fixture(scope="session")
@@ -55,38 +55,38 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[OpenTab]:
-    """Opens a tab at an address; in the end no tab may have complained or asked anyone but the server."""
-    made: list[tuple[BrowserTab, str]] = []
+    """Opens a tab at a URL. After the test no tab may have an unexpected error or a request to another server."""
+    tabs: list[tuple[BrowserTab, str]] = []
 
     def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})  # type: ignore[arg-type]
         context.set_default_timeout(20_000)
         page = context.new_page()
-        found = BrowserTab(page, expected_errors=expected)
-        made.append((found, url))
+        tab = BrowserTab(page, expected_errors=expected)
+        tabs.append((tab, url))
 
-        def said(message: ConsoleMessage) -> None:
+        def record_message(message: ConsoleMessage) -> None:
             if message.type in ("error", "warning"):
-                found.errors.append(f"{message.text} {message.location.get('url', '')}")
+                tab.errors.append(f"{message.text} {message.location.get('url', '')}")
 
-        def asked(sent: Request) -> None:
-            found.requests.append(sent.url)
+        def record_request(request: Request) -> None:
+            tab.requests.append(request.url)
 
-        def interrupted(dialog: Dialog) -> None:
-            found.errors.append(f"a dialog: {dialog.message}")
+        def record_dialog(dialog: Dialog) -> None:
+            tab.errors.append(f"a dialog: {dialog.message}")
             dialog.dismiss()
 
-        page.on("dialog", interrupted)
-        page.on("console", said)
-        page.on("pageerror", lambda error: found.errors.append(str(error)))
-        page.on("request", asked)
+        page.on("dialog", record_dialog)
+        page.on("console", record_message)
+        page.on("pageerror", lambda error: tab.errors.append(str(error)))
+        page.on("request", record_request)
         page.goto(url)
         if wait:
             page.wait_for_selector(wait)
-        return found
+        return tab
 
     yield go
-    for found, url in made:
-        found.page.context.close()
-        assert found.get_unexpected_errors() == [], found.get_unexpected_errors()
-        assert found.find_foreign_requests(url) == []
+    for tab, url in tabs:
+        tab.page.context.close()
+        assert tab.get_unexpected_errors() == [], tab.get_unexpected_errors()
+        assert tab.find_foreign_requests(url) == []

@@ -1,4 +1,4 @@
-"""Real repositories, made by the real git, in a directory of their own."""
+"""Real repositories, created with real git."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Repository:
-    """A repository for a test: commits have fixed dates, a minute apart, and no user's settings play a part."""
+    """A repository for a test: commits have fixed dates, one minute apart, and user settings of git are ignored."""
 
     def __init__(self, path: Path, *options: str) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Repository:
         return self.get_head()
 
     def commit_tree(self, lines: list[bytes]) -> str:
-        """Commit a tree given in the form of `git mktree -z`, for names that no file system takes."""
+        """Commit a tree in the format of `git mktree -z`, for names that no file system accepts."""
         self._minutes += 1
         tree = self.run_git("mktree", "-z", "--missing", stdin=b"".join(line + b"\0" for line in lines)).decode()
         commit = self.run_git("commit-tree", tree, "-m", "Odd names").decode()
@@ -61,7 +61,7 @@ class Repository:
         return self.run_git("rev-parse", "HEAD").decode()
 
     def get_loose_object_file(self, object_id: str) -> Path:
-        """The file of a loose object, made writable."""
+        """The file of a loose object; the file is made writable."""
         file = self.path / ".git" / "objects" / object_id[:2] / object_id[2:]
         file.chmod(0o644)
         return file

@@ -1,4 +1,4 @@
-"""What people try to smuggle into pages."""
+"""Attacks that pages may contain."""
 
 ATTACKS = [
     "<script>alert(1)</script>",

@@ -1,4 +1,4 @@
-"""Where the repository is, and the path by which a child process imports it."""
+"""The repository directory, and the PYTHONPATH for child processes."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One PostgreSQL for all tests of a process, and a database of its own for each test that asks for one."""
+"""One PostgreSQL server for all tests of a process, and a separate database for every test that uses `database`."""
 
 from collections.abc import Iterator
 

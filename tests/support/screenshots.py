@@ -1,4 +1,4 @@
-"""Pictures for the manual: what each shows, and how it is taken."""
+"""Screenshots for the manual."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ CARDS = "#app\\.results .card >> nth=2"
 
 @dataclass(frozen=True)
 class Screenshot:
-    """One picture: where, how large, in which colours, what is typed, and what must be there before it is taken."""
+    """One screenshot: URL, size, colour scheme, typed text, and what must be visible first."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class Screenshot:
 
 @contextmanager
 def launch_browser() -> Iterator[Browser]:
-    """A browser; ends the program where there is none."""
+    """A browser; exits the program if there is none."""
     program = find_chromium()
     if program is None:
         raise SystemExit("There is no browser. hint: install Debian's package chromium")
@@ -47,7 +47,7 @@ def launch_browser() -> Iterator[Browser]:
 def take_screenshot(
     browser: Browser, url: str, screenshot: Screenshot, cookies: Sequence[Mapping[str, str]] = ()
 ) -> int:
-    """Take one picture of what is served at `url`; returns how many bytes it has."""
+    """Take one screenshot of `url` and return its size in bytes."""
     size = {"width": screenshot.width, "height": screenshot.height}
     context = browser.new_context(viewport=size, color_scheme=screenshot.scheme)  # type: ignore[arg-type]
     context.add_cookies(list(cookies))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A farm for tests: two wikis behind the real application, with keys of every kind."""
+"""Two wikis behind the real application, with keys of every kind."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
 
 @dataclass
 class ServedApplication:
-    """The farm, its application, its repositories and its tokens by name."""
+    """The application, its repositories and its tokens by name."""
 
     application: Application
     app: FastAPI
@@ -57,7 +57,7 @@ def serve_application(
     keys: bool = True,
     embedder: FakeEmbedder | None = _FAST_EMBEDDER,
 ) -> Iterator[ServedApplication]:
-    """A farm of alpha and beta, indexed, its keeper at work; limits are off unless set, the model is a quick one."""
+    """Serve alpha and beta, indexed, with a running scheduler. Rate limits are off by default, the model is fake."""
     alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
     alpha.commit(dict(ALPHA))
     beta.commit(dict(BETA))

@@ -1,4 +1,4 @@
-"""Which tests run when, and how much each of them does.
+"""Which tests run when, and how much they do.
 
 A marker names the resource that a test needs. It is set by directory, so nobody marks by hand: a test in a directory
 named `postgres` needs PostgreSQL. Tests without a marker are the unit tier (`make quick`).
@@ -19,13 +19,13 @@ _FAST_EXAMPLES = 25
 
 def get_markers(path: PurePath) -> set[str]:
     """The markers of a test file, given by its path below `tests`."""
-    found = set(path.parts[:-1]) & RESOURCES
+    markers = set(path.parts[:-1]) & RESOURCES
     if path.parts[0] == "soak":
-        found.add("process")
+        markers.add("process")
     is_gate = path.parts[0] in _GATES or path.as_posix() in _GATE_FILES
     if is_gate and path.as_posix() not in _QUICK_FILES:
-        found.add("gate")
-    return found
+        markers.add("gate")
+    return markers
 
 
 def shares_server(path: PurePath) -> bool:
@@ -34,10 +34,10 @@ def shares_server(path: PurePath) -> bool:
 
 
 def choose(full: int, fast: int) -> int:
-    """How many rounds or pages: the first number in the full form, else the second."""
+    """The number of rounds or pages: `full` in the full form, else `fast`."""
     return full if IS_FULL else fast
 
 
 def limit_examples(full: int) -> int:
-    """How many examples Hypothesis draws: this number in the full form, else 25 at most."""
+    """The number of Hypothesis examples: this number in the full form, else 25 at most."""
     return choose(full, min(full, _FAST_EXAMPLES))

@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a time."""
+"""Waits for a condition, never for a fixed time."""
 
 import time
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from threading import Event
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until the condition holds, for so long at most."""
+    """Wait until the condition is true; fail after the timeout."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true"
+        assert time.monotonic() < end, "the condition did not become true in time"
         Event().wait(0.02)

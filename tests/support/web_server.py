@@ -21,7 +21,7 @@ _TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class WebServer:
-    """A running server: where it listens, and where what it serves lies."""
+    """A running server: its URL, its data directory and the repositories it serves."""
 
     url: str
     data: Path
@@ -35,7 +35,7 @@ class WebServer:
         return document
 
     def run_command(self, *arguments: str) -> Any:
-        """What a command prints as JSON, on the data directory of this server."""
+        """Run a command on the data directory of this server and return its JSON output."""
         return json.loads(run_command(self.data, *arguments))
 
 
@@ -52,7 +52,7 @@ def _make_environment() -> dict[str, str]:
 
 @contextmanager
 def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = "") -> Iterator[tuple[WebServer, str]]:
-    """A server of the demo wikis with the first wiki indexed, and a key that reads `key_for`, if one is asked for."""
+    """Serve the demo wikis with the first ones indexed; `key_for` names a wiki to create a read key for."""
     repositories, data = place / "repositories", place / "data"
     write_demo_wikis(repositories)
     chosen = [part for setting in settings for part in ("--set", setting)]
@@ -74,8 +74,8 @@ def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = 
 
 
 def wait_until(condition: Any, seconds: float = _TIMEOUT_S) -> None:
-    """Wait until the condition holds; fail when it does not in time."""
+    """Wait until the condition is true; fail after the timeout."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.05)

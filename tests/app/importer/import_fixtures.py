@@ -1,4 +1,4 @@
-"""Wikis that shared an index: two repositories, a service with a model that counts, and rows as others wrote them."""
+"""Two wikis that shared an index, a service with a counting model, and rows in foreign formats."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ GARDEN_PAGES = {
 class FakeSharedIndex:
     """A shared index in memory."""
 
-    given: list[SharedRow] = field(default_factory=list)
+    rows: list[SharedRow] = field(default_factory=list)
     name: str = "rows"
 
     def iter_rows(self) -> SharedRows:
-        yield from self.given
+        yield from self.rows
 
 
 class ImportFixture:
@@ -62,13 +62,13 @@ class ImportFixture:
         return service
 
     def read_chunk_texts(self, slug: str) -> list[tuple[str, int, str]]:
-        """Page, number and text of every chunk, as our own pipeline embeds it."""
+        """Page, number and text of every chunk, as the pipeline embeds it."""
         config = self.service.get_config(self.service.registry.get(slug))
         batches = iter_prepared_pages(config, config.source.get_head(), self.embedder)
         return [(page.page.path, n, text) for batch in batches for page in batch for n, text in enumerate(page.texts)]
 
     def make_rows(self, slug: str, *, tenant: str | None = None, embedder: Embedder | None = None) -> list[SharedRow]:
-        """The rows of one wiki, page names as Otterwiki writes them."""
+        """The rows of one wiki, with page names as Otterwiki writes them."""
         texts = self.read_chunk_texts(slug)
         vectors = (embedder or FakeEmbedder()).embed_passages([text for _, _, text in texts])
         return [
@@ -92,13 +92,13 @@ class ImportFixture:
 
 
 def to_metadata(row: SharedRow) -> dict[str, object]:
-    """A row as otterwiki-semantic-search writes it beside its vector."""
+    """The metadata that otterwiki-semantic-search stores with a vector."""
     metadata = {"page_path": row.page, "chunk_index": row.index}
     return {"id": f"{row.page}::chunk_{row.index}", "text": row.text, "metadata": metadata}
 
 
 def write_rows(file: Path, rows: Sequence[SharedRow]) -> None:
-    """For a child that is to put them into Chroma."""
+    """Write the rows for a child process that stores them in Chroma."""
     listed = [{**to_metadata(row), "vector": row.vector.tolist()} for row in rows]
     file.write_text(json.dumps(listed), "utf-8")
 

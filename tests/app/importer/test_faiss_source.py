@@ -29,7 +29,7 @@ def imports(tmp_path: Path) -> Iterator[ImportFixture]:
 
 
 def write_faiss_directory(imports: ImportFixture, slug: str, place: Path, kind: type = faiss.IndexFlatIP) -> Path:
-    """A wiki's index as the plugin writes it, with the real FAISS."""
+    """Write the index of a wiki like the plugin, with the real FAISS."""
     rows = imports.make_rows(slug)
     place.mkdir(parents=True)
     index = kind(32)
@@ -49,7 +49,7 @@ def test_one_index_is_imported(imports: ImportFixture, tmp_path: Path, kind: typ
     assert (report.rows, report.wikis[1].reused) == (3, 3)
 
 
-def test_a_directory_of_indexes_names_their_wikis(imports: ImportFixture, tmp_path: Path) -> None:
+def test_a_directory_of_indexes_gives_the_wiki_names(imports: ImportFixture, tmp_path: Path) -> None:
     for slug in ("harbour", "garden"):
         write_faiss_directory(imports, slug, tmp_path / "faiss" / slug)
     report = run_import(imports, tmp_path / "faiss", OwnershipRules())
@@ -57,7 +57,7 @@ def test_a_directory_of_indexes_names_their_wikis(imports: ImportFixture, tmp_pa
     assert not report.unclear
 
 
-def test_a_directory_that_is_no_wiki_is_a_tenant_to_be_named(imports: ImportFixture, tmp_path: Path) -> None:
+def test_an_unknown_directory_name_is_a_tenant_that_must_be_mapped(imports: ImportFixture, tmp_path: Path) -> None:
     write_faiss_directory(imports, "harbour", tmp_path / "faiss" / "old-name")
     assert run_import(imports, tmp_path / "faiss", OwnershipRules()).unclear.tenants == {"old-name": 3}
     assert run_import(imports, tmp_path / "faiss", OwnershipRules(tenants={"old-name": "harbour"})).wikis[1].reused == 3
@@ -120,7 +120,7 @@ def test_damaged_texts_are_a_clear_error(imports: ImportFixture, tmp_path: Path,
         run_import(imports, place)
 
 
-def test_an_index_that_cuts_vectors_down_is_refused(imports: ImportFixture, tmp_path: Path) -> None:
+def test_an_index_with_compressed_vectors_is_rejected(imports: ImportFixture, tmp_path: Path) -> None:
     place = write_faiss_directory(imports, "harbour", tmp_path / "faiss")
     small = faiss.index_factory(32, "SQ8", faiss.METRIC_INNER_PRODUCT)
     small.train(np.eye(32, dtype=np.float32))
@@ -131,14 +131,14 @@ def test_an_index_that_cuts_vectors_down_is_refused(imports: ImportFixture, tmp_
 
 
 @pytest.mark.parametrize("name", ["missing", "index.faiss", "empty"])
-def test_a_directory_that_is_none_is_refused(imports: ImportFixture, tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_not_a_directory_is_rejected(imports: ImportFixture, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "index.faiss").touch()
     with pytest.raises(InvalidImport):
         run_import(imports, tmp_path / name)
 
 
-def test_texts_alone_or_vectors_alone_are_refused(imports: ImportFixture, tmp_path: Path) -> None:
+def test_texts_without_vectors_or_vectors_without_texts_are_rejected(imports: ImportFixture, tmp_path: Path) -> None:
     for lost in ("index.faiss", "embeddings.json"):
         place = write_faiss_directory(imports, "harbour", tmp_path / lost)
         (place / lost).unlink()

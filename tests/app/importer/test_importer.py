@@ -1,4 +1,4 @@
-"""From a shared index to one a wiki: what fits is reused, the rest is embedded, and no wiki gets another's."""
+"""From a shared index to one index per wiki: matching vectors are reused, the rest is embedded, wikis stay separate."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ def imports(tmp_path: Path) -> Iterator[ImportFixture]:
     imports.close()
 
 
-def test_vectors_of_texts_that_are_the_same_are_reused_and_the_rest_is_embedded(imports: ImportFixture) -> None:
+def test_vectors_of_equal_texts_are_reused_and_the_rest_is_embedded(imports: ImportFixture) -> None:
     report = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
     harbour, garden = report.wikis[1], report.wikis[0]
     assert (harbour.slug, harbour.rows, harbour.matched, harbour.reused, harbour.embedded) == ("harbour", 3, 3, 3, 0)
@@ -47,7 +47,7 @@ def test_vectors_of_texts_that_are_the_same_are_reused_and_the_rest_is_embedded(
     assert result.hits[0].path == "ships/dredger"
 
 
-def test_an_imported_index_is_the_one_a_sync_makes(imports: ImportFixture, tmp_path: Path) -> None:
+def test_an_imported_index_equals_a_synced_one(imports: ImportFixture, tmp_path: Path) -> None:
     imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
     synced = ImportFixture(tmp_path / "synced")
     synced.service.get_handle("harbour").sync()
@@ -63,18 +63,18 @@ def test_an_imported_index_is_the_one_a_sync_makes(imports: ImportFixture, tmp_p
     assert np.array_equal(*[vectors[np.lexsort(vectors.T)] for vectors in rows])
 
 
-def test_one_vector_of_the_sample_that_is_another_and_none_is_reused(imports: ImportFixture) -> None:
+def test_one_wrong_vector_in_the_sample_prevents_any_reuse(imports: ImportFixture) -> None:
     rows = imports.make_rows("harbour")
     rows[1] = replace(rows[1], vector=np.roll(rows[1].vector, 1))
     report = imports.run_import(rows, OWNERSHIP_RULES)
     assert [(agreement.agrees, agreement.sampled) for agreement in report.agreements] == [(False, 3)]
     assert "another model" in report.agreements[0].reason
     assert sum(wiki.reused for wiki in report.wikis) == 0
-    assert len(imports.embedder.embedded) == 3 + 5  # the sample, then every chunk
+    assert len(imports.embedder.embedded) == 3 + 5  # the sample, then all chunks
     assert all(wiki.proof for wiki in report.wikis)
 
 
-def test_vectors_that_are_only_near_are_said_to_be_of_another_precision(imports: ImportFixture) -> None:
+def test_close_but_unequal_vectors_are_reported_as_another_precision(imports: ImportFixture) -> None:
     rows = []
     for row in imports.make_rows("harbour"):
         blurred = row.vector + np.float32(0.02) * np.sign(row.vector)
@@ -84,7 +84,7 @@ def test_vectors_that_are_only_near_are_said_to_be_of_another_precision(imports:
     assert "precision" in report.agreements[0].reason
 
 
-def test_each_model_that_rows_name_is_tried_by_itself(imports: ImportFixture) -> None:
+def test_every_model_named_by_rows_is_sampled_separately(imports: ImportFixture) -> None:
     right = [replace(row, model="right") for row in imports.make_rows("harbour")]
     wrong = [replace(row, model="wrong", vector=-row.vector) for row in imports.make_rows("garden")]
     report = imports.run_import([*right, *wrong], OwnershipRules((("Home", "harbour"),)))
@@ -92,7 +92,7 @@ def test_each_model_that_rows_name_is_tried_by_itself(imports: ImportFixture) ->
     assert {wiki.slug: wiki.reused for wiki in report.wikis} == {"harbour": 3, "garden": 0}
 
 
-def test_rows_of_no_page_and_vectors_that_are_none_are_dropped_and_counted(imports: ImportFixture) -> None:
+def test_rows_without_a_page_and_invalid_vectors_are_dropped_and_counted(imports: ImportFixture) -> None:
     good = imports.make_rows("harbour")
     rows = [
         *(replace(good[0], page=f"Gone/{n}") for n in range(12)),
@@ -109,7 +109,7 @@ def test_rows_of_no_page_and_vectors_that_are_none_are_dropped_and_counted(impor
     assert [wiki.reused for wiki in report.wikis] == [0, 1]
 
 
-def test_a_page_of_two_wikis_without_an_owner_is_refused_and_nothing_is_touched(imports: ImportFixture) -> None:
+def test_a_page_in_two_wikis_without_an_owner_is_rejected_and_nothing_changes(imports: ImportFixture) -> None:
     before = imports.read_all_files()
     report = imports.run_import([*imports.make_rows("harbour"), *imports.make_rows("garden")])
     assert report.unclear.pages == {"Home": ("garden", "harbour")}
@@ -118,14 +118,14 @@ def test_a_page_of_two_wikis_without_an_owner_is_refused_and_nothing_is_touched(
     assert not imports.embedder.embedded
 
 
-def test_a_tenant_that_is_no_wiki_is_refused_until_the_operator_says_which(imports: ImportFixture) -> None:
+def test_an_unknown_tenant_is_rejected_until_the_operator_maps_it(imports: ImportFixture) -> None:
     rows = imports.make_rows("harbour", tenant="t-1") + imports.make_rows("garden", tenant="garden")
     assert imports.run_import(rows).unclear.tenants == {"t-1": 3}
     report = imports.run_import(rows, OwnershipRules(tenants={"t-1": "harbour"}))
     assert {wiki.slug: wiki.reused for wiki in report.wikis} == {"harbour": 3, "garden": 2}
 
 
-def test_a_rule_that_names_no_wiki_is_an_error(imports: ImportFixture) -> None:
+def test_a_rule_for_an_unknown_wiki_is_an_error(imports: ImportFixture) -> None:
     with pytest.raises(WikiNotFound):
         imports.run_import([], OwnershipRules((("*", "nowhere"),)))
     with pytest.raises(WikiNotFound):
@@ -133,10 +133,10 @@ def test_a_rule_that_names_no_wiki_is_an_error(imports: ImportFixture) -> None:
 
 
 @pytest.mark.parametrize("tenants", [("harbour", "garden"), ("garden", "harbour"), (None, None)])
-def test_no_canary_crosses_whatever_the_shared_index_claims(
+def test_no_text_crosses_wikis_whatever_the_shared_index_claims(
     imports: ImportFixture, tenants: tuple[str | None, ...]
 ) -> None:
-    """Rows with the right tenant, with each other's, and without; the operator's rule may be wrong too."""
+    """Rows with the right tenant, the wrong tenant and none; the operator's rule may be wrong too."""
     rows = imports.make_rows("harbour", tenant=tenants[0]) + imports.make_rows("garden", tenant=tenants[1])
     imports.run_import(rows, OwnershipRules((("*", "garden"),)))
     for slug, canary in (("harbour", "rhubarbcanary"), ("garden", "mackerelcanary")):
@@ -149,7 +149,7 @@ def test_no_canary_crosses_whatever_the_shared_index_claims(
     assert [*(imports.data / "importing").iterdir()] == [imports.data / "importing" / "lock"]
 
 
-def test_a_dry_run_writes_nothing_and_says_what_is_then_done(imports: ImportFixture) -> None:
+def test_a_dry_run_writes_nothing_and_predicts_the_import(imports: ImportFixture) -> None:
     before = imports.read_all_files()
     rows = imports.make_rows("harbour")[1:]
     planned = imports.run_import(rows, OWNERSHIP_RULES, dry_run=True)
@@ -162,26 +162,26 @@ def test_a_dry_run_writes_nothing_and_says_what_is_then_done(imports: ImportFixt
     assert [wiki.indexed for wiki in imports.run_import(rows, OWNERSHIP_RULES, dry_run=True).wikis] == [2, 3]
 
 
-def test_a_dry_run_lists_what_is_unclear_and_counts_all_the_same(imports: ImportFixture) -> None:
+def test_a_dry_run_lists_ambiguous_rows_and_still_counts(imports: ImportFixture) -> None:
     report = imports.run_import(imports.make_rows("harbour"), dry_run=True)
     assert report.unclear.pages == {"Home": ("garden", "harbour")}
     assert [wiki.pages for wiki in report.wikis] == [2, 3]
 
 
-def test_a_second_import_has_nothing_to_do_and_doubles_nothing(imports: ImportFixture) -> None:
+def test_a_second_import_changes_nothing(imports: ImportFixture) -> None:
     first = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
     second = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES)
     assert [wiki.proof for wiki in first.wikis] == [wiki.proof for wiki in second.wikis]
     assert sum(wiki.reused + wiki.embedded for wiki in second.wikis) == 0
 
 
-def test_only_the_wikis_that_are_named_are_imported(imports: ImportFixture) -> None:
+def test_only_the_named_wikis_are_imported(imports: ImportFixture) -> None:
     report = imports.run_import(imports.make_rows("harbour"), OWNERSHIP_RULES, wikis=("harbour",))
     assert [wiki.slug for wiki in report.wikis] == ["harbour"]
     assert imports.service.components.store.get_published(imports.service.registry.get("garden").id) is None
 
 
-def test_a_wiki_whose_repository_is_gone_keeps_no_other_from_it(imports: ImportFixture) -> None:
+def test_a_wiki_with_a_missing_repository_does_not_stop_the_others(imports: ImportFixture) -> None:
     rows = imports.make_rows("harbour")
     imports.repositories["garden"].path.rename(imports.place / "elsewhere")
     report = imports.run_import(rows)
@@ -196,7 +196,7 @@ def test_without_a_wiki_there_is_nothing_to_import_into(tmp_path: Path) -> None:
     service.close()
 
 
-def test_one_import_at_a_time_works_in_a_data_directory(imports: ImportFixture) -> None:
+def test_a_data_directory_allows_one_import_at_a_time(imports: ImportFixture) -> None:
     def inner(_: Path) -> FakeSharedIndex:
         with pytest.raises(Busy):
             imports.run_import([])
@@ -205,7 +205,7 @@ def test_one_import_at_a_time_works_in_a_data_directory(imports: ImportFixture) 
     assert Importer(imports.service, imports.data, ImportOptions()).run(inner).rows == 0
 
 
-def test_an_index_with_a_page_that_is_not_in_the_tree_is_not_proved(imports: ImportFixture) -> None:
+def test_an_index_with_a_foreign_page_fails_verification(imports: ImportFixture) -> None:
     imports.run_import([])
     wiki = imports.service.registry.get("harbour")
     parts, store = imports.service.get_config(wiki), imports.service.components.store
@@ -252,7 +252,7 @@ Importer(service, place, ImportOptions()).run(lambda _: FakeSharedIndex())
 
 
 @pytest.mark.process
-def test_an_import_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_killed_import_continues_without_duplicates(tmp_path: Path) -> None:
     imports = ImportFixture(
         tmp_path, {"many": {f"page-{n}.md": f"# Page {n}\n\nunique{n} words\n" for n in range(200)}}
     )
@@ -288,12 +288,12 @@ def test_a_wiki_that_has_an_index_already_is_brought_to_head(imports: ImportFixt
     assert (harbour.indexed, harbour.matched, harbour.reused, harbour.embedded) == (2, 1, 1, 0)
 
 
-def test_rows_in_any_number_of_copies_count_once(imports: ImportFixture) -> None:
+def test_duplicate_rows_count_once(imports: ImportFixture) -> None:
     report = imports.run_import(imports.make_rows("harbour") * 3, OWNERSHIP_RULES)
     assert (report.rows, report.wikis[1].matched, report.wikis[1].reused) == (9, 3, 3)
 
 
-def test_pages_differ_only_in_case_or_joints_and_are_found(tmp_path: Path) -> None:
+def test_page_names_match_regardless_of_case_and_separators(tmp_path: Path) -> None:
     imports = ImportFixture(tmp_path, {"notes": {"My Page.md": "plain words alone\n"}})
     row = imports.make_rows("notes")[0]
     report = imports.run_import([replace(row, page="my_page"), SharedRow("Other", row.text, row.vector)])

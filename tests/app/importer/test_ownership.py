@@ -1,4 +1,4 @@
-"""An owner is told, or follows from the pages there are; it is never guessed."""
+"""The owner of a row is configured or follows from the existing pages; it is never guessed."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_row_without_a_tenant_belongs_to_the_one_wiki_that_has_its_page(page: 
     assert OwnershipResolver(PAGES, OwnershipRules()).resolve(None, page) == verdict
 
 
-def test_a_rule_says_whose_a_page_is_and_the_first_that_fits_counts() -> None:
+def test_the_first_matching_rule_decides_the_owner_of_a_page() -> None:
     owners = OwnershipResolver(PAGES, OwnershipRules((("ho*", "garden"), ("*", "harbour"))))
     assert owners.resolve(None, "Home") == Ownership(RowOutcome.OWNED, ("garden",))
     assert owners.resolve(None, "Ships/Dredger") == Ownership(RowOutcome.OWNED, ("harbour",))
@@ -32,7 +32,7 @@ def test_a_rule_says_whose_a_page_is_and_the_first_that_fits_counts() -> None:
     )
 
 
-def test_a_tenant_is_the_wiki_of_that_name_or_the_one_the_operator_names() -> None:
+def test_a_tenant_is_the_wiki_of_that_name_or_the_mapped_one() -> None:
     owners = OwnershipResolver(PAGES, OwnershipRules(tenants={"t-17": "garden", "old": "-"}))
     assert owners.resolve("harbour", "Home") == Ownership(RowOutcome.OWNED, ("harbour",))
     assert owners.resolve("t-17", "Home") == Ownership(RowOutcome.OWNED, ("garden",))
@@ -41,7 +41,7 @@ def test_a_tenant_is_the_wiki_of_that_name_or_the_one_the_operator_names() -> No
     assert owners.resolve("t-18", "Home") == Ownership(RowOutcome.UNKNOWN_TENANT)
 
 
-def test_a_rule_for_pages_says_nothing_of_rows_that_name_their_tenant() -> None:
+def test_page_rules_do_not_apply_to_rows_with_a_tenant() -> None:
     assert OwnershipResolver(PAGES, OwnershipRules((("*", "garden"),))).resolve("harbour", "Home") == Ownership(
         RowOutcome.OWNED, ("harbour",)
     )

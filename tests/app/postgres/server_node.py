@@ -1,6 +1,7 @@
-"""A node: a real `wikiholt serve` over PostgreSQL in a process of its own, with a stand-in for the model if wanted.
+"""A node: a real `wikiholt serve` over PostgreSQL in a separate process, optionally with a fake model.
 
-As a script: `python pg_node.py SLOW ARGUMENT…`. While there is a file SLOW, texts with the word in it take their time.
+As a script: `python -m tests.app.postgres.server_node DELAY_FILE ARGUMENT…`. While DELAY_FILE exists, texts that
+contain its word are embedded slowly.
 """
 
 import json
@@ -33,11 +34,11 @@ FAST_SETTINGS = {
     "remote.allow_private": "true",
 }
 REAL_MODEL = Path("/nowhere")
-"""In the place of the file SLOW: the model the product comes with."""
+"""Instead of a delay file: use the real model."""
 
 
 class DelayedEmbedder(FakeEmbedder):
-    """Takes its time over texts when it is told to."""
+    """Embeds texts slowly while the delay file exists."""
 
     def __init__(self, delay_file: Path) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class DelayedEmbedder(FakeEmbedder):
 
 
 class ServerNode:
-    """A running server and who visits it."""
+    """A running server and a client for it."""
 
     def __init__(self, process: "subprocess.Popen[str]", token: str) -> None:
         self.process = process
@@ -59,7 +60,7 @@ class ServerNode:
 
     @cached_property
     def url(self) -> str:
-        """Where it listens; waits until it does."""
+        """The URL of the server; waits until it listens."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "the node did not start"
@@ -91,7 +92,7 @@ def run_node(
     delay_file: Path = REAL_MODEL,
     quick: dict[str, str] = FAST_SETTINGS,
 ) -> Iterator[ServerNode]:
-    """A node with a data directory of its own, until the end of the block."""
+    """Run a node with its own data directory until the end of the block."""
     place.mkdir(parents=True, exist_ok=True)
     settings = [word for name, value in {**quick, "store": store}.items() for word in ("--set", f"{name}={value}")]
     served = ["serve", "--json", "--port", "0", *map(str, wikis)]

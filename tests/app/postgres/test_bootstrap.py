@@ -1,4 +1,4 @@
-"""What the settings make of a store in PostgreSQL: which caches a node keeps, and how it bears its home's absence."""
+"""Settings for a PostgreSQL store: which caches a node has, and an unavailable home database."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -27,9 +27,7 @@ def use_fake_model(service: WikiService) -> WikiService:
 
 
 @pytest.mark.parametrize("pages", [20, 80])
-def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
-    database: str, tmp_path: Path, pages: int
-) -> None:
+def test_every_cache_configuration_gives_the_same_answers(database: str, tmp_path: Path, pages: int) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({f"Page-{n}.md": f"# Page {n}\n\nword{n} and word{n % 7} together\n" for n in range(pages)})
     answers, files = {}, {}
@@ -54,21 +52,21 @@ def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
     assert files == {"store": words, "auto": words, "auto above": exact, "exact": exact, "faiss": [".faiss", *words]}
 
 
-def test_asking_the_store_each_time_needs_one_that_can(tmp_path: Path) -> None:
+def test_store_side_vector_search_requires_postgresql(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as caught:
         load_settings(tmp_path, overrides={"vectors": "store"})
     assert "postgresql://" in caught.value.hint
 
 
-def test_a_service_outlives_the_absence_of_its_home(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+def test_a_service_survives_an_unavailable_home_database(pg: PostgresServer, database: str, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"Page.md": "# Page\n\nwords\n"})
-    farm = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
-    use_fake_model(farm.service)
-    farm.service.add("notes", str(repository.path), {"public": "true"})
-    farm.service.get_handle("notes").sync()
-    farm.service.registry.keys.create(None, Scope.ADMIN)
-    with closing(farm.service), TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
+    application = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
+    use_fake_model(application.service)
+    application.service.add("notes", str(repository.path), {"public": "true"})
+    application.service.get_handle("notes").sync()
+    application.service.registry.keys.create(None, Scope.ADMIN)
+    with closing(application.service), TestClient(create_app(application), base_url="http://127.0.0.1") as client:
 
         def query() -> int:
             return client.get("/w/notes/api/v1/search", params={"q": "words"}).status_code
@@ -85,4 +83,4 @@ def test_a_service_outlives_the_absence_of_its_home(pg: PostgresServer, database
         finally:
             pg.start()
         wait_until(lambda: query() == 200)
-        assert farm.service.get_handle("notes").health.is_ok
+        assert application.service.get_handle("notes").health.is_ok

@@ -1,4 +1,4 @@
-"""A database that is away: its wikis answer 503 with Retry-After, others go on, nothing is taken for damage."""
+"""An unavailable database: its wikis answer 503 with Retry-After, others work, nothing is treated as damage."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ def application(database: str, tmp_path: Path) -> Iterator[Application]:
 
 
 class DatabaseLink:
-    """The way to a database of the test's server, by a socket of its own, which can be cut."""
+    """A connection path to a database of the test server through its own socket, which can be cut."""
 
     def __init__(self, pg: PostgresServer, place: Path) -> None:
         self._pg = pg
@@ -50,7 +50,7 @@ class DatabaseLink:
 
     @contextmanager
     def disconnected(self) -> Iterator[None]:
-        """Let nobody reach the database, and throw out who is in."""
+        """Block new connections to the database and close existing ones."""
         self._link.unlink()
         ending = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
         with psycopg.connect(self._pg.get_dsn(), autocommit=True) as connection:
@@ -66,7 +66,7 @@ class DatabaseLink:
 
 @pytest.fixture
 def east(pg: PostgresServer, application: Application, tmp_path: Path) -> Iterator[DatabaseLink]:
-    """A second database, with the wiki `far` on it; the wiki `near` is at home."""
+    """A second database with the wiki `far`; the wiki `near` is in the home database."""
     line = DatabaseLink(pg, tmp_path / "line")
     databases = application.service.components.databases
     assert databases is not None
@@ -89,35 +89,35 @@ def can_answer(application: Application, slug: str) -> bool:
         return False
 
 
-def test_its_wikis_answer_503_and_others_go_on_and_it_comes_back_by_itself(
+def test_wikis_of_an_unavailable_database_answer_503_and_recover_by_themselves(
     application: Application, east: DatabaseLink
 ) -> None:
     _, key = application.service.registry.keys.create(None, Scope.ADMIN)
     headers = {"Authorization": f"Bearer {key}"}
     with TestClient(create_app(application), base_url="http://127.0.0.1") as client:
 
-        def asked(slug: str) -> tuple[int, str | None]:
+        def search(slug: str) -> tuple[int, str | None]:
             answer = client.get(f"/w/{slug}/api/v1/search", params={"q": slug}, headers=headers)
             return answer.status_code, answer.headers.get("Retry-After")
 
-        assert (asked("far"), asked("near")) == ((200, None), (200, None))
+        assert (search("far"), search("near")) == ((200, None), (200, None))
         with east.disconnected():
-            assert (asked("far"), asked("near")) == ((503, "2"), (200, None))
+            assert (search("far"), search("near")) == ((503, "2"), (200, None))
             body = client.get("/w/far/api/v1/search", params={"q": "x"}, headers=headers).json()
             assert (body["code"], body["detail"]) == (
                 "database-away",
                 "The database of this wiki is unavailable.",
             )
-            figures = client.get("/metrics", headers=headers).text
-            assert 'wikiholt_database_up{database="east"} 0.0' in figures
-            assert 'wikiholt_database_up{database="home"} 1.0' in figures
+            metrics = client.get("/metrics", headers=headers).text
+            assert 'wikiholt_database_up{database="east"} 0.0' in metrics
+            assert 'wikiholt_database_up{database="home"} 1.0' in metrics
             listed = client.get("/api/v1/wikis", headers=headers)
             assert (listed.status_code, len(listed.json()["wikis"])) == (200, 2)
-        wait_until(lambda: asked("far") == (200, None))
+        wait_until(lambda: search("far") == (200, None))
         assert 'wikiholt_database_up{database="east"} 1.0' in client.get("/metrics", headers=headers).text
 
 
-def test_it_is_never_taken_for_damage(application: Application, east: DatabaseLink) -> None:
+def test_an_unavailable_database_is_never_treated_as_damage(application: Application, east: DatabaseLink) -> None:
     handle = application.service.get_handle("far")
     with east.disconnected():
         for attempt in (handle.sync, handle.reindex, handle.check_integrity, handle.check, handle.backups.create):
@@ -136,7 +136,7 @@ def test_it_is_never_taken_for_damage(application: Application, east: DatabaseLi
     assert (report.added, report.chunks_embedded, report.rebuilt) == (0, 0, False)
 
 
-def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
+def test_the_scheduler_continues_with_other_wikis_and_returns_to_it(
     application: Application, east: DatabaseLink, tmp_path: Path
 ) -> None:
     scheduler = Scheduler(application.service, SchedulerConfig(1, 0.1, 0.1, lambda _: 0.1))
@@ -152,7 +152,7 @@ def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
                 )
             )
             assert scheduler.get_sync_state(application.service.registry.get("far").id).failures == 0, (
-                "it is no fault of the wiki"
+                "not counted as a failure of the wiki"
             )
         wait_until(
             lambda: (
@@ -163,7 +163,7 @@ def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
         assert scheduler.stop(60)
 
 
-def test_an_agent_is_told_how_long_to_wait() -> None:
+def test_an_agent_sees_how_long_to_wait() -> None:
     message = format_error(DatabaseUnavailable("the database at 10.0.0.1 is away", retry_after=2.0))
     assert (
         message == "database-away: The database of this wiki is unavailable.\nNext: Wait 2 seconds and call it again."

@@ -1,4 +1,4 @@
-"""Two real `wikiholt serve` over one PostgreSQL, with real repositories: whichever is asked, the same is answered."""
+"""Two real `wikiholt serve` processes over one PostgreSQL with real repositories give the same answers."""
 
 import re
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ from wikiholt.wikis.registry import Registry
 TABLE_SETS = (registry_store.REGISTRY_TABLES, token_buckets.BUCKET_TABLES, assignments.ASSIGNMENT_TABLES)
 SLUGS = ("beds", "herbs", "tools", "trees")
 POLLED_SLUG = "weather"
-"""A wiki that is looked at every second, whoever calls."""
+"""A wiki that is polled every second."""
 REMOTE_SLUG = "afar"
-"""A wiki that each node fetches from elsewhere."""
+"""A wiki that both nodes fetch from a remote repository."""
 
 
 @dataclass
 class TwoNodes:
-    """Two nodes, and what they share."""
+    """Two nodes and their shared state."""
 
     store: str
     registry: Registry
@@ -41,7 +41,7 @@ class TwoNodes:
     nodes: list[ServerNode]
 
     def get_assigned_node(self, slug: str) -> ServerNode:
-        """The node that looks after the wiki."""
+        """The node that the wiki is assigned to."""
         query = (
             "SELECT split_part(name, ':', 2)::int FROM wikiholt.nodes JOIN wikiholt.work ON node = nodes.id"
             " JOIN wikiholt.wikis ON wikis.id = wiki_id WHERE slug = %s"
@@ -56,7 +56,7 @@ class TwoNodes:
         return next(node for node in self.nodes if node is not owner)
 
     def count_assignments(self) -> list[int]:
-        """How many wikis each node looks after."""
+        """The number of wikis assigned to every node."""
         with psycopg.connect(self.store) as connection:
             rows = connection.execute("SELECT count(*) FROM wikiholt.work WHERE node IS NOT NULL GROUP BY node")
             return sorted(count for (count,) in rows)
@@ -83,7 +83,7 @@ def pair(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     pg.drop_database(store)
 
 
-def test_both_nodes_answer_for_all_wikis_and_each_looks_after_its_share(pair: TwoNodes) -> None:
+def test_both_nodes_answer_for_all_wikis_and_share_the_work(pair: TwoNodes) -> None:
     for node in pair.nodes:
         for slug in pair.repositories:
             wait_until(lambda node=node, slug=slug: node.can_find(slug, slug, "Home"))  # type: ignore[misc]
@@ -91,7 +91,7 @@ def test_both_nodes_answer_for_all_wikis_and_each_looks_after_its_share(pair: Tw
     assert len({pair.get_assigned_node(slug).url for slug in pair.repositories}) == 2
 
 
-def test_a_wake_at_the_wrong_node_is_heard_by_the_right_one(pair: TwoNodes) -> None:
+def test_a_wake_request_at_the_other_node_reaches_the_assigned_one(pair: TwoNodes) -> None:
     head = pair.repositories["beds"].commit({"Leeks.md": "# Leeks\n\nLeeks stand the winter.\n"})
     assert pair.get_other_node("beds").send_request("POST", "w/beds/api/v1/wake").status_code == 202
     for node in pair.nodes:
@@ -99,7 +99,7 @@ def test_a_wake_at_the_wrong_node_is_heard_by_the_right_one(pair: TwoNodes) -> N
         wait_until(lambda node=node: node.get_status("beds").get("indexed_revision") == head)  # type: ignore[misc]
 
 
-def test_who_needs_a_write_at_once_gets_it_from_either_node(pair: TwoNodes) -> None:
+def test_a_fresh_search_sees_a_write_at_either_node(pair: TwoNodes) -> None:
     pair.repositories["herbs"].commit({"Sage.md": "# Sage\n\nSage wants sun.\n"})
     assert pair.get_other_node("herbs").can_find("herbs", "sage", "Sage", "&fresh=true")
     pair.repositories["herbs"].commit({"Mint.md": "# Mint\n\nMint takes every bed.\n"})
@@ -111,7 +111,7 @@ def test_who_needs_a_write_at_once_gets_it_from_either_node(pair: TwoNodes) -> N
     wait_until(lambda: all(node.can_find("herbs", "dill", "Dill") for node in pair.nodes))
 
 
-def test_a_wiki_fetched_from_elsewhere_is_fresh_and_can_be_read_at_either_node(pair: TwoNodes) -> None:
+def test_a_remote_wiki_is_fresh_and_readable_at_either_node(pair: TwoNodes) -> None:
     for number, node in enumerate((pair.get_other_node(REMOTE_SLUG), pair.get_assigned_node(REMOTE_SLUG))):
         pair.repositories[REMOTE_SLUG].commit({f"Fern {number}.md": f"# Fern {number}\n\nferns{number} in the shade\n"})
         assert node.can_find(REMOTE_SLUG, f"ferns{number}", f"Fern {number}", "&fresh=true")
@@ -120,7 +120,7 @@ def test_a_wiki_fetched_from_elsewhere_is_fresh_and_can_be_read_at_either_node(p
         assert "ferns1 in the shade" in page.json()["content"]
 
 
-def test_a_key_revoked_at_one_node_is_refused_at_the_other_at_once(pair: TwoNodes) -> None:
+def test_a_key_revoked_at_one_node_is_rejected_at_the_other_at_once(pair: TwoNodes) -> None:
     one, other = pair.nodes
     document = one.send_request("POST", "api/v1/keys", json={"wiki": "tools", "scope": "read"}).json()
     token = document["token"]
@@ -130,7 +130,7 @@ def test_a_key_revoked_at_one_node_is_refused_at_the_other_at_once(pair: TwoNode
         assert node.send_request("GET", "w/tools/api/v1/search?q=tools", token).status_code == 401
 
 
-def test_a_reindexing_begun_at_the_wrong_node_is_seen_and_ends_at_both(pair: TwoNodes) -> None:
+def test_a_reindex_requested_at_the_other_node_is_visible_and_completes_at_both(pair: TwoNodes) -> None:
     wait_until(lambda: pair.get_assigned_node("tools").can_find("tools", "tools", "Home"))
     pair.delay_file.write_text("tools")
     assert pair.get_other_node("tools").send_request("POST", "w/tools/api/v1/reindex").status_code == 202
@@ -146,7 +146,7 @@ def test_a_reindexing_begun_at_the_wrong_node_is_seen_and_ends_at_both(pair: Two
     assert [node.get_status("tools")["generation"] for node in pair.nodes] == [before[0] + 1] * 2
 
 
-def test_what_is_wrong_with_a_wiki_is_said_by_both(pair: TwoNodes, tmp_path: Path) -> None:
+def test_both_nodes_report_the_error_of_a_wiki(pair: TwoNodes, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "empty")
     wiki = pair.registry.add("empty", str(repository.path))
     wait_until(
@@ -155,33 +155,31 @@ def test_what_is_wrong_with_a_wiki_is_said_by_both(pair: TwoNodes, tmp_path: Pat
     pair.registry.remove("empty")
     wait_until(lambda: all(node.send_request("GET", "w/empty/api/v1/status").status_code == 404 for node in pair.nodes))
     with psycopg.connect(pair.store) as connection:
-        rest = "SELECT 1 FROM wikiholt.work WHERE wiki_id = %s"
-        wait_until(lambda: connection.execute(rest, (wiki.id,)).fetchone() is None)
+        statement = "SELECT 1 FROM wikiholt.work WHERE wiki_id = %s"
+        wait_until(lambda: connection.execute(statement, (wiki.id,)).fetchone() is None)
     assert [node.send_request("GET", "w/empty/api/v1/search?q=x").status_code for node in pair.nodes] == [404, 404]
 
 
-def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(pair: TwoNodes, tmp_path: Path) -> None:
+def test_a_wiki_removed_at_the_other_node_during_its_sync_is_deleted(pair: TwoNodes, tmp_path: Path) -> None:
     pair.delay_file.write_text("nettle")
     repository = Repository(tmp_path / "weeds")
     repository.commit({f"Weed {n}.md": f"# Weed {n}\n\nnettle {n}\n" for n in range(1000)})
     wiki = pair.registry.add("weeds", str(repository.path))
     wait_until(lambda: (pair.nodes[0].get_status("weeds").get("activity") or {}).get("pages_done"))
     removed = pair.get_other_node("weeds").send_request("DELETE", "api/v1/wikis/weeds")
-    assert removed.status_code == 200, removed.text  # the sync would have taken longer than anybody waits for it
+    assert removed.status_code == 200, removed.text  # the sync alone would have taken longer than the timeout
     pair.delay_file.unlink()
     assert all(node.send_request("GET", "w/weeds/api/v1/search?q=nettle").status_code == 404 for node in pair.nodes)
-    rest = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
+    statement = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
     with psycopg.connect(pair.store, autocommit=True) as connection:
-        wait_until(lambda: connection.execute(rest, (f"%{wiki.id}%",)).fetchone() == (0,))
+        wait_until(lambda: connection.execute(statement, (f"%{wiki.id}%",)).fetchone() == (0,))
 
 
-def test_a_wiki_that_holds_every_lock_keeps_no_other_from_being_synced_added_or_removed(
-    pair: TwoNodes, tmp_path: Path
-) -> None:
+def test_a_role_that_holds_every_lock_does_not_block_other_wikis(pair: TwoNodes, tmp_path: Path) -> None:
     wait_until(lambda: all(node.can_find(slug, slug, "Home") for node in pair.nodes for slug in SLUGS))
     wiki_id = pair.registry.get("tools").id
-    with closing(Catalog(pair.store, TABLE_SETS)) as home, closing(ConnectionPool(2)) as doors:
-        placements = PlacementCatalog(home, doors)
+    with closing(Catalog(pair.store, TABLE_SETS)) as home, closing(ConnectionPool(2)) as pool:
+        placements = PlacementCatalog(home, pool)
         tools = placements.get(wiki_id)
         login = placements.make_login(tools).address.conninfo
     leaving = Repository(tmp_path / "leaving")
@@ -203,24 +201,22 @@ def test_a_wiki_that_holds_every_lock_keeps_no_other_from_being_synced_added_or_
         refused = pair.nodes[0].send_request("GET", "w/tools/api/v1/search?q=hoes")
         assert (refused.status_code, refused.json()["code"]) == (503, "lock-timeout")
         assert refused.headers["retry-after"]
-        figures = "".join(node.send_request("GET", "metrics").text for node in pair.nodes)
-        counted = re.findall(r'wikiholt_database_timeouts_total\{kind="lock"\} ([0-9.]+)', figures)
+        metrics = "".join(node.send_request("GET", "metrics").text for node in pair.nodes)
+        counted = re.findall(r'wikiholt_database_timeouts_total\{kind="lock"\} ([0-9.]+)', metrics)
         assert sum(map(float, counted)) > 0
     wait_until(lambda: all(node.can_find("tools", "hoes", "Hoe") for node in pair.nodes), 90)
     pair.registry.remove("coming")
 
 
-def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(pair: TwoNodes) -> None:
+def test_without_notifications_every_wiki_is_still_polled(pair: TwoNodes) -> None:
     with psycopg.connect(pair.store, autocommit=True) as operator:
-        deaf = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"  # noqa: E501
-        assert len(operator.execute(deaf).fetchall()) >= 2
+        disconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"  # noqa: E501
+        assert len(operator.execute(disconnect).fetchall()) >= 2
     pair.repositories[POLLED_SLUG].commit({"Hail.md": "# Hail\n\nHail in June.\n"})
     wait_until(lambda: all(node.can_find(POLLED_SLUG, "hail", "Hail") for node in pair.nodes))
 
 
-def test_while_the_database_is_away_nodes_say_so_and_afterwards_go_on_by_themselves(
-    pair: TwoNodes, pg: PostgresServer
-) -> None:
+def test_nodes_report_an_unavailable_database_and_recover_by_themselves(pair: TwoNodes, pg: PostgresServer) -> None:
     pg.stop()
     try:
         for node in pair.nodes:
@@ -237,13 +233,13 @@ def test_while_the_database_is_away_nodes_say_so_and_afterwards_go_on_by_themsel
     wait_until(lambda: all(node.can_find("herbs", "thyme", "Thyme") for node in pair.nodes))
 
 
-def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost(pair: TwoNodes) -> None:
+def test_the_work_of_a_node_killed_during_a_sync_is_taken_over(pair: TwoNodes) -> None:
     killed, other = pair.get_assigned_node("trees"), pair.get_other_node("trees")
     pair.delay_file.write_text("orchard")
     pages: dict[str, str | bytes | None] = {f"Tree {n}.md": f"# Tree {n}\n\norchard {n}\n" for n in range(150)}
     head = pair.repositories["trees"].commit(pages)
     assert other.send_request("POST", "w/trees/api/v1/wake").status_code == 202
-    # What the one is at work on is seen at the other.
+    # The progress of one node is visible at the other.
     wait_until(lambda: (other.get_status("trees").get("activity") or {}).get("pages_done"))
     killed.kill()
     assert other.can_find("trees", "about", "Home")
@@ -251,13 +247,13 @@ def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost
     wait_until(lambda: other.get_status("trees").get("indexed_revision") == head)
     assert other.get_status("trees")["pages"] == 151
     wait_until(lambda: pair.count_assignments() == [6])
-    # Its own disk is gone with it for all the other knows; what it had to look after goes on.
+    # The other node has no access to its disk; its wikis are still synced.
     pair.repositories["beds"].commit({"Chard.md": "# Chard\n\nChard by the wall.\n"})
     assert other.can_find("beds", "chard", "Chard", "&fresh=true")
 
 
 @pytest.mark.model
-def test_two_nodes_with_the_real_model_answer_alike(database: str, tmp_path: Path) -> None:
+def test_two_nodes_with_the_real_model_give_the_same_answers(database: str, tmp_path: Path) -> None:
     wikis = tmp_path / "wikis"
     Repository(wikis / "garden").commit(
         {"Frost.md": "# Frost\n\nCover tender plants on cold nights.\n", "Compost.md": "# Compost\n\nTurn the heap.\n"}

@@ -1,4 +1,4 @@
-"""A wiki whose repository is elsewhere, on two nodes over one PostgreSQL: each has a mirror, and may have none yet."""
+"""A remote wiki on two nodes over one PostgreSQL: every node has its own mirror, or none yet."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -42,7 +42,7 @@ def test_pages_are_read_and_answers_are_fresh_on_a_node_that_never_fetched(
         answer = other.get_handle("far").search(SearchRequest("first words"))
         assert ([hit.path for hit in answer.hits], answer.stale) == (["Home"], False)
         mirror = other.components.store.get_directory(wiki.id) / "mirror.git"
-        assert not mirror.exists(), "searching fetches nothing"
+        assert not mirror.exists(), "a search does not fetch"
         assert other.get_handle("far").pages.read("Home").content.endswith("first words\n")
         assert mirror.exists()
 
@@ -50,14 +50,14 @@ def test_pages_are_read_and_answers_are_fresh_on_a_node_that_never_fetched(
         one.get_handle("far").fetch()
         assert other.get_handle("far").search(SearchRequest("first words")).stale is True
         assert other.get_handle("far").pages.read("Home").content.endswith("second words\n"), (
-            "what another has seen is brought"
+            "commits seen by the other node are fetched"
         )
         other.get_handle("far").sync()
         assert one.get_handle("far").search(SearchRequest("second words")).stale is False
         assert one.get_handle("far").backups.create(BackupReason.REQUESTED).state is not None
 
 
-def test_what_a_node_keeps_of_a_wiki_that_another_removed_goes(
+def test_local_files_of_a_wiki_removed_by_another_node_are_deleted(
     nodes: tuple[WikiService, WikiService], tmp_path: Path
 ) -> None:
     one, other = nodes
@@ -70,7 +70,7 @@ def test_what_a_node_keeps_of_a_wiki_that_another_removed_goes(
             service.get_handle(slug).sync()
             service.get_handle(slug).wait_for_caches(60)
     places = [service.components.store.get_directory(wiki.id) for service in nodes]
-    assert all(any(place.iterdir()) for place in places), "more than a few pages get a word cache"
+    assert all(any(place.iterdir()) for place in places), "a wiki with enough pages has a keyword cache"
     one.remove("near")
     assert [place.exists() for place in places] == [False, True]
     assert other.components.databases is not None

@@ -54,10 +54,14 @@ def test_both_stores_give_the_same_hits_in_the_same_order(services: tuple[WikiSe
             for mode in SearchMode:
                 for where in (PageFilter(), PageFilter(path_prefix="Growing")):
                     request = SearchRequest(text, 10, mode, where)
-                    ours, theirs = other.search(request), one.search(request)
-                    assert get_visible(ours) == get_visible(theirs), (slug, text, mode)
-                    assert (ours.total, ours.degraded, ours.notes) == (theirs.total, False, theirs.notes)
-                    query_count += len(ours.hits)
+                    other_result, one_result = other.search(request), one.search(request)
+                    assert get_visible(other_result) == get_visible(one_result), (slug, text, mode)
+                    assert (other_result.total, other_result.degraded, other_result.notes) == (
+                        one_result.total,
+                        False,
+                        one_result.notes,
+                    )
+                    query_count += len(other_result.hits)
         for path in {hit.path for hit in one.search(SearchRequest("a", 50, SearchMode.SEMANTIC)).hits}:
             assert get_visible(other.find_similar(path)) == get_visible(one.find_similar(path))
     assert query_count > 300

@@ -59,7 +59,7 @@ def source(opened: OpenService, tmp_path: Path) -> WikiService:
 
 
 def read_contents(service: WikiService) -> dict[str, tuple[IndexState, dict[str, str], list[object]]]:
-    """Everything that a move must keep, but the number of the generation."""
+    """Everything that a move must keep, except the generation number."""
     contents = {}
     for wiki in service.list_wikis():
         if service.components.store.get_published(wiki.id) is not None:
@@ -78,7 +78,7 @@ def find_paths(service: WikiService, slug: str, query: str) -> list[tuple[str, f
     return [(hit.path, hit.score) for hit in answer.hits]
 
 
-def test_all_wikis_go_to_postgresql_and_back_and_nothing_is_lost(
+def test_all_wikis_move_to_postgresql_and_back_without_loss(
     source: WikiService, opened: OpenService, database: str, tmp_path: Path
 ) -> None:
     before, files = read_contents(source), sorted(tmp_path.glob("files/wikis/*/g*"))
@@ -108,7 +108,7 @@ def test_all_wikis_go_to_postgresql_and_back_and_nothing_is_lost(
     assert (report.added, report.changed, report.chunks_embedded) == (0, 0, 0)
 
 
-def test_a_move_that_was_cut_off_goes_on_and_what_is_there_is_left(
+def test_an_interrupted_move_continues_and_keeps_what_is_done(
     source: WikiService, opened: OpenService, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = opened(tmp_path / "node", database)
@@ -125,7 +125,7 @@ def test_a_move_that_was_cut_off_goes_on_and_what_is_there_is_left(
     monkeypatch.setattr(store, "import_backup", killed)
     with pytest.raises(KeyboardInterrupt):
         StoreMigration(source, target, tmp_path / "scratch").run()
-    assert target.registry.list_wikis() == [], "nothing is registered before it is whole"
+    assert target.registry.list_wikis() == [], "nothing is registered before it is complete"
     monkeypatch.undo()
     source.get_handle("pantry").sync()
     outcomes = [wiki.outcome for wiki in StoreMigration(source, target, tmp_path / "scratch").run().wikis]
@@ -133,7 +133,7 @@ def test_a_move_that_was_cut_off_goes_on_and_what_is_there_is_left(
     assert read_contents(target) == read_contents(source)
 
 
-def test_what_lives_there_by_now_is_not_replaced_by_what_was_here(
+def test_newer_data_in_the_target_is_not_replaced(
     source: WikiService, opened: OpenService, tmp_path: Path, database: str
 ) -> None:
     target = opened(tmp_path / "node", database)
@@ -145,7 +145,7 @@ def test_what_lives_there_by_now_is_not_replaced_by_what_was_here(
     assert [path for path, _ in find_paths(target, "pantry", "written")] == ["New"]
 
 
-def test_a_target_with_other_wikis_of_the_same_name_is_refused_before_anything_is_done(
+def test_a_target_with_other_wikis_of_the_same_name_is_rejected_first(
     source: WikiService, opened: OpenService, tmp_path: Path, database: str
 ) -> None:
     target = opened(tmp_path / "node", database)
@@ -160,7 +160,7 @@ def test_a_target_with_other_wikis_of_the_same_name_is_refused_before_anything_i
     assert list(target.components.store.list_wiki_ids()) == []
 
 
-def test_a_wiki_whose_copy_is_not_the_same_is_told_of_and_not_registered(
+def test_a_wiki_with_a_wrong_copy_is_reported_and_not_registered(
     source: WikiService, opened: OpenService, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = opened(tmp_path / "node", database)
@@ -187,11 +187,11 @@ def test_a_wiki_whose_copy_is_not_the_same_is_told_of_and_not_registered(
         MigrationOutcome.NO_INDEX,
         MigrationOutcome.MOVED,
         MigrationOutcome.ALREADY_THERE,
-    ], "it is not trusted"
+    ], "the copy is not trusted"
     assert read_contents(target) == read_contents(source)
 
 
-def test_the_command_says_what_it_did_and_what_to_set_next(
+def test_the_move_command_reports_its_result_and_the_next_setting(
     source: WikiService, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source.close()

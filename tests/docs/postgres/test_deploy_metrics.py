@@ -1,4 +1,4 @@
-"""Alerts and dashboard of deploy/ ask for figures that the service really has."""
+"""Alerts and dashboard of deploy/ use only metrics that the service has."""
 
 import json
 import re
@@ -24,8 +24,8 @@ def read_text(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def figures(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What services really tell Prometheus, with all that they may lean on: metrics, each with its labels."""
+def service_metrics(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The metrics of real services with all optional components: metric → labels."""
     address = pg.create_database()
     place = tmp_path_factory.mktemp("figures")
     leaning: dict[str, object] = {"vectors": "chroma", "chroma.url": "http://127.0.0.1:9"}
@@ -42,7 +42,7 @@ def read_metrics(place: Path, settings: dict[str, object]) -> str:
     with serve_application(place, settings) as served:
         assert served.make_client("read").get("/api/v1/search", params={"q": "printer"}).status_code == 200
         for path in ("/healthz", "/readyz"):
-            assert served.make_client().get(path).status_code == 200, "health checks have no key"
+            assert served.make_client().get(path).status_code == 200, "health checks need no key"
         return served.make_client("operator").get("/metrics").text
 
 
@@ -57,41 +57,41 @@ def load_dashboard() -> dict[str, Any]:
     return document
 
 
-def check_expression(expression: str, figures: dict[str, set[str]]) -> None:
+def check_expression(expression: str, service_metrics: dict[str, set[str]]) -> None:
     uses = find_metric_names(expression)
     assert uses, expression
     for name, labels in uses:
-        assert name in figures, f"the service has no {name}"
-        assert labels <= figures[name] | {"job", "instance"}, f"{name} has no such label: {expression}"
+        assert name in service_metrics, f"the service has no {name}"
+        assert labels <= service_metrics[name] | {"job", "instance"}, f"{name} has no such label: {expression}"
 
 
-def test_every_alert_asks_for_figures_that_the_service_has(figures: dict[str, set[str]]) -> None:
+def test_every_alert_uses_existing_metrics(service_metrics: dict[str, set[str]]) -> None:
     for rule in load_rules():
-        check_expression(rule["expr"], figures)
+        check_expression(rule["expr"], service_metrics)
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert {"summary", "action"} == set(rule["annotations"]), rule["alert"]
     names = [rule["alert"] for rule in load_rules()]
     assert len(names) == len(set(names)) >= 10
 
 
-def test_every_panel_asks_for_figures_that_the_service_has(figures: dict[str, set[str]]) -> None:
+def test_every_panel_uses_existing_metrics(service_metrics: dict[str, set[str]]) -> None:
     expressions = [target["expr"] for panel in load_dashboard()["panels"] for target in panel.get("targets", ())]
     for expression in expressions:
-        check_expression(expression, figures)
+        check_expression(expression, service_metrics)
     assert len(expressions) > 20
     for variable in load_dashboard()["templating"]["list"][1:]:
-        check_expression(variable["definition"], figures)
+        check_expression(variable["definition"], service_metrics)
 
 
 @pytest.mark.parametrize(
     "wrong", ["rate(wikiholt_requets_total[5m])", 'wikiholt_scheduler_wikis{slug="a"}', "looks_total"]
 )
-def test_a_figure_that_the_service_does_not_have_is_noticed(wrong: str, figures: dict[str, set[str]]) -> None:
+def test_an_unknown_metric_is_noticed(wrong: str, service_metrics: dict[str, set[str]]) -> None:
     with pytest.raises(AssertionError, match="has no"):
-        check_expression(wrong, figures)
+        check_expression(wrong, service_metrics)
 
 
-def test_panels_lie_beside_each_other_and_name_their_source() -> None:
+def test_panels_do_not_overlap_and_name_their_source() -> None:
     panels = load_dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     cells = [
@@ -100,14 +100,14 @@ def test_panels_lie_beside_each_other_and_name_their_source() -> None:
         for x in range(at["x"], at["x"] + at["w"])
         for y in range(at["y"], at["y"] + at["h"])
     ]
-    assert len(cells) == len(set(cells)), "two panels lie upon each other"
+    assert len(cells) == len(set(cells)), "two panels overlap"
     assert max(x for x, _ in cells) < 24
     variables = {variable["name"] for variable in load_dashboard()["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(load_dashboard())))
     assert used == variables
 
 
-def test_prometheus_asks_every_node_with_a_key_from_a_file() -> None:
+def test_prometheus_scrapes_every_node_with_a_key_from_a_file() -> None:
     document = yaml.safe_load(read_text("prometheus/prometheus.yml"))
     (job,) = document["scrape_configs"]
     nodes = [name for name in yaml.safe_load(read_text("compose.yaml"))["services"] if name.startswith("node")]
@@ -119,7 +119,7 @@ def test_prometheus_asks_every_node_with_a_key_from_a_file() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool")
-def test_prometheus_itself_takes_the_rules() -> None:
+def test_prometheus_accepts_the_rules() -> None:
     checked = ["promtool", "check", "rules", DEPLOY / "prometheus" / "wikiholt-rules.yml"]
     completed = subprocess.run(checked, check=False, capture_output=True, text=True, timeout=60)
     assert completed.returncode == 0, completed.stderr

@@ -1,4 +1,4 @@
-"""`wikiholt backup` and `wikiholt restore` as a person and a script use them."""
+"""`wikiholt backup` and `wikiholt restore`, as text and as JSON."""
 
 import json
 from collections.abc import Callable
@@ -81,12 +81,12 @@ def test_the_documents_of_backup_and_restore(run: Run, garden: Repository) -> No
     assert restored == document
 
 
-def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden: Repository) -> None:
+def test_a_displayed_time_selects_that_backup(run: Run, garden: Repository) -> None:
     _, out, _ = run("backup", "garden")
-    shown = out.split(": ", 1)[1][:19].replace(" ", "T")
+    displayed = out.split(": ", 1)[1][:19].replace(" ", "T")
     garden.commit({"New.md": "# New"})
     assert run("sync", "garden")[0] == 0
-    code, out, _ = run("restore", "garden", "--at", shown)
+    code, out, _ = run("restore", "garden", "--at", displayed)
     assert code == 0
     assert "1 page," in out
 
@@ -106,7 +106,7 @@ def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden:
         (("restore", "../garden"), 3, "no wiki"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(
+def test_invalid_arguments_are_rejected_and_change_nothing(
     run: Run, garden: Repository, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     (index,) = (tmp_path / "data" / "wikis").glob("*/g000001.sqlite")
@@ -119,7 +119,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     assert run("search", "garden", "heron", "--mode", "keyword")[0] == 0
 
 
-def test_one_wiki_that_cannot_be_backed_up_keeps_no_other_from_it(run: Run, garden: Repository) -> None:
+def test_a_wiki_that_cannot_be_backed_up_does_not_stop_the_others(run: Run, garden: Repository) -> None:
     assert run("add", "empty", str(garden.path))[0] == 0
     code, out, err = run("backup")
     assert code == 7
@@ -127,7 +127,7 @@ def test_one_wiki_that_cannot_be_backed_up_keeps_no_other_from_it(run: Run, gard
     assert [line.split(":")[0] for line in out.splitlines()] == ["✓ garden", "✓ the registry"]
 
 
-def test_commands_that_change_the_registry_leave_a_backup_of_it(run: Run, garden: Repository) -> None:
+def test_commands_that_change_the_registry_back_it_up(run: Run, garden: Repository) -> None:
     first = parse_document(run("restore", "--list", "--registry", "--json"))["registry"]
     assert [backup["wikis"] for backup in first] == [1]
     assert run("key", "create", "garden")[0] == 0
@@ -136,7 +136,7 @@ def test_commands_that_change_the_registry_leave_a_backup_of_it(run: Run, garden
     assert [backup["keys"] for backup in then] == [1, 0]
 
 
-def test_a_damaged_registry_is_put_back_by_the_command_its_error_names(
+def test_a_damaged_registry_is_restored_by_the_command_in_its_error(
     run: Run, garden: Repository, tmp_path: Path
 ) -> None:
     _, out, _ = run("key", "create", "garden", "--json")
@@ -154,14 +154,14 @@ def test_a_damaged_registry_is_put_back_by_the_command_its_error_names(
     assert run("search", "garden", "heron", "--mode", "keyword")[0] == 0
 
 
-def test_removing_lists_the_backups_that_went_with_the_wiki(run: Run, garden: Repository, tmp_path: Path) -> None:
+def test_remove_lists_the_deleted_backups(run: Run, garden: Repository, tmp_path: Path) -> None:
     name = parse_document(run("backup", "garden", "--json"))["name"]
     removed = parse_document(run("remove", "garden", "--json"))["removed"]
     assert any(file.startswith(f"backups/{name}") for file in removed)
     assert [entry.name for entry in (tmp_path / "data" / "backups").iterdir()] == ["registry"]
 
 
-def test_backups_lie_where_the_setting_says(run: Run, garden: Repository, tmp_path: Path) -> None:
+def test_backups_are_stored_in_the_configured_directory(run: Run, garden: Repository, tmp_path: Path) -> None:
     for place in (str(tmp_path / "elsewhere"), "within"):
         assert run("--set", f"backup.directory={place}", "backup")[0] == 0
         assert len(list((tmp_path / "data" / place).iterdir())) == 2
@@ -179,5 +179,5 @@ def test_backups_lie_where_the_setting_says(run: Run, garden: Repository, tmp_pa
         ("2026-11-16T03:23:41.667691+00:00", "2026-11-16T03:23:41.667691+00:00"),
     ],
 )
-def test_a_time_as_it_is_printed_means_all_of_it(text: str, end: str) -> None:
+def test_a_partial_time_includes_its_complete_interval(text: str, end: str) -> None:
     assert parse_until(text) == datetime.fromisoformat(end)

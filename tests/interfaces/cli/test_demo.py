@@ -37,7 +37,7 @@ def parse_metadata(text: str) -> dict[str, Any]:
     return parsed
 
 
-def test_each_wiki_has_ten_to_fourteen_pages_and_a_home_of_its_own(wikis: dict[str, Path]) -> None:
+def test_every_demo_wiki_has_ten_to_fourteen_pages_and_its_own_home(wikis: dict[str, Path]) -> None:
     pages = {slug: read_pages(path) for slug, path in wikis.items()}
     assert all(10 <= len(wiki) <= 14 for wiki in pages.values())
     assert pages["allotment"]["Home.md"] != pages["runbook"]["Home.md"]
@@ -53,13 +53,13 @@ def test_every_page_has_frontmatter_and_says_what_the_package_says(wikis: dict[s
         assert {"category", "tags", "description", "last_updated"} <= set(parse_metadata(text))
 
 
-def test_no_page_of_the_package_is_forgotten(wikis: dict[str, Path]) -> None:
+def test_every_page_of_the_package_is_written(wikis: dict[str, Path]) -> None:
     for slug, path in wikis.items():
         shipped = Path(str(files(demo_repositories.__package__))) / slug
         assert len(read_pages(path)) == len(list(shipped.rglob("*.md")))
 
 
-def test_links_between_pages_lead_somewhere(wikis: dict[str, Path]) -> None:
+def test_links_between_pages_resolve(wikis: dict[str, Path]) -> None:
     for path in wikis.values():
         pages = read_pages(path)
         targets = {
@@ -102,7 +102,7 @@ def test_writing_again_changes_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["allotment", "runbook"]
 
 
-def test_what_is_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "runbook").mkdir()
     (tmp_path / "runbook" / "thesis.txt").write_text("years of work")
     with pytest.raises(InvalidSource, match="exists and is not a demo wiki"):
@@ -110,7 +110,7 @@ def test_what_is_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "runbook" / "thesis.txt").read_text() == "years of work"
 
 
-def test_the_same_commits_come_about_whatever_git_is_set_to(
+def test_commits_do_not_depend_on_git_settings(
     wikis: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "gitconfig"
@@ -124,12 +124,12 @@ def test_the_same_commits_come_about_whatever_git_is_set_to(
 
 def test_pages_do_not_claim_to_be_newer_than_their_commit(wikis: dict[str, Path]) -> None:
     for path in wikis.values():
-        source, found = GitSource(path), read_pages(path)
-        dates = source.get_change_dates(list(found), source.get_head(), None)
-        assert all(parse_metadata(text)["last_updated"] <= dates[file].date() for file, text in found.items())
+        source, pages = GitSource(path), read_pages(path)
+        dates = source.get_change_dates(list(pages), source.get_head(), None)
+        assert all(parse_metadata(text)["last_updated"] <= dates[file].date() for file, text in pages.items())
 
 
-def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_two_concurrent_writers_do_not_conflict(tmp_path: Path) -> None:
     results: list[dict[str, Path]] = []
     threads = [threading.Thread(target=lambda: results.append(write_demo_wikis(tmp_path))) for _ in range(3)]
     for thread in threads:
@@ -141,7 +141,7 @@ def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("demo", DEMO_QUERIES, ids=lambda demo: demo.text)
-def test_demo_queries_name_pages_that_are_there_and_pass_the_filter(wikis: dict[str, Path], demo: DemoQuery) -> None:
+def test_demo_queries_name_existing_pages_that_pass_the_filter(wikis: dict[str, Path], demo: DemoQuery) -> None:
     page = read_pages(wikis[demo.slug])[f"{demo.expected_path}.md"]
     assert set(demo.tags) <= set(parse_metadata(page)["tags"])
     assert demo.expected_path.startswith(demo.path)

@@ -1,4 +1,4 @@
-"""`key`, `set` and the options of `add` as a person and a script use them, and what is left after `remove`: nothing."""
+"""`key`, `set` and the options of `add`, as text and as JSON. `remove` leaves nothing behind."""
 
 import io
 import json
@@ -62,7 +62,7 @@ def parse_document(answer: tuple[int, str, str]) -> Any:
 # ── key ──
 
 
-def test_a_key_is_printed_alone_and_opens_its_wiki(run: Run, garden: Repository, registry: Registry) -> None:
+def test_key_create_prints_only_the_token_and_it_works(run: Run, garden: Repository, registry: Registry) -> None:
     code, out, err = run("key", "create", "garden", "--scope", "write", "--label", "nightly import", "--expires", "30d")
     token = out.strip()
     key = registry.keys.find_by_token(token)
@@ -76,7 +76,7 @@ def test_a_key_is_printed_alone_and_opens_its_wiki(run: Run, garden: Repository,
     assert token not in err
 
 
-def test_a_key_reads_unless_told_otherwise_and_the_operators_does_all(
+def test_a_key_is_read_only_by_default_and_the_operator_key_allows_everything(
     run: Run, garden: Repository, registry: Registry
 ) -> None:
     assert (
@@ -95,7 +95,7 @@ def test_a_key_reads_unless_told_otherwise_and_the_operators_does_all(
     assert operator.wiki_id is None
 
 
-def test_an_operators_key_may_come_before_the_first_wiki(run: Run) -> None:
+def test_an_operator_key_can_be_created_before_the_first_wiki(run: Run) -> None:
     code, out, _ = run("key", "create", "--operator")
     assert code == 0
     assert out.startswith("wh_")
@@ -120,15 +120,13 @@ def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> 
         assert token.split("_")[2] not in answer[1]
     assert re.search(r"\(operator\) +admin +never expires", run("key", "list")[1])
     assert operator.split("_")[1] not in run("key", "list", "garden")[1]
-    shown = parse_document(run("key", "list", "--json"))["keys"]
-    assert [(key["wiki"], key["scope"]) for key in shown] == [("garden", "read"), (None, "admin")]
-    assert not any("token" in key for key in shown)
+    displayed = parse_document(run("key", "list", "--json"))["keys"]
+    assert [(key["wiki"], key["scope"]) for key in displayed] == [("garden", "read"), (None, "admin")]
+    assert not any("token" in key for key in displayed)
 
 
 @pytest.mark.parametrize("by_token", [True, False])
-def test_a_key_is_revoked_by_its_id_or_by_itself(
-    run: Run, garden: Repository, registry: Registry, by_token: bool
-) -> None:
+def test_a_key_is_revoked_by_id_or_token(run: Run, garden: Repository, registry: Registry, by_token: bool) -> None:
     token = run("key", "create", "garden")[1].strip()
     code, out, err = run("key", "revoke", token if by_token else token.split("_")[1])
     assert (code, err) == (0, "")
@@ -138,7 +136,7 @@ def test_a_key_is_revoked_by_its_id_or_by_itself(
     assert run("key", "revoke", token.split("_")[1])[0] == 3
 
 
-def test_a_key_takes_effect_in_a_process_that_runs(run: Run, garden: Repository, registry: Registry) -> None:
+def test_a_key_takes_effect_in_a_running_process(run: Run, garden: Repository, registry: Registry) -> None:
     access = AccessPolicy(registry, domain="", public=False, own_hosts=())
     visit = RequestIdentity(slug="garden", host="localhost", loopback=True)
     assert access.authorize(visit, Scope.READ).wiki.slug == "garden"
@@ -171,7 +169,7 @@ def test_a_key_takes_effect_in_a_process_that_runs(run: Run, garden: Repository,
     ],
     ids=lambda value: " ".join(value)[:60].replace("\0", "NUL").replace("\n", " ") if isinstance(value, list) else "",
 )
-def test_a_key_that_makes_no_sense_is_not_made(run: Run, garden: Repository, arguments: list[str], code: int) -> None:
+def test_an_invalid_key_is_not_created(run: Run, garden: Repository, arguments: list[str], code: int) -> None:
     got, out, err = run(*arguments)
     assert (got, out) == (code, "")
     assert err.strip().splitlines()[-1].startswith(("hint: ", "wikiholt"))
@@ -181,7 +179,9 @@ def test_a_key_that_makes_no_sense_is_not_made(run: Run, garden: Repository, arg
 # ── add and set ──
 
 
-def test_a_wiki_is_added_as_public_with_hosts_and_its_own_pace(run: Run, tmp_path: Path, registry: Registry) -> None:
+def test_a_wiki_is_added_as_public_with_hosts_and_its_own_interval(
+    run: Run, tmp_path: Path, registry: Registry
+) -> None:
     Repository(tmp_path / "r").commit({"a.md": "alpha"})
     options = ("--public", "--host", "a.example.org", "--host", "B.example.org", "--interval", "300")
     added = parse_document(run("add", "one", str(tmp_path / "r"), *options, "--json"))
@@ -203,13 +203,13 @@ def test_settings_are_changed_in_place_and_shown(run: Run, garden: Repository, r
         ("language", "german"),
         ("public", "true"),
     ]
-    shown = parse_document(run("set", "garden", "language=", "hosts=", "--json"))
-    assert shown["settings"] == {"public": "true"}
+    displayed = parse_document(run("set", "garden", "language=", "hosts=", "--json"))
+    assert displayed["settings"] == {"public": "true"}
     assert registry.get("garden").id == before.id
     assert registry.find_by_host("garden.example.org") is None
 
 
-def test_a_secret_is_taken_from_standard_input_and_never_shown(
+def test_a_secret_is_read_from_standard_input_and_never_shown(
     run: Run, garden: Repository, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("capercaillie\nmore\n"))
@@ -241,7 +241,7 @@ def test_a_secret_is_taken_from_standard_input_and_never_shown(
     ],
     ids=ascii,
 )
-def test_settings_that_make_no_sense_change_nothing(
+def test_invalid_settings_change_nothing(
     run: Run, garden: Repository, registry: Registry, pairs: list[str], code: int
 ) -> None:
     assert run("add", "other", str(garden.path), "--host", "other.example.org")[0] == 0
@@ -278,7 +278,7 @@ def test_settings_that_make_no_sense_change_nothing(
     ],
     ids=lambda text: ascii(text)[:24],
 )
-def test_a_name_that_is_no_slug_is_refused_with_the_reason(
+def test_an_invalid_slug_is_rejected_with_the_reason(
     run: Run, garden: Repository, registry: Registry, slug: str, why: str
 ) -> None:
     code, out, err = run("add", slug, str(garden.path))
@@ -292,7 +292,7 @@ def test_a_name_that_is_no_slug_is_refused_with_the_reason(
 
 
 def read_all_files(directory: Path) -> bytes:
-    """Every name and every byte below a directory."""
+    """All file names and contents below a directory."""
     files = sorted(directory.rglob("*"))
     return b"\n".join(str(file).encode() + b"\n" + (file.read_bytes() if file.is_file() else b"") for file in files)
 
@@ -330,7 +330,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
     assert run("search", "wiki-two", canaries["two"])[0] == 0
 
 
-def test_removing_tells_of_the_keys_it_takes(run: Run, garden: Repository) -> None:
+def test_remove_lists_the_revoked_keys(run: Run, garden: Repository) -> None:
     key_id = run("key", "create", "garden")[1].split("_")[1]
     code, out, _ = run("remove", "garden")
     assert code == 0

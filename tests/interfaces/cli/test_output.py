@@ -1,4 +1,4 @@
-"""What is printed: page text as it was written, and nothing in it that could drive a terminal."""
+"""Terminal output: page text is unchanged except for characters that could control a terminal."""
 
 import io
 import json
@@ -58,7 +58,7 @@ def assert_harmless(lines: list[str]) -> bool:
         "two\nlines\tand a tab",
     ],
 )
-def test_honest_text_is_left_as_it_is(text: str) -> None:
+def test_normal_text_is_unchanged(text: str) -> None:
     assert to_safe_text(text) == text
 
 
@@ -66,18 +66,18 @@ def test_honest_text_is_left_as_it_is(text: str) -> None:
     "char",
     [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)), *"\x00\x07\x08\r\x1b\x7f\x85\x9b\ud800\u2028"],
 )
-def test_what_could_drive_or_deceive_a_terminal_is_replaced(char: str) -> None:
+def test_characters_that_control_or_deceive_a_terminal_are_replaced(char: str) -> None:
     assert to_safe_text(f"a{char}b") == "a\N{REPLACEMENT CHARACTER}b"
 
 
 @given(st.text())
-def test_a_line_is_one_line_and_safe_keeps_every_place(text: str) -> None:
+def test_escaping_keeps_one_line_and_every_offset(text: str) -> None:
     assert len(to_safe_text(text)) == len(text)
     assert len(to_safe_line(text).splitlines()) <= 1
     assert to_safe_text(to_safe_line(text)) == to_safe_line(text)
 
 
-def test_brackets_of_a_book_title_are_shown_and_matches_are_coloured() -> None:
+def test_brackets_are_shown_and_matches_are_coloured() -> None:
     rows = format_result(make_result("讀《紅樓夢》 again", (Span(2, 5),)), TerminalStyle(use_color=True))
     assert any("讀《\x1b[1m\x1b[32m紅樓夢\x1b[0m》 again" in row for row in rows)
     assert any(
@@ -85,12 +85,12 @@ def test_brackets_of_a_book_title_are_shown_and_matches_are_coloured() -> None:
     )
 
 
-def test_text_cannot_bring_its_own_highlights() -> None:
+def test_page_text_cannot_contain_highlight_markers() -> None:
     rows = format_result(make_result("x\x01y\x02z", (Span(0, 1),)), TerminalStyle(use_color=True))
     assert any("\x1b[1m\x1b[32mx\x1b[0m\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z" in row for row in rows)
 
 
-def test_nothing_foreign_is_printed_as_it_came() -> None:
+def test_all_foreign_text_is_escaped_before_printing() -> None:
     problem = PageProblem("f" + HOSTILE_TEXT, "b", "binary", HOSTILE_TEXT)
     wiki = Wiki("i", "slug", "/repo" + HOSTILE_TEXT, datetime.now(UTC))
     error = SourceCorrupt(HOSTILE_TEXT, hint=HOSTILE_TEXT)
@@ -110,7 +110,7 @@ def test_any_text_can_be_written_in_any_encoding_and_json_stays_json(encoding: s
     assert json.loads(raw.getvalue().decode(encoding)) == document
 
 
-def test_what_is_at_work_or_was_left_is_told() -> None:
+def test_running_and_interrupted_work_is_shown() -> None:
     now = datetime(2026, 11, 16, 3, 24, tzinfo=UTC)
     job = ReindexJob(ReindexState.RUNNING, "j", now, pages_done=96, pages_total=400)
     at_work = index_commands.WikiWork(WikiActivity("reindex", now, 96, 400, 665), job)
@@ -132,11 +132,11 @@ def test_what_is_at_work_or_was_left_is_told() -> None:
     assert index_commands.format_work(index_commands.WikiWork(None, ReindexJob()), PLAIN) == []
 
 
-def test_a_reindexing_that_was_cut_off_is_done_once_another_came_to_its_end(tmp_path: Path) -> None:
+def test_an_interrupted_reindex_is_cleared_by_a_later_complete_one(tmp_path: Path) -> None:
     report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
     store, wiki = SqliteStore(tmp_path), "somewikiid"
     index_commands.finish_reindex_job(store, wiki, report)
-    assert read_job(store, wiki) == ReindexJob(), "there was none"
+    assert read_job(store, wiki) == ReindexJob(), "there was no interrupted reindex"
     begun = ReindexJob(ReindexState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3)
     write_job(store, wiki, begun, create=True)
     index_commands.finish_reindex_job(store, wiki, report)

@@ -1,4 +1,4 @@
-"""The command line under odd circumstances: bytes that are no text, terminals that know few letters, faults of ours."""
+"""The command line in unusual conditions: invalid UTF-8, terminals with few characters, internal errors."""
 
 import json
 import os
@@ -28,7 +28,7 @@ COMMAND = [sys.executable, "-m", "wikiholt.interfaces.cli.main"]
         [b"search", b"night", b"x", b"--path", b"x\xff"],
     ],
 )
-def test_bytes_that_are_no_text_are_bad_input(tmp_path: Path, arguments: list[bytes]) -> None:
+def test_invalid_utf8_arguments_are_bad_input(tmp_path: Path, arguments: list[bytes]) -> None:
     completed = subprocess.run(
         [*map(os.fsencode, COMMAND), b"--data", os.fsencode(tmp_path), *arguments], capture_output=True, check=False
     )
@@ -51,21 +51,21 @@ def test_bytes_that_are_no_text_are_bad_input(tmp_path: Path, arguments: list[by
         PageFilter(path_prefix="a/\udfff"),
     ],
 )
-def test_a_filter_beyond_all_bounds_is_refused_with_a_hint(where: PageFilter) -> None:
+def test_an_oversized_filter_is_rejected_with_a_hint(where: PageFilter) -> None:
     with pytest.raises(InvalidQuery) as refused:
         SearchRequest("x", where=where)
     assert refused.value.hint
     refused.value.message.encode()
 
 
-def test_a_filter_within_bounds_and_a_query_of_any_script_are_taken() -> None:
+def test_a_filter_within_limits_and_a_query_in_any_script_are_accepted() -> None:
     where = PageFilter(
         ("c",) * MAX_FILTER_VALUES, ("t" * MAX_FILTER_VALUE_CHARS,) * MAX_FILTER_VALUES, "p" * MAX_FILTER_VALUE_CHARS
     )
     assert SearchRequest("👩\u200d👧 東京 \U0010ffff", where=where).where == where
 
 
-def test_a_terminal_that_knows_only_ascii_is_served(tmp_path: Path) -> None:
+def test_an_ascii_terminal_works(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "café-東京")
     repository.commit({"a.md": "x"})
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -85,7 +85,7 @@ def test_a_terminal_that_knows_only_ascii_is_served(tmp_path: Path) -> None:
 
 
 def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`wikiholt … list` in a process of its own where the command does this instead."""
+    """Run `wikiholt … list` in a separate process with the command replaced by `body`."""
     script = (
         "import logging, sys\n"
         "from wikiholt.interfaces.cli import main as cli\n"
@@ -98,7 +98,7 @@ def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("level", ["warning", "debug"])
-def test_a_fault_of_ours_has_a_code_of_its_own(tmp_path: Path, level: str) -> None:
+def test_an_internal_error_has_its_own_exit_code(tmp_path: Path, level: str) -> None:
     body = r"raise ZeroDivisionError('divided by \x1b[31mnothing\nat all')"
     completed = run_patched(body, "--data", str(tmp_path), "--set", f"log.level={level}")
     assert (completed.returncode, completed.stdout) == (UNEXPECTED_EXIT_CODE, "")
@@ -109,7 +109,7 @@ def test_a_fault_of_ours_has_a_code_of_its_own(tmp_path: Path, level: str) -> No
     assert "\x1b" not in completed.stderr
 
 
-def test_log_lines_cannot_drive_the_terminal(tmp_path: Path) -> None:
+def test_log_lines_cannot_control_the_terminal(tmp_path: Path) -> None:
     body = r"logging.getLogger('git').warning('said %s', '\x1b]0;owned\x07'); return 0"
     completed = run_patched(body, "--data", str(tmp_path))
     assert completed.returncode == 0

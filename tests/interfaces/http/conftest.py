@@ -7,13 +7,13 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    """A farm that tests only read."""
+    """Two wikis that tests only read."""
     with serve_application(tmp_path_factory.mktemp("shared")) as served:
         yield served
 
 
 @pytest.fixture
 def writable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    """A farm of the test's own, to write to."""
+    """Two wikis for one test, which may write to them."""
     with serve_application(tmp_path_factory.mktemp("own")) as served:
         yield served

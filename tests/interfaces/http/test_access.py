@@ -1,4 +1,4 @@
-"""Who may do what: every route, with every kind of key."""
+"""Permissions: every route with every kind of key."""
 
 import json
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplicati
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
-def test_every_route_takes_the_keys_it_should_and_no_other(
+def test_every_route_accepts_exactly_the_expected_keys(
     served: ServedApplication, call: RouteCall, key: str | None
 ) -> None:
     answer = served.make_client(key).request(call.method, f"/w/alpha{call.path}", json=call.body)
@@ -103,13 +103,13 @@ def test_every_route_takes_the_keys_it_should_and_no_other(
         assert "canary" not in answer.text
 
 
-def test_the_table_names_every_route(served: ServedApplication) -> None:
+def test_the_permission_table_covers_every_route(served: ServedApplication) -> None:
     document = served.make_client().get("/openapi.json").json()
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert routes == {call.route for call in CALLS} | _BY_SIGNATURE
 
 
-def test_a_wiki_that_is_not_there_looks_like_one_that_is_private(served: ServedApplication) -> None:
+def test_a_missing_wiki_looks_like_a_private_one(served: ServedApplication) -> None:
     for key in (None, "other", "read"):
         client = served.make_client(key)
         there, absent = (client.get(f"/w/{slug}/api/v1/status") for slug in ("alpha", "nosuch"))
@@ -120,19 +120,19 @@ def test_a_wiki_that_is_not_there_looks_like_one_that_is_private(served: ServedA
 
 
 @pytest.mark.parametrize("slug", ["..", "Alpha", "alphа", "a" * 64, "%00", "a%20b", "alpha%2F..", "xn--alpha"])
-def test_what_is_no_slug_is_refused_with_a_reason(served: ServedApplication, slug: str) -> None:
+def test_an_invalid_slug_in_the_path_is_rejected_with_a_reason(served: ServedApplication, slug: str) -> None:
     answer = served.make_client("operator").get(f"/w/{slug}/api/v1/status")
     assert 400 <= answer.status_code < 500
     assert "canary" not in answer.text
 
 
-def test_a_key_alone_names_its_wiki(served: ServedApplication) -> None:
+def test_a_key_selects_its_wiki(served: ServedApplication) -> None:
     assert served.make_client("read").get("/api/v1/status").json()["slug"] == "alpha"
     assert served.make_client("other").get("/api/v1/status").json()["slug"] == "beta"
 
 
 @pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer x", "Basic YTpi", "bearer\twh_x"])
-def test_what_is_no_key_opens_nothing(served: ServedApplication, header: str) -> None:
+def test_a_malformed_key_is_rejected(served: ServedApplication, header: str) -> None:
     answer = served.make_client().get("/w/alpha/api/v1/status", headers={"Authorization": header})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -148,7 +148,7 @@ def test_a_public_wiki_is_read_without_a_key_and_not_written(tmp_path_factory: p
         assert [wiki["slug"] for wiki in client.get("/api/v1/wikis").json()["wikis"]] == ["alpha"]
 
 
-def test_without_any_key_this_machine_may_read_under_its_own_name_alone(
+def test_without_keys_only_local_requests_with_a_local_host_name_may_read(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as served:
@@ -163,7 +163,7 @@ def test_without_any_key_this_machine_may_read_under_its_own_name_alone(
         assert served.make_client().get("/metrics").status_code == 401
 
 
-def test_a_host_name_is_its_wiki(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_host_name_selects_its_wiki(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serve_application(tmp_path_factory.mktemp("hosts"), {"serve.domain": "wiki.example.org"}) as served:
         served.application.service.configure("beta", {"hosts": "beta.example.org"})
         assert (
@@ -199,7 +199,7 @@ def test_an_admin_manages_the_keys_of_their_wiki_only(writable: ServedApplicatio
     assert writable.make_client("made").get("/api/v1/status").status_code == 401
 
 
-def test_an_operator_makes_keys_of_any_wiki_and_of_operators(writable: ServedApplication) -> None:
+def test_an_operator_creates_wiki_keys_and_operator_keys(writable: ServedApplication) -> None:
     operator = writable.make_client("operator")
     key = operator.post("/api/v1/keys", json={"wiki": "beta", "scope": "write"}).json()
     assert (key["wiki"], key["scope"]) == ("beta", "write")
@@ -212,7 +212,7 @@ def test_an_operator_makes_keys_of_any_wiki_and_of_operators(writable: ServedApp
 
 
 @pytest.mark.parametrize("guess", ["wh_wrong", "wh_wrong{}", "{right}x", "eyJh.{}.eyJh"])
-def test_wrong_keys_are_limited_and_lock_no_right_one_out(writable: ServedApplication, guess: str) -> None:
+def test_wrong_keys_are_rate_limited_without_blocking_valid_keys(writable: ServedApplication, guess: str) -> None:
     right = writable.tokens["read"]
 
     def guessed(number: int) -> httpx.Response:
@@ -227,7 +227,9 @@ def test_wrong_keys_are_limited_and_lock_no_right_one_out(writable: ServedApplic
     assert "unknown" in last.json()["detail"]
     assert writable.make_client("read").get("/api/v1/status").status_code == 200
     assert writable.make_client("operator").get("/api/v1/wikis").status_code == 200
-    assert writable.make_client().get("/api/v1/status").status_code == 401, "who sends no key is not counted with them"
+    assert writable.make_client().get("/api/v1/status").status_code == 401, (
+        "requests without a key are not counted as wrong keys"
+    )
     assert guessed(99).status_code == 429
 
 
@@ -236,7 +238,7 @@ def test_scopes_are_those_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"content": 5}'], ids=["none", "cut", "deep", "wrong"])
-def test_a_body_is_not_looked_at_before_the_key(served: ServedApplication, body: bytes) -> None:
+def test_the_key_is_checked_before_the_body_is_read(served: ServedApplication, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     for key, status in ((None, 401), ("other", 403), ("read", 403)):
         answer = served.make_client(key).put("/w/alpha/api/v1/pages/X", content=body, headers=headers)

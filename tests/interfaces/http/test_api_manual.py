@@ -1,4 +1,4 @@
-"""docs/api.md is checked against the service it speaks of."""
+"""Checks docs/api.md against the service."""
 
 import pytest
 
@@ -12,14 +12,14 @@ def test_every_route_and_parameter_is_in_the_manual(shared: ServedApplication) -
     document = shared.make_client().get("/openapi.json").json()
     names = {"{path}": "PATH", "{slug}": "SLUG", "{key_id}": "ID", "{filename}": "FILE"}
     for path, operations in document["paths"].items():
-        shown = path
+        displayed = path
         for template, name in names.items():
-            shown = shown.replace(template, name)
-        assert shown in MANUAL, shown
+            displayed = displayed.replace(template, name)
+        assert displayed in MANUAL, displayed
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
                 assert parameter["description"], (path, parameter["name"])
-                # Path parameters are shown by their capitals.
+                # The manual shows path parameters in capitals.
                 assert parameter["in"] == "path" or parameter["name"] in MANUAL, (path, parameter["name"])
 
 

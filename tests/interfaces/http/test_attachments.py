@@ -1,4 +1,4 @@
-"""Files attached to pages, over HTTP: what otterwiki-mcp reads and sends, and what is refused."""
+"""Attachments over HTTP: the calls of otterwiki-mcp, and rejected input."""
 
 from base64 import b64decode, b64encode
 
@@ -43,7 +43,7 @@ def test_a_file_is_attached_listed_read_and_deleted(writable: ServedApplication)
     assert client.delete(f"{ATTACHMENTS_URL}/cup%201.png").json()["code"] == "attachment-not-found"
 
 
-def test_a_file_takes_the_place_of_one_of_its_name_unless_only_new_ones_are_wanted(writable: ServedApplication) -> None:
+def test_an_upload_replaces_a_file_unless_if_none_match_is_sent(writable: ServedApplication) -> None:
     assert upload(writable, "cup.txt", b"one") == 201
     assert upload(writable, "cup.txt", b"two") == 200
     document = {"filename": "cup.txt", "content": ""}
@@ -52,7 +52,7 @@ def test_a_file_takes_the_place_of_one_of_its_name_unless_only_new_ones_are_want
     assert writable.make_client("read").get(f"{ATTACHMENTS_URL}/cup.txt", params={"raw": "true"}).content == b"two"
 
 
-def test_raw_bytes_are_to_be_saved_and_never_run(writable: ServedApplication) -> None:
+def test_raw_attachments_are_downloads_and_never_executed(writable: ServedApplication) -> None:
     unsaid = "application/octet-stream"
     for name, kind in (("a.png", "image/png"), ("a.html", unsaid), ("a.svg", unsaid), ("a.js", unsaid)):
         upload(writable, name, b"<script>alert(1)</script>")
@@ -64,7 +64,7 @@ def test_raw_bytes_are_to_be_saved_and_never_run(writable: ServedApplication) ->
         assert "default-src 'none'" in raw.headers["content-security-policy"]
 
 
-def test_names_that_lead_elsewhere_and_what_is_no_base64_are_refused(writable: ServedApplication) -> None:
+def test_path_traversal_and_invalid_base64_are_rejected(writable: ServedApplication) -> None:
     head = writable.alpha.get_head()
     for name in ("../Home.md", "..", ".git", "../../.git/config", "x.md", "a/b", "a\\b", "a\n", " a", "x" * 256, ""):
         assert upload(writable, name, b"x") == 422, name
@@ -77,13 +77,13 @@ def test_names_that_lead_elsewhere_and_what_is_no_base64_are_refused(writable: S
     assert writable.alpha.get_head() == head
 
 
-def test_a_large_file_is_refused_and_of_ten_megabytes_taken(writable: ServedApplication) -> None:
+def test_ten_megabytes_are_accepted_and_a_larger_file_is_rejected(writable: ServedApplication) -> None:
     assert upload(writable, "large.bin", bytes(10 * 1024 * 1024 + 1)) == 413
     assert upload(writable, "large.bin", bytes(10 * 1024 * 1024)) == 201
     assert writable.make_client("read").get(ATTACHMENTS_URL).json()["attachments"][0]["size"] == 10 * 1024 * 1024
 
 
-def test_only_who_may_write_attaches_and_deletes(writable: ServedApplication) -> None:
+def test_only_writers_attach_and_delete_files(writable: ServedApplication) -> None:
     upload(writable, "a.txt", b"alphasecret")
     for key, status in ((None, 401), ("read", 403), ("other", 404)):
         client = writable.make_client(key)
@@ -93,7 +93,7 @@ def test_only_who_may_write_attaches_and_deletes(writable: ServedApplication) ->
     assert writable.make_client("read").get(ATTACHMENTS_URL).json()["total"] == 1
 
 
-def test_a_page_may_be_called_attachments_or_lie_below_one(writable: ServedApplication) -> None:
+def test_a_page_may_be_named_attachments_or_be_below_one(writable: ServedApplication) -> None:
     writable.alpha.commit({"talk/attachments.md": "# Seals\n", "talk/attachments/wax.md": "# Wax\n"})
     client = writable.make_client("write")
     assert client.get("/api/v1/pages/talk/attachments").json()["name"] == "Seals"

@@ -1,4 +1,4 @@
-"""Backups over HTTP: for admins of the wiki, of their own wiki alone."""
+"""Backups over HTTP: admins manage the backups of their own wiki only."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_an_admin_backs_up_lists_and_restores(writable: ServedApplication) -> No
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "backup"), ("GET", "backups"), ("POST", "restore")])
 @pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("write", 403)])
-def test_who_is_no_admin_is_refused(
+def test_backups_require_the_admin_scope(
     shared: ServedApplication, method: str, path: str, key: str | None, status: int
 ) -> None:
     answer = shared.make_client(key).request(method, f"/w/alpha/api/v1/{path}")
@@ -33,7 +33,7 @@ def test_who_is_no_admin_is_refused(
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(writable: ServedApplication) -> None:
+def test_an_admin_of_another_wiki_is_rejected_and_sees_only_their_own(writable: ServedApplication) -> None:
     assert writable.make_client("admin").post("/api/v1/backup").status_code == 201
     other = writable.make_client("other")
     assert other.get("/w/alpha/api/v1/backups").status_code == 403
@@ -51,7 +51,7 @@ def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(writable: S
         ({"when": "2001-01-01"}, 422, "bad-input"),
     ],
 )
-def test_what_cannot_be_restored_is_refused_and_changes_nothing(
+def test_an_impossible_restore_is_rejected_and_changes_nothing(
     shared: ServedApplication, params: dict[str, str], status: int, code: str
 ) -> None:
     client = shared.make_client("admin")

@@ -1,4 +1,4 @@
-"""The API for a host that calls it in process: what the host has decided holds, and nothing else."""
+"""The API embedded in a host process: only the grant of the host decides what is allowed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ def app(served: ServedApplication) -> ASGIApp:
 
 
 def make_guest_client(app: ASGIApp, admission: object) -> TestClient:
-    """A client whose requests come with this admission."""
+    """A client whose requests carry this host grant."""
 
     async def admitted(scope: CallScope, receive: Receive, send: Send) -> None:
         await app({**scope, HOST_GRANT_KEY: admission} if admission else scope, receive, send)
@@ -41,7 +41,7 @@ def make_grant(served: ServedApplication, *scopes: Scope, slug: str = "alpha", *
     return HostGrant(wiki, frozenset(scopes), Author("Gil", "gil@example.org"), **more)  # type: ignore[arg-type]
 
 
-def test_nobody_gets_in_without_an_admission_whatever_key_they_have(served: ServedApplication, app: ASGIApp) -> None:
+def test_without_a_host_grant_every_key_is_rejected(served: ServedApplication, app: ASGIApp) -> None:
     for forged in (None, "admin", {"scopes": ["admin"]}):
         client = make_guest_client(app, forged)
         for key in (None, "read", "admin", "operator"):
@@ -52,7 +52,7 @@ def test_nobody_gets_in_without_an_admission_whatever_key_they_have(served: Serv
             assert client.put("/api/v1/pages/X", json={"content": "x"}, headers=headers).status_code == 401
 
 
-def test_the_wiki_is_the_admitted_one_whatever_key_path_or_host_says(served: ServedApplication, app: ASGIApp) -> None:
+def test_the_granted_wiki_is_used_regardless_of_key_path_or_host(served: ServedApplication, app: ASGIApp) -> None:
     client = make_guest_client(app, make_grant(served, Scope.READ, slug="beta"))
     headers = {"Authorization": f"Bearer {served.tokens['operator']}", "Host": "alpha.example.org"}
     for path in (
@@ -67,14 +67,14 @@ def test_the_wiki_is_the_admitted_one_whatever_key_path_or_host_says(served: Ser
         assert "Coffee" not in answer.text
 
 
-def test_what_is_about_all_wikis_or_the_process_is_not_there(served: ServedApplication, app: ASGIApp) -> None:
+def test_routes_for_all_wikis_or_the_process_do_not_exist(served: ServedApplication, app: ASGIApp) -> None:
     client = make_guest_client(app, make_grant(served, *Scope, can_manage_keys=True))
     for path in ("/api/v1/wikis", "/metrics", "/healthz", "/readyz", "/", "/docs", "/openapi.json", "/w/alpha/"):
         assert client.get(path).status_code == 404, path
     assert client.post("/api/v1/webhook").status_code == 404
 
 
-def test_each_right_stands_for_itself(served: ServedApplication, app: ASGIApp) -> None:
+def test_every_scope_is_independent(served: ServedApplication, app: ASGIApp) -> None:
     file = {"filename": "a.txt", "content": ""}
 
     def statuses(client: TestClient) -> tuple[int, ...]:
@@ -98,20 +98,20 @@ def test_each_right_stands_for_itself(served: ServedApplication, app: ASGIApp) -
     )
 
 
-def test_a_commit_is_told_to_the_host(served: ServedApplication, app: ASGIApp) -> None:
+def test_the_host_is_notified_of_a_commit(served: ServedApplication, app: ASGIApp) -> None:
     grant = make_grant(served, Scope.READ, Scope.WRITE)
     client = make_guest_client(app, grant)
-    response = client.put("/api/v1/pages/Told", json={"content": "told", "commit_message": "Tell"})
+    response = client.put("/api/v1/pages/Noted", json={"content": "noted", "commit_message": "Note"})
     assert response.status_code == 201
-    same = client.put("/api/v1/pages/Told", json={"content": "told", "revision": response.json()["revision"]})
+    same = client.put("/api/v1/pages/Noted", json={"content": "noted", "revision": response.json()["revision"]})
     assert same.json()["changed"] is False
-    assert client.put("/api/v1/pages/Told", json={"content": "unread"}).status_code == 409
+    assert client.put("/api/v1/pages/Noted", json={"content": "unread"}).status_code == 409
     (commit,) = grant.commits
-    assert (commit.kind, commit.path, commit.files) == (ChangeKind.SAVED, "Told", ("Told.md",))
-    assert (commit.author, commit.message) == (Author("Gil", "gil@example.org"), "Tell")
+    assert (commit.kind, commit.path, commit.files) == (ChangeKind.SAVED, "Noted", ("Noted.md",))
+    assert (commit.author, commit.message) == (Author("Gil", "gil@example.org"), "Note")
 
 
-def test_a_patient_write_is_in_lists_and_links_at_once(served: ServedApplication, app: ASGIApp) -> None:
+def test_a_write_that_waits_is_in_lists_and_links_at_once(served: ServedApplication, app: ASGIApp) -> None:
     client = make_guest_client(app, replace(make_grant(served, Scope.READ, Scope.WRITE), index_wait_s=60.0))
     for number in range(3):
         client.put(f"/api/v1/pages/Soon {number}", json={"content": "See [[Coffee]]."})
@@ -119,9 +119,9 @@ def test_a_patient_write_is_in_lists_and_links_at_once(served: ServedApplication
         assert f"Soon {number}" in client.get("/api/v1/links/Coffee").json()["linked_from"]
 
 
-def test_keys_are_kept_only_by_whom_the_host_trusts_with_them(served: ServedApplication, app: ASGIApp) -> None:
+def test_only_users_with_the_key_grant_manage_keys(served: ServedApplication, app: ASGIApp) -> None:
     assert make_guest_client(app, make_grant(served, Scope.ADMIN)).get("/api/v1/keys").status_code == 403
     listed = (
         make_guest_client(app, make_grant(served, Scope.ADMIN, can_manage_keys=True)).get("/api/v1/keys").json()["keys"]
     )
-    assert {key["wiki"] for key in listed} == {"alpha"}, "never another wiki's or the operator's"
+    assert {key["wiki"] for key in listed} == {"alpha"}, "no keys of other wikis or operators"

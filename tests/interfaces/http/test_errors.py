@@ -1,4 +1,4 @@
-"""Errors over HTTP: what a visitor is told, and what they are not."""
+"""Errors over HTTP: what a response contains and what it must not contain."""
 
 import logging
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ def make_error(kind: type[WikiholtError]) -> WikiholtError:
 
 
 @pytest.mark.parametrize("kind", list(iter_error_classes()), ids=lambda kind: kind.__name__)
-def test_every_error_is_a_problem_of_its_class(kind: type[WikiholtError]) -> None:
+def test_every_error_class_has_a_problem_document(kind: type[WikiholtError]) -> None:
     answer = make_problem_response(make_error(kind))
     assert answer.status_code == kind.status
     assert answer.media_type == "application/problem+json"
     assert kind.code in bytes(answer.body).decode()
-    # What is not the visitor's to mend may hold paths of this machine: none of it is told.
+    # Server errors may contain local paths, so their details are not sent.
     assert (b"/srv/secret" in bytes(answer.body)) == (kind.status < 500)
     assert all(get_public_message(make_error(kind)))
 
 
-def test_what_nobody_foresaw_is_a_500_that_tells_nothing(
+def test_an_unexpected_error_is_a_500_without_details(
     shared: ServedApplication, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -53,7 +53,7 @@ def test_what_nobody_foresaw_is_a_500_that_tells_nothing(
     assert "private words" not in caplog.text
 
 
-def test_a_wiki_without_an_index_says_when_to_come_back(
+def test_a_wiki_without_an_index_sends_retry_after(
     writable: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: object) -> None:
@@ -66,7 +66,7 @@ def test_a_wiki_without_an_index_says_when_to_come_back(
     assert "secret" not in answer.text
 
 
-def test_an_address_that_is_none_and_a_method_it_does_not_take(shared: ServedApplication) -> None:
+def test_an_unknown_path_and_an_unsupported_method(shared: ServedApplication) -> None:
     client = shared.make_client("read")
     for path in ("/api/v1/nothing", "/w/alpha/nothing", "/w/alpha/w/beta/api/v1/status", "/api/v2/search"):
         answer = client.get(path)
@@ -77,7 +77,7 @@ def test_an_address_that_is_none_and_a_method_it_does_not_take(shared: ServedApp
     assert client.request("BREW", "/healthz").status_code == 405
 
 
-def test_a_body_over_the_limit_is_refused_whether_announced_or_not(writable: ServedApplication) -> None:
+def test_a_body_over_the_limit_is_rejected_with_or_without_content_length(writable: ServedApplication) -> None:
     limit = writable.application.settings.limit_body_bytes
     before, client = writable.alpha.get_head(), writable.make_client("write")
     announced = client.put("/api/v1/pages/X", content=b"x" * (limit + 1), headers={"Content-Type": "application/json"})
@@ -94,13 +94,13 @@ def test_a_body_over_the_limit_is_refused_whether_announced_or_not(writable: Ser
     assert writable.alpha.get_head() == before
 
 
-def test_too_large_a_page_is_refused_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_oversized_page_is_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serve_application(tmp_path_factory.mktemp("small"), {"page.max_bytes": 2048}) as served:
         answer = served.make_client("write").put("/api/v1/pages/X", json={"content": "x" * 3000})
         assert answer.status_code == 413
 
 
-def test_rate_limits_are_said_and_kept(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_rate_limits_are_announced_and_enforced(tmp_path_factory: pytest.TempPathFactory) -> None:
     limits = {"limit.key_per_minute": 60, "limit.address_per_minute": 30}
     with serve_application(tmp_path_factory.mktemp("limits"), limits) as served:
         client = served.make_client("read")
@@ -117,7 +117,7 @@ def test_rate_limits_are_said_and_kept(tmp_path_factory: pytest.TempPathFactory)
         assert set(without) == {401, 429}
 
 
-def test_every_answer_forbids_what_a_browser_might_do_with_it(shared: ServedApplication) -> None:
+def test_every_response_has_security_headers(shared: ServedApplication) -> None:
     for path in ("/api/v1/status", "/healthz", "/openapi.json", "/docs", "/nowhere", "/metrics"):
         headers = shared.make_client("read").get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -126,15 +126,15 @@ def test_every_answer_forbids_what_a_browser_might_do_with_it(shared: ServedAppl
         assert "server" not in headers
 
 
-def test_other_origins_are_let_in_only_where_they_are_named(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_cors_allows_only_configured_origins(tmp_path_factory: pytest.TempPathFactory) -> None:
     origin = "https://wiki.example.org"
     with serve_application(tmp_path_factory.mktemp("cors"), {"serve.cors_origins": [origin]}) as served:
         client = served.make_client("read")
-        ours = client.get("/api/v1/status", headers={"Origin": origin})
-        assert ours.headers["access-control-allow-origin"] == origin
-        assert "access-control-allow-credentials" not in ours.headers
-        theirs = client.get("/api/v1/status", headers={"Origin": "https://evil.example.org"})
-        assert "access-control-allow-origin" not in theirs.headers
+        allowed = client.get("/api/v1/status", headers={"Origin": origin})
+        assert allowed.headers["access-control-allow-origin"] == origin
+        assert "access-control-allow-credentials" not in allowed.headers
+        foreign = client.get("/api/v1/status", headers={"Origin": "https://evil.example.org"})
+        assert "access-control-allow-origin" not in foreign.headers
         preflight_headers = {
             "Origin": origin,
             "Access-Control-Request-Method": "PUT",
@@ -143,7 +143,7 @@ def test_other_origins_are_let_in_only_where_they_are_named(tmp_path_factory: py
         assert client.options("/w/alpha/api/v1/pages/X", headers=preflight_headers).status_code == 200
 
 
-def test_the_openapi_document_is_of_the_address_and_names_no_wiki(shared: ServedApplication) -> None:
+def test_the_openapi_document_fits_the_address_and_names_no_wiki(shared: ServedApplication) -> None:
     for slug in ("alpha", "beta"):
         document = shared.make_client().get(f"/w/{slug}/openapi.json").json()
         assert document["servers"] == [{"url": f"/w/{slug}"}]
@@ -153,7 +153,7 @@ def test_the_openapi_document_is_of_the_address_and_names_no_wiki(shared: Served
     assert "beta" not in text
 
 
-def test_the_docs_page_needs_nothing_from_elsewhere(shared: ServedApplication) -> None:
+def test_the_docs_page_loads_nothing_external(shared: ServedApplication) -> None:
     page = shared.make_client().get("/docs")
     assert page.status_code == 200
     for outside in ("http://", "https://", "//cdn", "<script", "<link", "<img"):
@@ -161,7 +161,7 @@ def test_the_docs_page_needs_nothing_from_elsewhere(shared: ServedApplication) -
     assert "GET /api/v1/semantic-search" in page.text
 
 
-def test_readiness_names_the_part_that_is_not_ready(writable: ServedApplication) -> None:
+def test_readiness_names_the_component_that_is_not_ready(writable: ServedApplication) -> None:
     def missing() -> None:
         raise errors.ModelMissing("nothing in /srv/secret/path")
 
@@ -177,7 +177,7 @@ def test_readiness_names_the_part_that_is_not_ready(writable: ServedApplication)
     assert writable.make_client().get("/api/v1/health").json()["status"] == "ok"
 
 
-def test_figures_hold_neither_queries_nor_names(shared: ServedApplication) -> None:
+def test_metrics_contain_neither_queries_nor_names(shared: ServedApplication) -> None:
     shared.make_client("read").get("/w/alpha/api/v1/search", params={"q": "private words"})
     shared.make_client("read").get("/w/alpha/api/v1/pages/Home")
     shared.make_client("read").get("/private/address")

@@ -1,4 +1,4 @@
-"""A broken index over HTTP: an error with a reason, never an empty list; then mended, and the status says so."""
+"""A broken index over HTTP: an error with a reason, never an empty list. After the repair the status says so."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import pytest
 from tests.support.served_application import ServedApplication
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -23,15 +23,15 @@ def get_index_file(writable: ServedApplication) -> Path:
 
 
 def break_index(writable: ServedApplication) -> None:
-    """As if the disk had lost it while nobody had it open."""
+    """Delete the index while it is not open, as if the disk had lost it."""
     writable.application.service.get_handle("alpha").close()
     for file in get_index_file(writable).parent.glob("g??????.sqlite-*"):
         file.unlink()
     get_index_file(writable).write_bytes(b"no index " * 5000)
 
 
-def test_a_broken_index_answers_503_with_a_reason_and_is_mended(writable: ServedApplication) -> None:
-    assert writable.application.scheduler.stop(30)  # so that what lies between can be looked at
+def test_a_broken_index_answers_503_with_a_reason_and_is_repaired(writable: ServedApplication) -> None:
+    assert writable.application.scheduler.stop(30)  # so that the state before the repair can be checked
     reader = writable.make_client("read")
     break_index(writable)
     answer = reader.get("/api/v1/search", params={"q": "printer"})
@@ -45,7 +45,7 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_mended(writable: Served
     ready = writable.make_client().get("/readyz")
     assert (ready.status_code, ready.json()["indexes"]) == (200, {"repairing": 1, "broken": 0})
     assert writable.make_client("other").get("/api/v1/search", params={"q": "printer"}).status_code == 200, (
-        "others go on"
+        "other wikis still answer"
     )
     writable.application.service.get_handle("alpha").sync()
     answer = reader.get("/api/v1/search", params={"q": "printer"})
@@ -55,7 +55,7 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_mended(writable: Served
     assert health["checked_at"]
 
 
-def test_the_keeper_mends_what_a_search_met(writable: ServedApplication) -> None:
+def test_the_scheduler_repairs_damage_that_a_search_found(writable: ServedApplication) -> None:
     reader = writable.make_client("read")
     break_index(writable)
     seen = set()
@@ -71,7 +71,7 @@ def test_the_keeper_mends_what_a_search_met(writable: ServedApplication) -> None
     assert list(get_index_file(writable).parent.glob("broken-*"))
 
 
-def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(writable: ServedApplication) -> None:
+def test_a_dry_run_estimates_a_reindex_and_starts_none(writable: ServedApplication) -> None:
     admin = writable.make_client("admin")
     answer = admin.post("/api/v1/reindex", params={"dry_run": "true"})
     assert answer.status_code == 200
@@ -83,7 +83,7 @@ def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(writable: S
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), [("read", "true", 403), ("admin", "maybe", 422)])
-def test_a_dry_run_is_for_the_admin_and_takes_true_or_false(
+def test_a_dry_run_requires_admin_and_a_boolean(
     writable: ServedApplication, key: str, value: str, expected: int
 ) -> None:
     client = writable.make_client(key)

@@ -1,4 +1,4 @@
-"""The index over HTTP: how it stands, building it anew, waking it, webhooks, and the farm's operator."""
+"""The index over HTTP: status, reindex, wake, webhooks, and the wiki administration of the operator."""
 
 import hashlib
 import hmac
@@ -16,16 +16,14 @@ BODY = b'{"ref": "refs/heads/main"}'
 SECRET = "correct horse"
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     until = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
 
 
-def test_a_search_in_a_wiki_without_a_commit_says_that_and_not_to_wait(
-    writable: ServedApplication, tmp_path: Path
-) -> None:
+def test_a_search_in_a_wiki_without_commits_says_so_without_retry(writable: ServedApplication, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     subprocess.run(["git", "init", "--quiet", empty], check=True)
     operator = writable.make_client("operator")
@@ -62,7 +60,7 @@ def test_status_says_what_is_indexed_and_names_no_path(writable: ServedApplicati
     assert str(writable.alpha.path.parent) not in search.text
 
 
-def test_reindex_is_a_job_with_a_status_that_lasts(writable: ServedApplication) -> None:
+def test_reindex_is_a_job_with_a_lasting_status(writable: ServedApplication) -> None:
     admin, reader = writable.make_client("admin"), writable.make_client("read")
     assert reader.get("/api/v1/reindex/status").json()["status"] == "idle"
     before = reader.get("/api/v1/status").json()["generation"]
@@ -77,8 +75,10 @@ def test_reindex_is_a_job_with_a_status_that_lasts(writable: ServedApplication) 
     assert reader.get("/api/v1/status").json()["generation"] > before
 
 
-def test_a_second_reindex_meanwhile_is_a_conflict(writable: ServedApplication, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert writable.application.scheduler.stop(30)  # nobody takes the job up
+def test_a_second_reindex_at_the_same_time_is_a_conflict(
+    writable: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert writable.application.scheduler.stop(30)  # nothing runs the job
     admin = writable.make_client("admin")
     assert admin.post("/api/v1/reindex").status_code == 202
     again = admin.post("/api/v1/reindex")
@@ -86,7 +86,7 @@ def test_a_second_reindex_meanwhile_is_a_conflict(writable: ServedApplication, m
     assert admin.get("/api/v1/reindex/status").json()["status"] == "in_progress"
 
 
-def test_wake_has_a_commit_indexed_without_waiting_for_the_interval(writable: ServedApplication) -> None:
+def test_wake_indexes_a_commit_before_the_next_interval(writable: ServedApplication) -> None:
     client = writable.make_client("write")
     head = writable.alpha.commit({"Owl.md": "# Owl\n\nnight"})
     assert client.post("/api/v1/wake").status_code == 202
@@ -107,7 +107,7 @@ def sign(secret: str = SECRET, body: bytes = BODY) -> str:
     ],
     ids=["github", "gitea", "forgejo", "gitlab"],
 )
-def test_a_signed_webhook_wakes_its_wiki(writable: ServedApplication, headers: dict[str, str]) -> None:
+def test_a_signed_webhook_triggers_a_sync(writable: ServedApplication, headers: dict[str, str]) -> None:
     writable.application.service.configure("alpha", {"webhook_secret": SECRET})
     head = writable.alpha.commit({"Owl.md": "# Owl\n\nnight"})
     answer = writable.make_client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)
@@ -115,14 +115,14 @@ def test_a_signed_webhook_wakes_its_wiki(writable: ServedApplication, headers: d
     wait_until(lambda: writable.make_client("read").get("/api/v1/status").json()["indexed_revision"] == head)
 
 
-def test_a_secret_may_hold_any_letters(writable: ServedApplication) -> None:
+def test_a_webhook_secret_may_contain_any_characters(writable: ServedApplication) -> None:
     writable.application.service.configure("alpha", {"webhook_secret": "pässwörd"})
     for headers in ({"X-Gitlab-Token": "pässwörd".encode()}, {"X-Gitea-Signature": sign("pässwörd").encode()}):
         sent = writable.make_client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)  # type: ignore[arg-type]
         assert sent.status_code == 202
 
 
-def test_a_webhook_is_refused_the_same_way_whatever_is_wrong(writable: ServedApplication) -> None:
+def test_every_invalid_webhook_gets_the_same_answer(writable: ServedApplication) -> None:
     writable.application.service.configure("alpha", {"webhook_secret": SECRET})
     right: dict[str, str | bytes] = {"X-Hub-Signature-256": f"sha256={sign()}"}
     empty: dict[str, str | bytes] = {"X-Hub-Signature-256": f"sha256={sign('')}", "X-Gitlab-Token": ""}
@@ -183,9 +183,7 @@ def test_the_operator_adds_changes_and_removes_a_wiki(
     ],
     ids=str,
 )
-def test_a_wiki_that_cannot_be_is_not_registered(
-    shared: ServedApplication, body: dict[str, object], status: int
-) -> None:
+def test_an_invalid_wiki_is_not_registered(shared: ServedApplication, body: dict[str, object], status: int) -> None:
     operator = shared.make_client("operator")
     before = operator.get("/api/v1/wikis").json()
     assert operator.post("/api/v1/wikis", json=body).status_code == status

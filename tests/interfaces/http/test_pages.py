@@ -1,4 +1,4 @@
-"""Pages over HTTP: read, listed, written with the revision they were read at."""
+"""Pages over HTTP: read, list, and write with the revision that was read."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +22,7 @@ def test_a_page_is_read_with_its_links_and_its_revision(shared: ServedApplicatio
     assert shared.make_client("read").get("/api/v1/pages/Equipment%2FPrinter.md").json() == printer
 
 
-def test_pages_are_listed_by_filter_and_in_parts(shared: ServedApplication) -> None:
+def test_pages_are_listed_with_filters_and_paging(shared: ServedApplication) -> None:
     client = shared.make_client("read")
     every = client.get("/api/v1/pages").json()
     assert [page["path"] for page in every["pages"]] == ["Coffee", "Equipment/Printer", "Home"]
@@ -69,7 +69,7 @@ def test_a_new_page_is_a_commit_of_its_author_and_is_found_at_once(writable: Ser
     assert writable.alpha.run_git("log", "-1", "--format=%an <%ae>").decode() == "Eve <eve@example.org>"
 
 
-def test_a_page_that_is_there_is_not_written_over_by_chance(writable: ServedApplication) -> None:
+def test_an_existing_page_is_not_overwritten_by_accident(writable: ServedApplication) -> None:
     client, before = writable.make_client("write"), writable.alpha.get_head()
     page = client.get(PRINTER)
     blind = client.put(PRINTER, json={"content": "gone"})
@@ -89,7 +89,7 @@ def test_a_page_that_is_there_is_not_written_over_by_chance(writable: ServedAppl
 
 
 @pytest.mark.parametrize("form", ["revision", "tag", "star", "short"])
-def test_a_page_is_written_by_whoever_has_read_it(writable: ServedApplication, form: str) -> None:
+def test_a_page_is_written_with_the_revision_that_was_read(writable: ServedApplication, form: str) -> None:
     client = writable.make_client("write")
     page = client.get(PRINTER)
     revision = page.json()["revision"]
@@ -104,7 +104,7 @@ def test_a_page_is_written_by_whoever_has_read_it(writable: ServedApplication, f
     assert old["content"] == page.json()["content"]
 
 
-def test_of_two_writers_at_once_one_is_told_so(writable: ServedApplication) -> None:
+def test_one_of_two_concurrent_writers_gets_a_conflict(writable: ServedApplication) -> None:
     revision = writable.make_client("read").get(PRINTER).json()["revision"]
 
     def write(number: int) -> int:
@@ -116,7 +116,7 @@ def test_of_two_writers_at_once_one_is_told_so(writable: ServedApplication) -> N
     assert codes == [200] + [409] * 7
 
 
-def test_patch_replaces_one_place(writable: ServedApplication) -> None:
+def test_patch_replaces_one_occurrence(writable: ServedApplication) -> None:
     client = writable.make_client("write")
     revision = client.get(PRINTER).json()["revision"]
     edit = {"revision": revision, "old_string": "rear flap", "new_string": "front flap"}
@@ -159,7 +159,7 @@ def test_delete_and_rename_answer_as_otterwiki_api_does(writable: ServedApplicat
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", ".git/config", "%00", "x%0Ay", "a//b", "x" * 300, "x" * 1200])
-def test_a_path_that_is_none_writes_nothing(writable: ServedApplication, path: str) -> None:
+def test_an_invalid_path_writes_nothing(writable: ServedApplication, path: str) -> None:
     before = writable.alpha.get_head()
     answer = writable.make_client("write").put(f"/api/v1/pages/{path.replace('..', '%2E%2E')}", json={"content": "x"})
     assert 400 <= answer.status_code < 500
@@ -188,7 +188,7 @@ def test_a_path_that_is_none_writes_nothing(writable: ServedApplication, path: s
     ],
     ids=range(15),
 )
-def test_a_body_that_makes_no_sense_writes_nothing(writable: ServedApplication, body: bytes) -> None:
+def test_an_invalid_body_writes_nothing(writable: ServedApplication, body: bytes) -> None:
     before = writable.alpha.get_head()
     headers = {"Content-Type": "application/json"}
     answer = writable.make_client("write").put("/api/v1/pages/X", content=body, headers=headers)
@@ -198,14 +198,14 @@ def test_a_body_that_makes_no_sense_writes_nothing(writable: ServedApplication, 
 
 
 @pytest.mark.parametrize("name", ["...", '"', "<>", " ", "a\x7f", "\u202e", "Ann O'Nym; rm -rf", "名前"])
-def test_odd_authors_are_written_or_refused_and_never_a_fault(writable: ServedApplication, name: str) -> None:
+def test_unusual_author_names_are_accepted_or_rejected_without_a_500(writable: ServedApplication, name: str) -> None:
     before, body = writable.alpha.get_head(), {"content": "x", "author": {"name": name, "email": "a@example.org"}}
     answer = writable.make_client("write").put("/api/v1/pages/Odd", json=body)
     assert answer.status_code in (201, 422)
     assert (writable.alpha.get_head() == before) == (answer.status_code == 422)
 
 
-def test_a_key_whose_label_is_odd_writes_all_the_same(writable: ServedApplication) -> None:
+def test_a_key_with_an_unusual_label_can_write(writable: ServedApplication) -> None:
     for label in ("<script>", "...", "Bot <bot@example.org>", ""):
         response = writable.make_client("admin").post("/api/v1/keys", json={"scope": "write", "label": label})
         writable.tokens["odd"] = response.json()["token"]
@@ -213,7 +213,7 @@ def test_a_key_whose_label_is_odd_writes_all_the_same(writable: ServedApplicatio
         assert written.status_code == 201, (label, written.text)
 
 
-def test_the_calls_of_otterwiki_mcp_get_what_its_texts_are_made_of(writable: ServedApplication) -> None:
+def test_calls_of_otterwiki_mcp_return_the_fields_it_reads(writable: ServedApplication) -> None:
     client = writable.make_client("write")
     base = "/w/alpha/api/v1"
     listed = client.get(

@@ -1,4 +1,4 @@
-"""The report of queries over HTTP: for admins of the wiki, of their own wiki alone."""
+"""The query report over HTTP: admins see the report of their own wiki only."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from wikiholt.wikis.session import WikiSession
 
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    """A farm whose searches are written down; of beta's, by its own setting, not."""
+    """Two wikis with a query log; beta turns its log off."""
     with serve_application(tmp_path_factory.mktemp("logged"), {"queries.log": True}) as served:
         served.application.service.configure("beta", {"log_queries": "false"})
         yield served
@@ -37,7 +37,7 @@ def wait_for_records(served: ServedApplication, count: int) -> None:
         time.sleep(0.01)
 
 
-def test_an_admin_sees_what_was_searched_for_and_which_pages_nobody_finds(logged: ServedApplication) -> None:
+def test_an_admin_sees_queries_and_unfound_pages(logged: ServedApplication) -> None:
     reader = logged.make_client("read")
     for query, n in (("drum", 1), ("Drum ", 1), ("0x6100", 1), ("nosuchword", 1)):
         assert reader.get("/api/v1/search", params={"q": query, "n": n, "mode": "keyword"}).status_code == 200
@@ -62,24 +62,26 @@ def test_an_admin_sees_what_was_searched_for_and_which_pages_nobody_finds(logged
 
 
 @pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("write", 403), ("other", 403)])
-def test_who_is_no_admin_of_the_wiki_is_refused(logged: ServedApplication, key: str | None, status: int) -> None:
+def test_the_query_report_requires_an_admin_of_the_wiki(
+    logged: ServedApplication, key: str | None, status: int
+) -> None:
     answer = logged.make_client(key).get("/w/alpha/api/v1/report")
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_where_nothing_is_written_down_the_answer_says_how_to_turn_it_on(logged: ServedApplication) -> None:
+def test_without_a_query_log_the_answer_says_how_to_turn_it_on(logged: ServedApplication) -> None:
     answer = logged.make_client("other").get("/api/v1/report")
     assert (answer.status_code, answer.json()["code"]) == (404, "no-query-log")
     assert "log_queries=true" in answer.json()["hint"]
 
 
 @pytest.mark.parametrize("params", [{"days": "-1"}, {"days": "1e1"}, {"limit": "1001"}, {"limit": ""}, {"since": "7d"}])
-def test_what_makes_no_sense_is_refused(logged: ServedApplication, params: dict[str, str]) -> None:
+def test_invalid_parameters_are_rejected(logged: ServedApplication, params: dict[str, str]) -> None:
     assert logged.make_client("admin").get("/api/v1/report", params=params).status_code == 422
 
 
-def test_each_way_of_searching_is_written_down_by_its_name(logged: ServedApplication) -> None:
+def test_every_interface_is_logged_by_its_name(logged: ServedApplication) -> None:
     service = logged.application.service
     handle = service.get_handle("alpha")
     assert service.components.query_log_writer is not None
@@ -102,14 +104,14 @@ def test_each_way_of_searching_is_written_down_by_its_name(logged: ServedApplica
     assert "Gil" not in repr(log)
 
 
-def test_metrics_count_what_was_written_and_name_nothing(logged: ServedApplication) -> None:
+def test_metrics_count_log_records_and_contain_no_names(logged: ServedApplication) -> None:
     logged.make_client("read").get("/api/v1/search", params={"q": "unheardofword"})
     wait_for_records(logged, 1)
-    figures = logged.make_client("operator").get("/metrics").text
-    assert "wikiholt_queries_written_total" in figures
-    assert "wikiholt_queries_lost_total 0.0" in figures
-    assert "unheardofword" not in figures
-    assert "alpha" not in figures
+    metrics = logged.make_client("operator").get("/metrics").text
+    assert "wikiholt_queries_written_total" in metrics
+    assert "wikiholt_queries_lost_total 0.0" in metrics
+    assert "unheardofword" not in metrics
+    assert "alpha" not in metrics
     assert any(
         isinstance(collector, QueryLogCollector)
         for collector in create_host_app(logged.application).state.metrics.registry._collector_to_names

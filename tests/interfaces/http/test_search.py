@@ -1,4 +1,4 @@
-"""Search over HTTP: what is asked, what is answered, what is refused."""
+"""Search over HTTP: parameters, responses and rejected requests."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ LEGACY_FIELDS = {
 }
 
 
-def test_an_answer_has_the_fields_of_both_plugins_and_says_how_fresh_it_is(shared: ServedApplication) -> None:
+def test_a_response_has_the_fields_of_both_plugins_and_its_freshness(shared: ServedApplication) -> None:
     answer = shared.make_client("read").get("/api/v1/search", params={"q": "drum worn out"})
     assert answer.status_code == 200
     document = answer.json()
@@ -90,7 +90,7 @@ def test_filters_narrow_what_is_found(shared: ServedApplication, params: dict[st
         ("q=a&path=x&prefix=y", ""),
     ],
 )
-def test_a_wrong_or_unknown_parameter_is_refused_by_its_name(shared: ServedApplication, query: str, field: str) -> None:
+def test_an_invalid_or_unknown_parameter_is_rejected_by_name(shared: ServedApplication, query: str, field: str) -> None:
     answer = shared.make_client("read").get(f"/api/v1/search?{query}")
     assert answer.status_code == 422
     document = answer.json()
@@ -99,20 +99,20 @@ def test_a_wrong_or_unknown_parameter_is_refused_by_its_name(shared: ServedAppli
     assert document["error"] == document["detail"]
 
 
-def test_a_query_without_a_word_is_refused_by_the_search_itself(shared: ServedApplication) -> None:
+def test_a_query_without_words_is_rejected_by_the_search(shared: ServedApplication) -> None:
     answer = shared.make_client("read").get("/api/v1/search", params={"q": "???", "mode": "keyword"})
     assert answer.status_code == 422
     assert answer.json()["code"] == "invalid-query"
 
 
 @pytest.mark.parametrize("path", ["/api/v1/pages", "/api/v1/status", "/api/v1/wikis", "/healthz", "/api/v1/links/Home"])
-def test_unknown_parameters_are_refused_everywhere(shared: ServedApplication, path: str) -> None:
+def test_unknown_parameters_are_rejected_everywhere(shared: ServedApplication, path: str) -> None:
     answer = shared.make_client("read").get(path, params={"nonsense": "1"})
     assert answer.status_code == 422
     assert answer.json()["errors"] == [{"field": "nonsense", "where": "query", "message": "unknown field"}]
 
 
-def test_the_same_answer_is_not_sent_twice(writable: ServedApplication) -> None:
+def test_an_unchanged_answer_is_304(writable: ServedApplication) -> None:
     client = writable.make_client("read")
     first = client.get("/api/v1/search", params={"q": "printer"})
     tag = first.headers["etag"]
@@ -127,7 +127,7 @@ def test_the_same_answer_is_not_sent_twice(writable: ServedApplication) -> None:
     assert moved.json()["stale"]
 
 
-def test_fresh_waits_for_what_was_committed_a_moment_ago(writable: ServedApplication) -> None:
+def test_fresh_waits_for_the_latest_commit(writable: ServedApplication) -> None:
     client = writable.make_client("read")
     writable.alpha.commit({"Zebra.md": "# Zebra\n\nstripes and savannah"})
     answer = client.get("/api/v1/search", params={"q": "stripes savannah", "fresh": "true"}).json()
@@ -136,7 +136,7 @@ def test_fresh_waits_for_what_was_committed_a_moment_ago(writable: ServedApplica
     assert answer["head_revision"] == writable.alpha.get_head()
 
 
-def test_pages_like_a_page_leave_out_the_page(shared: ServedApplication) -> None:
+def test_similar_pages_exclude_the_page_itself(shared: ServedApplication) -> None:
     client = shared.make_client("read")
     answer = client.get("/api/v1/similar", params={"path": "Home", "n": 2}).json()
     assert answer["total"] == 2
@@ -144,7 +144,7 @@ def test_pages_like_a_page_leave_out_the_page(shared: ServedApplication) -> None
     assert client.get("/api/v1/similar", params={"path": "Nowhere"}).json()["code"] == "page-not-found"
 
 
-def test_facets_say_what_there_is_to_filter_by(shared: ServedApplication) -> None:
+def test_facets_list_the_filter_values(shared: ServedApplication) -> None:
     document = shared.make_client("read").get("/api/v1/facets").json()
     assert document["categories"] == [{"value": "Equipment", "count": 1}]
     assert {facet["value"] for facet in document["tags"]} == {"paper", "repair", "kitchen"}
@@ -159,7 +159,7 @@ def test_head_answers_as_get_does_without_the_body(shared: ServedApplication) ->
     assert client.head("/healthz").status_code == 200
 
 
-def test_no_answer_holds_another_wikis_words(shared: ServedApplication) -> None:
+def test_no_answer_contains_text_of_another_wiki(shared: ServedApplication) -> None:
     for mode in ("hybrid", "semantic", "keyword"):
         response = shared.make_client("other").get(
             "/api/v1/search", params={"q": "alphacanary printer", "mode": mode, "n": 100}
@@ -168,7 +168,7 @@ def test_no_answer_holds_another_wikis_words(shared: ServedApplication) -> None:
         assert {hit["path"] for hit in response.json()["results"]} <= {"Home"}
 
 
-def test_64_threads_at_once_each_get_their_own_wikis_answer(shared: ServedApplication) -> None:
+def test_64_concurrent_threads_get_answers_of_their_own_wiki(shared: ServedApplication) -> None:
     def ask(number: int) -> tuple[str, int, str]:
         key, word = (("read", "alphacanary"), ("other", "betacanary"))[number % 2]
         with shared.make_client(key) as client:

@@ -64,7 +64,7 @@ def test_a_real_client_searches_over_a_real_socket(server: RunningServer) -> Non
     assert "server" not in answer.headers
 
 
-def test_head_over_a_real_socket_announces_what_get_would_send(server: RunningServer) -> None:
+def test_head_over_a_real_socket_has_the_headers_of_get(server: RunningServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     headers = {"Authorization": f"Bearer {server.application.tokens['read']}"}
     connection.request("HEAD", "/api/v1/pages/Home", headers=headers)
@@ -86,7 +86,7 @@ def test_64_clients_at_once_are_all_answered(server: RunningServer) -> None:
         assert set(pool.map(ask, range(192))) == {(200, True)}
 
 
-def test_a_client_that_leaves_harms_nobody(server: RunningServer) -> None:
+def test_a_client_that_disconnects_does_not_affect_others(server: RunningServer) -> None:
     token = server.application.tokens["write"]
     known = f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
     before = server.application.alpha.get_head()
@@ -119,7 +119,7 @@ def test_a_chunked_body_is_cut_off_at_the_limit(server: RunningServer) -> None:
         assert answer.status_code == 413
         assert answer.json()["code"] == "too-large"
     except httpx.TransportError:
-        # The server may hang up on a client that goes on sending; it must not have taken it all.
+        # The server may close the connection while the client sends; it must not have read everything.
         assert sent < 4 * limit
     assert server.get("/healthz").status_code == 200
 
@@ -137,14 +137,14 @@ def test_a_chunked_body_is_cut_off_at_the_limit(server: RunningServer) -> None:
         b"\x00\x01\x02",
     ],
 )
-def test_odd_request_lines_get_a_4xx_and_nothing_of_any_wiki(server: RunningServer, line: bytes) -> None:
+def test_malformed_request_lines_get_a_4xx_without_wiki_data(server: RunningServer, line: bytes) -> None:
     answer = server.send_raw(line + b"\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
     assert answer.split(b" ", 2)[1].startswith(b"4"), answer[:200]
     assert b"canary" not in answer
     assert b"root:" not in answer
 
 
-def test_the_server_stops_cleanly_while_it_is_asked(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_server_stops_cleanly_during_requests(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serve_application(tmp_path_factory.mktemp("stopping")) as served:
         running = RunningServer(served)
         stop = threading.Event()
@@ -159,11 +159,11 @@ def test_the_server_stops_cleanly_while_it_is_asked(tmp_path_factory: pytest.Tem
             return seen
 
         with ThreadPoolExecutor(8) as pool:
-            asking = [pool.submit(ask) for _ in range(8)]
+            futures = [pool.submit(ask) for _ in range(8)]
             until = time.monotonic() + 20
             while not json.loads(running.get("/api/v1/status").text)["pages"]:
                 assert time.monotonic() < until
             stopped = running.stop()
             stop.set()
-            assert {status for future in asking for status in future.result()} <= {200}
+            assert {status for future in futures for status in future.result()} <= {200}
         assert stopped

@@ -8,8 +8,8 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
-    """A farm of the module's own; tests write to pages of their own."""
-    with serve_application(tmp_path_factory.mktemp("farm")) as served:
+    """Two wikis for one test module; every test writes to its own pages."""
+    with serve_application(tmp_path_factory.mktemp("mcp")) as served:
         yield served
 
 

@@ -1,4 +1,4 @@
-"""An agent for tests: the SDK's own client, over HTTP and over standard input and output."""
+"""An MCP client for tests: the client of the SDK, over HTTP and over standard input and output."""
 
 import json
 import os
@@ -28,13 +28,13 @@ TIMEOUT_S = 120.0
 
 @contextmanager
 def run_server(app: FastAPI) -> Iterator[str]:
-    """The application behind a real server on a port of its own."""
+    """Run the application on a real server on a free port."""
     config = uvicorn.Config(
         app,
         port=0,
         log_config=None,
         timeout_graceful_shutdown=5,
-        proxy_headers=True,  # visitors say for themselves where they come from
+        proxy_headers=True,  # clients set their own address
         forwarded_allow_ips="127.0.0.1",
     )
     server = uvicorn.Server(config)
@@ -52,25 +52,25 @@ def run_server(app: FastAPI) -> Iterator[str]:
 def wait_until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < end, "it did not come true"
+        assert time.monotonic() < end, "the condition did not become true in time"
         threading.Event().wait(0.02)
 
 
 def run_over_http(
     url: str, token: str | None, work: ClientWork[T], *, mode: str = "auto", headers: Mapping[str, str] | None = None
 ) -> T:
-    """What an agent with this key gets done at this address."""
+    """Run `work` with an MCP client at this URL with this key and return its result."""
 
     async def run() -> T | MCPError:
         sent = dict(headers or {}) | ({"Authorization": f"Bearer {token}"} if token else {})
         async with (
-            # Without certificates, which nobody here shows and which take long to load.
+            # Certificates are not needed here and take long to load.
             httpx2.AsyncClient(headers=sent, timeout=TIMEOUT_S, verify=False) as http,
             Client(streamable_http_client(url, http_client=http), mode=mode) as client,
         ):
             try:
                 return await work(client)
-            except MCPError as error:  # raised through the client's tasks it would be one of a group
+            except MCPError as error:  # raised inside the client's tasks it would become an exception group
                 return error
 
     result = anyio.run(run)
@@ -80,7 +80,7 @@ def run_over_http(
 
 
 def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto") -> T:
-    """What an agent gets done that starts `wikiholt mcp` itself."""
+    """Run `work` with an MCP client that starts `wikiholt mcp` and return its result."""
     command = ["-m", "wikiholt.interfaces.cli.main", "--data", str(data), "mcp", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
 
@@ -109,13 +109,13 @@ def get_text(result: CallToolResult) -> str:
 
 
 def get_document(result: CallToolResult) -> Any:
-    """The document of a call that went well."""
+    """The structured content of a successful call."""
     assert not result.is_error, get_text(result)
     return result.structured_content
 
 
 def make_message(method: str, params: Mapping[str, Any] | None = None, version: str = "2026-07-28") -> tuple[Any, Any]:
-    """Body and headers of one message, for requests that no client of the SDK would send."""
+    """Body and headers of one message, for requests that the SDK client does not send."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},

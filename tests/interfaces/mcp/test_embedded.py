@@ -1,4 +1,4 @@
-"""The protocol inside a host such as Otterwiki, which decides who may what: the same address, below its API."""
+"""MCP inside a host such as Otterwiki, which decides permissions: the same path below the API."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedA
 def call_embedded(
     embedded: tuple[ServedApplication, AsgiBridge], *scopes: Scope, **call: Any
 ) -> tuple[BridgeResponse, HostGrant]:
-    """What somebody with these rights gets for one call of a tool."""
+    """Call one tool with these scopes and return the response."""
     served_farm, bridge = embedded
     body, headers = make_message("tools/call" if call else "tools/list", call)
     admission = HostGrant(served_farm.application.service.registry.get("alpha"), frozenset(scopes), ADA)
@@ -47,7 +47,7 @@ def call_embedded(
     return bridge.call(environ, admission), admission
 
 
-def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(
+def test_a_reader_reads_and_a_writer_writes_and_the_host_is_notified(
     embedded: tuple[ServedApplication, AsgiBridge],
 ) -> None:
     listed, _ = call_embedded(embedded, Scope.READ)
@@ -65,7 +65,7 @@ def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(
     assert embedded[0].alpha.run_git("log", "-1", "--format=%an").decode().strip() == "Ada"
 
 
-def test_who_may_nothing_gets_nothing(embedded: tuple[ServedApplication, AsgiBridge]) -> None:
+def test_without_scopes_every_call_is_rejected(embedded: tuple[ServedApplication, AsgiBridge]) -> None:
     for scopes in ((), (Scope.WRITE,)):
         assert call_embedded(embedded, *scopes)[0].status == 401
     long = {"path": "Home", "section": "x" * 70_000}

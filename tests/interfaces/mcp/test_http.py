@@ -1,4 +1,4 @@
-"""The protocol over HTTP: who is let in, by which name, how often; both versions; many at once; clients that leave."""
+"""MCP over HTTP: authentication, host names, rate limits, both versions, concurrent calls, disconnects."""
 
 import socket
 import threading
@@ -35,7 +35,7 @@ from wikiholt.testing import FakeEmbedder
 
 @pytest.fixture(scope="module")
 def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
-    """A farm on this machine alone, before its first key."""
+    """A local server before its first key."""
     with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as served, run_server(served.app) as base:
         yield served, base
 
@@ -49,9 +49,7 @@ def post_message(url: str, method: str = "tools/list", **headers: str) -> httpx.
 
 
 @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_both_versions_of_the_protocol_are_spoken(
-    served: ServedApplication, base: str, mode: str, version: str
-) -> None:
+def test_both_protocol_versions_work(served: ServedApplication, base: str, mode: str, version: str) -> None:
     async def work(client: Client) -> str:
         assert client.protocol_version == version
         assert client.server_info is not None
@@ -66,7 +64,7 @@ def test_both_versions_of_the_protocol_are_spoken(
         assert run_over_http(url, served.tokens["read"], work, mode=mode) == "Coffee"
 
 
-def test_a_request_says_who_it_is_before_anything_of_it_is_read(served: ServedApplication, base: str) -> None:
+def test_a_request_is_authenticated_before_its_body_is_read(served: ServedApplication, base: str) -> None:
     for headers, status in [
         ({}, 401),
         ({"Authorization": "Bearer wh_no_such"}, 401),
@@ -80,7 +78,7 @@ def test_a_request_says_who_it_is_before_anything_of_it_is_read(served: ServedAp
                 assert answer.json()["code"] == "unauthorized"
 
 
-def test_other_methods_and_bodies_that_are_no_message_are_refused(served: ServedApplication, base: str) -> None:
+def test_other_methods_and_invalid_messages_are_rejected(served: ServedApplication, base: str) -> None:
     key = {"Authorization": f"Bearer {served.tokens['read']}"}
     for method in ("GET", "DELETE", "PUT", "HEAD"):
         assert HTTP.request(method, f"{base}/mcp", headers=key).status_code == 405
@@ -102,7 +100,7 @@ def test_a_public_wiki_is_read_without_a_key_and_never_written(tmp_path_factory:
         assert post_message(f"{base}/w/alpha/mcp").status_code == 401
 
 
-def test_web_pages_elsewhere_get_nothing_by_a_name_of_their_own(keyless: tuple[ServedApplication, str]) -> None:
+def test_dns_rebinding_from_other_origins_is_rejected(keyless: tuple[ServedApplication, str]) -> None:
     _, base = keyless
     url, port = f"{base}/w/alpha/mcp", urlsplit(base).port
     assert post_message(url).status_code == 200
@@ -113,13 +111,13 @@ def test_web_pages_elsewhere_get_nothing_by_a_name_of_their_own(keyless: tuple[S
         {"Host": f"localhost.evil.example:{port}"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
-        {"Origin": f"http://localhost:{port}"},  # not the name that the request itself goes to
+        {"Origin": f"http://localhost:{port}"},  # not the host of the request
     ):
         for method in ("tools/list", "server/discover"):
             assert post_message(url, method, **headers).status_code == 403, headers
 
 
-def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_allowed_origin_may_call(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = {"serve.cors_origins": ["https://app.example"]}
     with serve_application(tmp_path_factory.mktemp("cors"), settings) as own, run_server(own.app) as base:
         key = {"Authorization": f"Bearer {own.tokens['read']}"}
@@ -135,7 +133,7 @@ def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFac
         assert post_message(f"{base}/mcp", Origin="https://other.example", **key).status_code == 403
 
 
-def test_agents_are_limited_as_every_other_visitor_is(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_agents_are_rate_limited_like_other_clients(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
         serve_application(tmp_path_factory.mktemp("limits"), {"limit.key_per_minute": 1}) as own,
         run_server(own.app) as base,
@@ -172,9 +170,7 @@ def test_a_hundred_calls_at_once_are_all_answered(served: ServedApplication, url
     assert not [get_text(answer) for answer in answers if answer.is_error]
 
 
-def test_a_client_that_leaves_harms_nobody_and_its_write_is_whole_or_not_there(
-    served: ServedApplication, base: str
-) -> None:
+def test_a_client_that_disconnects_leaves_a_complete_write_or_none(served: ServedApplication, base: str) -> None:
     host = urlsplit(base)
     body, headers = make_message(
         "tools/call", {"name": "append_to_page", "arguments": {"path": "Left", "text": "a line"}}
@@ -199,7 +195,7 @@ def test_a_client_that_leaves_harms_nobody_and_its_write_is_whole_or_not_there(
 
 
 class BlockedEmbedder(FakeEmbedder):
-    """A model that takes for ever, until it is let go."""
+    """A model that blocks until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,7 +207,7 @@ class BlockedEmbedder(FakeEmbedder):
         return super().embed_passages(texts)  # type: ignore[arg-type]
 
 
-def test_an_agent_is_greeted_at_once_while_a_wiki_is_indexed_for_the_first_time(
+def test_the_handshake_does_not_wait_for_the_first_indexing(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     place = tmp_path_factory.mktemp("large")
@@ -242,7 +238,7 @@ def test_an_agent_is_greeted_at_once_while_a_wiki_is_indexed_for_the_first_time(
         service.close()
 
 
-def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(served: ServedApplication, base: str) -> None:
+def test_a_revoked_key_is_rejected_from_the_next_message(served: ServedApplication, base: str) -> None:
     registry = served.application.service.registry
     key, token = registry.keys.create(registry.get("alpha").id, Scope.READ, "brief")
     assert post_message(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 200
@@ -250,7 +246,7 @@ def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(served:
     assert post_message(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 401
 
 
-def test_without_the_extra_the_service_serves_and_has_no_such_address(
+def test_without_the_extra_the_service_runs_without_the_mcp_route(
     served: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -261,7 +257,7 @@ def test_without_the_extra_the_service_serves_and_has_no_such_address(
     assert client.get("/api/v1/search", params={"q": "coffee"}).status_code == 200
 
 
-def test_figures_name_the_route_and_no_wiki(served: ServedApplication, base: str) -> None:
+def test_metrics_name_the_route_and_no_wiki(served: ServedApplication, base: str) -> None:
     post_message(f"{base}/w/alpha/mcp", Authorization=f"Bearer {served.tokens['read']}")
     text = HTTP.get(f"{base}/metrics", headers={"Authorization": f"Bearer {served.tokens['operator']}"}).text
     assert 'route="/mcp"' in text

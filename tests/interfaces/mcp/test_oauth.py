@@ -1,4 +1,4 @@
-"""Tokens of other issuers: what opens a wiki, what does not, and where agents are told to get one."""
+"""OAuth tokens of other issuers: which tokens are accepted, and where clients can get one."""
 
 import hmac
 import json
@@ -81,9 +81,7 @@ def forget_wrong_keys(served: ServedApplication) -> None:
         wrong.own._levels.clear()
 
 
-def test_wrong_tokens_and_keys_lock_no_right_token_and_no_right_key_out(
-    issued: tuple[ServedApplication, str], sign: Sign
-) -> None:
+def test_wrong_tokens_and_keys_do_not_block_valid_ones(issued: tuple[ServedApplication, str], sign: Sign) -> None:
     served, base = issued
     forget_wrong_keys(served)
     url, good = f"{base}/w/alpha/mcp", sign()
@@ -94,7 +92,7 @@ def test_wrong_tokens_and_keys_lock_no_right_token_and_no_right_key_out(
     forget_wrong_keys(served)
 
 
-def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(
+def test_a_token_grants_its_scope_on_the_wiki_of_its_audience(
     issued: tuple[ServedApplication, str], sign: Sign
 ) -> None:
     served, base = issued
@@ -133,7 +131,7 @@ def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(
     ],
     ids=str,
 )
-def test_a_token_that_is_not_for_this_wiki_opens_nothing(
+def test_a_token_for_another_wiki_is_rejected(
     issued: tuple[ServedApplication, str], sign: Sign, claims: dict[str, Any]
 ) -> None:
     served, base = issued
@@ -145,9 +143,7 @@ def _encode_base64(document: dict[str, Any]) -> str:
     return urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
 
 
-def test_tokens_that_anybody_could_have_made_open_nothing(
-    issued: tuple[ServedApplication, str], sign: Sign, signing: dict[str, Any]
-) -> None:
+def test_forged_tokens_are_rejected(issued: tuple[ServedApplication, str], sign: Sign, signing: dict[str, Any]) -> None:
     served, base = issued
     forget_wrong_keys(served)
     url = f"{base}/w/alpha/mcp"
@@ -164,14 +160,14 @@ def test_tokens_that_anybody_could_have_made_open_nothing(
     assert get_status(url, good) == 200
 
 
-def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[ServedApplication, str], sign: Sign) -> None:
+def test_oauth_tokens_are_rejected_by_the_http_api(issued: tuple[ServedApplication, str], sign: Sign) -> None:
     served, base = issued
     forget_wrong_keys(served)
     headers = {"Authorization": f"Bearer {sign()}"}
     assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
 
 
-def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[ServedApplication, str]) -> None:
+def test_a_request_without_a_token_learns_where_to_get_one(issued: tuple[ServedApplication, str]) -> None:
     served, base = issued
     body, headers = make_message("tools/list")
     refused = HTTP.post(f"{base}/w/alpha/mcp", content=body, headers=headers)
@@ -182,15 +178,15 @@ def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[Served
     assert document["resource"] == f"{BASE}/w/alpha/mcp"
     assert document["authorization_servers"] == [ISSUER]
     assert document["scopes_supported"] == ["read", "write"]
-    # Nobody learns by it which wikis there are.
+    # The response does not reveal which wikis exist.
     nowhere = HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/no-such/mcp")
     assert nowhere.json() == json.loads(json.dumps(document).replace("alpha", "no-such"))
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
-    # Keys count as before.
+    # API keys still work.
     get_document(call_tool(f"{base}/w/alpha/mcp", served.tokens["read"], "read_page", path="Home"))
 
 
-def test_without_issuers_there_is_no_such_address(served: ServedApplication, base: str) -> None:
+def test_without_issuers_there_is_no_metadata_route(served: ServedApplication, base: str) -> None:
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
     assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == 9
 
@@ -199,7 +195,7 @@ async def _list_tools(client: Client) -> int:
     return len((await client.list_tools()).tools)
 
 
-def test_new_keys_of_an_issuer_count_once_they_are_in_the_file(
+def test_new_issuer_keys_work_once_they_are_in_the_file(
     signing: dict[str, Any], sign: Sign, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("rotating") / "keys.json"
@@ -212,12 +208,12 @@ def test_new_keys_of_an_issuer_count_once_they_are_in_the_file(
             json.dumps({"keys": [_make_public_key(signing["ec"], "ec"), _make_public_key(signing["rsa"], "rsa")]})
         )
         assert get_status(url, sign()) == 200
-        place.write_text("{")  # those that were good go on being so
+        place.write_text("{")  # old keys stay valid
         assert get_status(url, sign()) == 200
 
 
 class _KeyServer(BaseHTTPRequestHandler):
-    """An issuer's address of public keys, which counts how often it is asked."""
+    """A JWKS server of an issuer that counts its requests."""
 
     document: ClassVar[bytes] = b""
     requests: ClassVar[int] = 0
@@ -231,10 +227,10 @@ class _KeyServer(BaseHTTPRequestHandler):
         self.wfile.write(self.document)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-def test_keys_are_fetched_from_an_address_now_and_then_and_not_for_every_guess(signing: dict[str, Any]) -> None:
+def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(signing: dict[str, Any]) -> None:
     _KeyServer.document = json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa")]}).encode()
     with ThreadingHTTPServer(("127.0.0.1", 0), _KeyServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -246,7 +242,7 @@ def test_keys_are_fetched_from_an_address_now_and_then_and_not_for_every_guess(s
                 keys.get_key("made up")
             assert keys.get_key("rsa").key_id == "rsa"
         assert _KeyServer.requests == 1
-        moved = KeySet(f"{base}/elsewhere")  # only the address that was set is trusted
+        moved = KeySet(f"{base}/elsewhere")  # redirects are not followed
         with pytest.raises(ValueError, match="no such key"):
             moved.get_key("rsa")
         server.shutdown()
@@ -266,6 +262,6 @@ def test_keys_are_fetched_from_an_address_now_and_then_and_not_for_every_guess(s
         {"mcp.max_tokens": 10},
     ],
 )
-def test_settings_that_cannot_work_are_refused(tmp_path: Path, settings: dict[str, object]) -> None:
+def test_invalid_oauth_settings_are_rejected(tmp_path: Path, settings: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting):
         load_settings(tmp_path, overrides=settings)

@@ -1,8 +1,8 @@
-"""A farm as hosts build them: one Otterwiki, and for each request the storage of the wiki that its host names.
+"""One Otterwiki that serves several wikis: the host name of a request selects the storage.
 
-STORAGE_KIND says how: `swap` sets the attributes of Otterwiki's modules (one thread a process), `proxy` puts a proxy in
-their place once, which leads to the request's own storage whatever the threads, `resolver` does the same and has
-Wikiholt ask `resolve`.
+STORAGE_KIND selects how. `swap` sets the attributes of Otterwiki's modules (one thread per process). `proxy` replaces
+them once with a proxy to the storage of the request (any number of threads). `resolver` does the same and lets
+Wikiholt call `resolve`.
 """
 
 import os
@@ -19,7 +19,7 @@ from werkzeug.local import LocalProxy
 
 _WIKIS = Path(os.environ["WIKIS_DIRECTORY"])
 _SWAPS_STORAGE = os.environ["STORAGE_KIND"] == "swap"
-_current_storage: ContextVar[GitStorage] = ContextVar("here")
+_current_storage: ContextVar[GitStorage] = ContextVar("current_storage")
 _storages: dict[str, GitStorage] = {}
 
 

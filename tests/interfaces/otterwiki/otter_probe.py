@@ -1,4 +1,4 @@
-"""Otterwiki with another plugin, which writes down what it is told, and raises where a page is called so."""
+"""Otterwiki with another plugin that records its hook calls and raises for pages with a certain name."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ class ProbePlugin:
     def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:
         _write_event("page_saved", path=pagepath, content=content, author=list(author), message=message)
         if "Raise" in pagepath:
-            raise RuntimeError("a plugin of somebody else's has a fault")
+            raise RuntimeError("an error in another plugin")
 
     @hookimpl
     def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:

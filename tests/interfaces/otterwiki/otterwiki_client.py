@@ -1,4 +1,4 @@
-"""The API of a running Otterwiki, asked with a key or as a session of the wiki."""
+"""A client for the API of a running Otterwiki, with a key or a session."""
 
 import json
 import subprocess
@@ -29,13 +29,13 @@ PAGES = {
 
 
 class ApiClient:
-    """Sends requests below /api/v1 in one way of signing in."""
+    """Sends requests below /api/v1 with one kind of authentication."""
 
     def __init__(
         self, otter: OtterwikiServer, key: str | None = None, client: httpx.Client | None = None, **headers: str
     ) -> None:
         self.server = otter
-        # Connections are not kept, so that nobody has to close them.
+        # Connections are not kept alive, so they need no closing.
         self.client = client or httpx.Client(base_url=otter.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE)
         self.headers = headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
@@ -43,18 +43,18 @@ class ApiClient:
         return self.client.request(method, f"/api/v1/{path}", json=body, headers=self.headers | headers)
 
     def get_json(self, path: str, **params: Any) -> Any:
-        """What a GET that must succeed gives."""
+        """The JSON of a GET that must succeed."""
         answer = self.client.get(f"/api/v1/{path}", params=params, headers=self.headers)
         assert answer.status_code == 200, (path, answer.status_code, answer.text, self.server.read_log()[-2000:])
         return answer.json()
 
     def make_csrf_header(self) -> dict[str, str]:
-        """The header that a change by a session needs."""
+        """The CSRF header that a session needs for changes."""
         return {"X-CSRFToken": self.server.get_csrf_token(self.client)}
 
 
 def create_registry_key(otter: OtterwikiServer, scope: Scope, slug: str | None = None) -> str:
-    """A key of the wiki, made as its owner would on the machine."""
+    """Create a key of the wiki in its registry."""
     service = open_service(otter.data)
     try:
         wiki = service.registry.get(slug) if slug else service.list_wikis()[0]
@@ -69,7 +69,7 @@ def run_git(otter: OtterwikiServer, *arguments: str) -> str:
 
 
 def read_probe_events(otter: OtterwikiServer) -> list[dict[str, Any]]:
-    """What the other plugin was told since this was last asked."""
+    """The hook calls of the other plugin since the last call of this function."""
     file = otter.place / "probe.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     file.unlink(missing_ok=True)

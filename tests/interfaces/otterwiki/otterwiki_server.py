@@ -1,4 +1,4 @@
-"""A real Otterwiki with the plugin, in a process of its own, driven over HTTP as a browser would."""
+"""A real Otterwiki with the plugin in a separate process, used over HTTP like from a browser."""
 
 import os
 import re
@@ -22,11 +22,11 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 
 TIMEOUT_S = 120.0
-"""Seconds to wait for what must come; a slow machine is no fault."""
+"""The longest wait for an expected event; long enough for slow machines."""
 _CREATE_SCRIPT = (
     "from otterwiki.plugins import plugin_manager\nplugin_manager.unregister(name='wikiholt')\nimport otterwiki.server"
 )
-"""Workers that make database and first page at the same instant may keep each other from booting: once before."""
+"""Creates database and first page before the workers start, which could otherwise block each other."""
 ADMIN_LOGIN = ("otto@example.org", "holt-and-river")
 
 
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 def wait_until(condition: Callable[[], _T], describe: Callable[[], str] = lambda: "it did not come about") -> _T:
-    """The first true answer; fails after BOUND seconds with what `why` says."""
+    """Wait for the first true result and return it. Fails after TIMEOUT_S seconds with the text of `describe`."""
     until = time.monotonic() + TIMEOUT_S
     while not (answer := condition()):
         if time.monotonic() > until:
@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], _T], describe: Callable[[], str] = lambda
 
 
 class OtterwikiServer:
-    """One running Otterwiki. `place` holds repository/, db.sqlite, settings.cfg, wiki.log and the data directory."""
+    """One running Otterwiki. `place` contains repository/, db.sqlite, settings.cfg, wiki.log and the data directory."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -69,7 +69,7 @@ class OtterwikiServer:
         app: str = "otterwiki.server",
         python: str = sys.executable,
     ) -> Self:
-        """Start one: `kind` is dev or gunicorn; `pages` (file → text) are committed first; returns when it answers."""
+        """Start a server and wait until it answers. `kind` is dev or gunicorn; `pages` (file → text) are committed."""
         otter = cls(place)
         place.mkdir(parents=True, exist_ok=True)
         if not otter.repository.exists():
@@ -91,8 +91,8 @@ class OtterwikiServer:
         app: str = "otterwiki.server",
         python: str = sys.executable,
     ) -> None:
-        """Start the server where none runs: also again after `stop`."""
-        # The socket is handed over: a port that is only looked up may be another's by the time it is wanted.
+        """Start the server if none runs, also again after `stop`."""
+        # The open socket is passed on, because another process could take a port that is only looked up.
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         port, number = listener.getsockname()[1], listener.fileno()
         lines = {
@@ -133,7 +133,7 @@ class OtterwikiServer:
             return False
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """End it and return its exit code."""
+        """Stop the server and return its exit code."""
         self.client.close()
         if self._service is not None:
             self._service.close()
@@ -162,7 +162,7 @@ class OtterwikiServer:
         return self._process.pid
 
     def get_worker_pids(self) -> list[int]:
-        """The processes of gunicorn's workers; none under the development server."""
+        """The process ids of gunicorn's workers; empty under the development server."""
         booted = [int(pid) for pid in re.findall(r"Booting worker with pid: (\d+)", self.read_log())]
         return [pid for pid in booted if Path(f"/proc/{pid}").exists()]
 
@@ -170,7 +170,7 @@ class OtterwikiServer:
         return (self.place / "wiki.log").read_text(errors="replace")
 
     def get_csrf_token(self, client: httpx.Client | None = None) -> str:
-        """The token that a form of this session must carry."""
+        """The CSRF token for forms of this session."""
         match = re.search(r'name="?csrf-token"? content="?([^">\s]+)', (client or self.client).get("/-/about").text)
         assert match is not None, self.read_log()
         return match[1]
@@ -178,7 +178,7 @@ class OtterwikiServer:
     def post_form(
         self, path: str, client: httpx.Client | None = None, files: Any = None, **fields: str
     ) -> httpx.Response:
-        """Send a form of the wiki's as a browser does, with its token; fails unless the wiki takes it."""
+        """Submit a form like a browser, with the CSRF token. Fails if the wiki rejects it."""
         session = client or self.client
         answer = session.post(path, data={**fields, "csrf_token": self.get_csrf_token(session)}, files=files)
         assert answer.status_code in (200, 302, 303), (answer.status_code, answer.text[:500], self.read_log()[-4000:])
@@ -206,7 +206,7 @@ class OtterwikiServer:
     def login(
         self, email: str = ADMIN_LOGIN[0], password: str = ADMIN_LOGIN[1], *, register: bool = True
     ) -> httpx.Client:
-        """A session of its own, signed in; the first who registers is the administrator."""
+        """Return a new signed-in session. The first user who registers is the administrator."""
         session = httpx.Client(base_url=self.url, timeout=TIMEOUT_S)
         if register:
             fields = {"email": email, "name": email.partition("@")[0].title()}
@@ -219,7 +219,7 @@ class OtterwikiServer:
         return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
     def find_paths(self, query: str, mode: SearchMode = SearchMode.KEYWORD, slug: str | None = None) -> list[str]:
-        """The paths that the index on disk gives for a query, read from outside; none while there is no index."""
+        """The paths that the index on disk gives for a query; empty while there is no index."""
         if self._service is None:
             self._service = open_service(self.data)
         try:
@@ -231,14 +231,14 @@ class OtterwikiServer:
             return []
 
     def list_head_files(self) -> dict[str, str]:
-        """Every page file at HEAD with its blob, as git has them."""
+        """Every page file at HEAD with its blob id."""
         command = ["git", "-C", str(self.repository), "ls-tree", "-r", "-z", "HEAD"]
         lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
         entries = [line.partition("\t") for line in lines if line.endswith(".md")]
         return {file: meta.split()[2] for meta, _, file in entries}
 
     def list_indexed_files(self, slug: str | None = None) -> dict[str, str]:
-        """Every page file in the index on disk with its blob; none while there is no index."""
+        """Every page file in the index on disk with its blob id; empty while there is no index."""
         if self._service is None:
             self._service = open_service(self.data)
         try:
@@ -252,7 +252,7 @@ class OtterwikiServer:
             index.close()
 
     def wait_until_equal(self) -> dict[str, str]:
-        """Wait until the index holds exactly the tree at HEAD, blob for blob, and return that."""
+        """Wait until the index equals the tree at HEAD, blob for blob, and return it."""
         wait_until(
             lambda: self.list_indexed_files() == self.list_head_files(),
             lambda: (

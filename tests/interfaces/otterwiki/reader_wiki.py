@@ -1,4 +1,4 @@
-"""An Otterwiki that readers visit with a browser: the demo wikis as Otterwiki names files, and a page that attacks."""
+"""Pages for browser tests: the demo wikis with Otterwiki file names, and a page with attacks."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,7 +18,7 @@ See [composting](/growing/composting) and [bonfires](/rules/bonfires).
 
 
 def read_demo_pages(*names: str) -> dict[str, str]:
-    """File → text of these demo wikis in one; a file that two of them have is the last one's."""
+    """File → text of these demo wikis merged; for equal file names the last one wins."""
     pages: dict[str, str] = {}
     for name in names:
         _collect_pages(files("wikiholt.interfaces.cli.demo_wikis").joinpath(name), "", pages)

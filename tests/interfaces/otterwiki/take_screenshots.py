@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/otterwiki.md, with chromium on the PATH.
+"""Takes the screenshots of docs/otterwiki.md. Needs chromium on the PATH.
 
 Run it by `python -m tests.interfaces.otterwiki.take_screenshots`.
 """
@@ -66,12 +66,12 @@ def take_screenshots(
     *,
     indexed: bool = True,
 ) -> list[int]:
-    """The pictures of one wiki; returns their sizes."""
+    """Take the screenshots of one wiki and return their sizes."""
     with (
         OtterwikiServer.start(place, settings={"SITE_NAME": name}, pages=pages) as otter,
         closing(otter.login()) as session,
     ):
-        session.get("/")  # the greeting is shown once
+        session.get("/")  # the welcome message is shown once
         if indexed:
             wait_until(lambda: not session.get("/api/v1/status").json()["stale"])
             session.get("/api/v1/search?q=warm")

@@ -1,6 +1,6 @@
-"""The API inside Otterwiki as clients of otterwiki-api and otterwiki-semantic-search call it, otterwiki-mcp among them.
+"""The API inside Otterwiki with the calls of otterwiki-api, otterwiki-semantic-search and otterwiki-mcp clients.
 
-The calls are those that all tools of otterwiki-mcp 0.1.0 make; a server of several workers answers them.
+The calls are those of all tools of otterwiki-mcp 0.1.0, answered by a server with several workers.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.model
 def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
     environ = {"OTTERWIKI_API_KEY": SHARED_KEY, "OTTERWIKI_API_AUTHOR_NAME": "Agent", **HELPER_PATH}
     place = tmp_path_factory.mktemp("api")
-    preloaded = ("--preload",)  # workers are forked from a process that has the plugin set up
+    preloaded = ("--preload",)  # workers are forked after plugin setup
     with OtterwikiServer.start(
         place,
         "gunicorn",
@@ -55,11 +55,11 @@ def get_revision(ask: ApiClient, path: str) -> str:
     return str(ask.get_json(f"pages/{path}")["revision"])
 
 
-def test_health_takes_no_key(otter: OtterwikiServer) -> None:
+def test_health_needs_no_key(otter: OtterwikiServer) -> None:
     assert ApiClient(otter).get_json("health")["status"] == "ok"
 
 
-def test_lists_name_pages_as_the_wiki_shows_them_and_narrow_by_every_filter(ask: ApiClient) -> None:
+def test_page_lists_use_display_names_and_support_every_filter(ask: ApiClient) -> None:
     page = next(page for page in ask.get_json("pages")["pages"] if page["path"] == "Actors/Iran")
     assert page.items() >= {"name": "Iran", "category": "actor", "tags": ["gulf", "oil"], "content_length": 7}.items()
     for narrowed in ({"prefix": "Actors/"}, {"category": "Actor"}, {"tag": "Gulf", "updated_since": "2020-01-01"}):
@@ -70,7 +70,7 @@ def test_lists_name_pages_as_the_wiki_shows_them_and_narrow_by_every_filter(ask:
     assert "updated_since" in wrong.json()["error"]
 
 
-def test_a_page_is_read_under_any_case_with_its_links_and_commit(ask: ApiClient) -> None:
+def test_a_page_is_read_in_any_case_with_its_links_and_commit(ask: ApiClient) -> None:
     page = ask.get_json("pages/ACTORS/iran")
     assert (page["name"], page["path"], page["linked_from"]) == ("Iran", "Actors/Iran", ["Home"])
     assert page["content"] == PAGES["actors/iran.md"]
@@ -81,7 +81,7 @@ def test_a_page_is_read_under_any_case_with_its_links_and_commit(ask: ApiClient)
     assert (missing.status_code, bool(missing.json()["error"])) == (404, True)
 
 
-def test_writing_takes_the_revision_that_was_read(ask: ApiClient) -> None:
+def test_a_write_needs_the_revision_that_was_read(ask: ApiClient) -> None:
     response = ask("PUT", "pages/Notes/New Idea", {"content": "About [[sea]].\n", "commit_message": "[mcp] Idea"})
     assert response.status_code == 201
     assert response.json().items() >= {"name": "New Idea", "path": "Notes/New Idea", "created": True}.items()
@@ -103,7 +103,7 @@ def test_writing_takes_the_revision_that_was_read(ask: ApiClient) -> None:
     )
 
 
-def test_an_edit_replaces_the_one_place_that_says_so(ask: ApiClient) -> None:
+def test_an_edit_replaces_exactly_one_occurrence(ask: ApiClient) -> None:
     ask("PUT", "pages/Edited", {"content": "One fish, two fish.\n"})
     read = get_revision(ask, "Edited")
 
@@ -121,7 +121,7 @@ def test_an_edit_replaces_the_one_place_that_says_so(ask: ApiClient) -> None:
     assert ask("PATCH", "pages/Absent", {"revision": read, "old_string": "a", "new_string": "b"}).status_code == 404
 
 
-def test_search_by_words_and_by_meaning_has_the_fields_that_are_read(ask: ApiClient) -> None:
+def test_keyword_and_semantic_search_have_the_expected_fields(ask: ApiClient) -> None:
     document = ask.get_json("search", q="boats")
     assert document["results"][0].keys() >= {"name", "path", "snippet", "score"}
     assert (document["query"], document["results"][0]["path"], document["total"]) == (
@@ -148,7 +148,7 @@ def test_search_by_words_and_by_meaning_has_the_fields_that_are_read(ask: ApiCli
         assert ask("GET", path).status_code == 422
 
 
-def test_a_renamed_page_takes_its_links_along(ask: ApiClient) -> None:
+def test_a_rename_updates_links_to_the_page(ask: ApiClient) -> None:
     ask("PUT", "pages/Old Place", {"content": "# Place\n"})
     ask("PUT", "pages/Guide", {"content": "Go to [[Old Place]].\n"})
     moved = ask("POST", "pages/Old Place/rename", {"new_path": "Places/New Place", "commit_message": "[mcp] Move"})
@@ -167,7 +167,7 @@ def test_a_renamed_page_takes_its_links_along(ask: ApiClient) -> None:
     assert {"source": "Guide", "target": "Places/New Place"} in graph["edges"]
 
 
-def test_links_name_whole_paths_as_otterwiki_reads_them(ask: ApiClient) -> None:
+def test_links_are_written_with_full_paths(ask: ApiClient) -> None:
     ask("PUT", "pages/Spring", {"content": "# Spring\n"})
     ask("PUT", "pages/Walks", {"content": "To the [[Spring]], or [here](/Spring).\n"})
     ask("POST", "pages/Spring/rename", {"new_path": "Water/Spring"})
@@ -192,9 +192,7 @@ def test_files_are_attached_where_the_wiki_shows_them(otter: OtterwikiServer, as
     assert ask("GET", "pages/Absent/attachments").status_code == 404
 
 
-def test_a_written_page_lies_where_otterwiki_would_put_it_and_is_shown_at_once(
-    otter: OtterwikiServer, ask: ApiClient
-) -> None:
+def test_a_written_page_is_stored_as_otterwiki_does_and_shown_at_once(otter: OtterwikiServer, ask: ApiClient) -> None:
     response = ask("PUT", "pages/Fresh Start//Über_Uns", {"content": "# Über uns\n\nWe are otters.\n"})
     assert response.json()["path"] == "Fresh Start/Über_Uns"
     assert (otter.repository / "fresh start" / "über_uns.md").read_text() == "# Über uns\n\nWe are otters.\n"
@@ -205,7 +203,7 @@ def test_a_written_page_lies_where_otterwiki_would_put_it_and_is_shown_at_once(
     assert run_git(otter, "status", "--porcelain") == ""
 
 
-def test_other_plugins_hear_of_a_commit_as_of_a_save_in_the_wiki(otter: OtterwikiServer, ask: ApiClient) -> None:
+def test_other_plugins_are_notified_of_a_commit_like_of_a_save(otter: OtterwikiServer, ask: ApiClient) -> None:
     agent = ["Agent", "api@otterwiki.local"]
     read_probe_events(otter)
     ask("PUT", "pages/Heard Of", {"content": "See [[Sea]].\n", "commit_message": "Hear"})
@@ -214,22 +212,22 @@ def test_other_plugins_hear_of_a_commit_as_of_a_save_in_the_wiki(otter: Otterwik
         {"hook": "page_saved", "path": "Heard Of", "content": "See [[Sea]].\n", "author": agent, "message": "Hear"},
     ]
     ask("PUT", "pages/Heard Of", {"content": "See [[Sea]].\n", "revision": get_revision(ask, "Heard Of")})
-    assert read_probe_events(otter) == [], "what changes nothing is not told"
-    ask("POST", "pages/Heard Of/rename", {"new_path": "Told Of"})
+    assert read_probe_events(otter) == [], "a change without effect sends no event"
+    ask("POST", "pages/Heard Of/rename", {"new_path": "Known Of"})
     events = read_probe_events(otter)
     assert [event["hook"] for event in events] == ["repository_changed", "page_renamed"]
-    assert (events[1]["old"], events[1]["new"]) == ("Heard Of", "Told Of")
-    ask("POST", "pages/Told Of/attachments", {"filename": "a.txt", "content": ""})
-    assert read_probe_events(otter) == [{"hook": "repository_changed", "files": ["told of/a.txt"]}]
-    ask("DELETE", "pages/Told Of")
+    assert (events[1]["old"], events[1]["new"]) == ("Heard Of", "Known Of")
+    ask("POST", "pages/Known Of/attachments", {"filename": "a.txt", "content": ""})
+    assert read_probe_events(otter) == [{"hook": "repository_changed", "files": ["known of/a.txt"]}]
+    ask("DELETE", "pages/Known Of")
     assert [event["hook"] for event in read_probe_events(otter)] == ["repository_changed", "page_deleted"]
 
 
-def test_a_plugin_that_raises_does_not_undo_the_answer(otter: OtterwikiServer, ask: ApiClient) -> None:
+def test_a_plugin_that_raises_does_not_change_the_response(otter: OtterwikiServer, ask: ApiClient) -> None:
     response = ask("PUT", "pages/Raise Me", {"content": "x"})
     assert response.status_code == 201
     assert response.json()["revision"] == otter.get_head()
-    assert "a plugin of somebody else's has a fault" in otter.read_log()
+    assert "an error in another plugin" in otter.read_log()
 
 
 def test_reindexing_answers_as_otterwiki_semantic_search_does(ask: ApiClient) -> None:
@@ -239,7 +237,7 @@ def test_reindexing_answers_as_otterwiki_semantic_search_does(ask: ApiClient) ->
     assert ask.get_json("reindex/status")["status"] in ("in_progress", "complete")
 
 
-def test_a_key_of_the_registry_allows_what_its_scope_does_and_writes_under_its_label(otter: OtterwikiServer) -> None:
+def test_a_registry_key_has_its_scope_and_commits_with_its_label(otter: OtterwikiServer) -> None:
     reader, writer = (ApiClient(otter, create_registry_key(otter, scope)) for scope in (Scope.READ, Scope.WRITE))
     assert reader.get_json("search", q="boats")["results"]
     assert reader("PUT", "pages/By Key", {"content": "x"}).status_code == 403

@@ -1,4 +1,4 @@
-"""The API of a wiki whose set-up is broken, and of one in which something fails that nobody foresaw."""
+"""The API of a wiki with a broken setup, and with an unexpected error."""
 
 import logging
 
@@ -14,7 +14,7 @@ SHARED = SharedKey("the-key-of-otterwiki-api", Author("Agent", "agent@example.or
 
 
 class BrokenRuntime:
-    """A host that cannot be opened."""
+    """A plugin runtime that cannot be opened."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -36,9 +36,7 @@ def send_request(error: Exception, path: str, times: int = 1) -> tuple[int, str]
 
 
 @pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/pages", "/api/v1/search?q=a"])
-def test_a_broken_set_up_is_told_to_the_log_once_and_not_to_visitors(
-    path: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_setup_is_logged_once_and_not_shown_to_clients(path: str, caplog: pytest.LogCaptureFixture) -> None:
     error = InvalidSetting("There is no directory /srv/secret/place.", hint="Make /srv/secret/place.")
     with caplog.at_level(logging.ERROR):
         status, text = send_request(error, path, times=3)
@@ -47,13 +45,13 @@ def test_a_broken_set_up_is_told_to_the_log_once_and_not_to_visitors(
     assert [record.getMessage().count("/srv/secret/place.") for record in caplog.records] == [2]
 
 
-def test_a_fault_is_an_answer_that_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_response_has_no_details(caplog: pytest.LogCaptureFixture) -> None:
     status, text = send_request(RuntimeError("at /srv/secret/place"), "/api/v1/pages")
     assert (status, "secret" in text) == (500, False)
     assert "at /srv/secret/place" in caplog.text
 
 
-def test_the_shared_key_is_read_from_environment_before_settings_and_an_empty_one_opens_nothing() -> None:
+def test_the_shared_key_comes_from_the_environment_first_and_an_empty_key_is_rejected() -> None:
     config = {"OTTERWIKI_API_KEY": "of-settings", "OTTERWIKI_API_AUTHOR_NAME": "An <Agent>\n"}
     assert SharedKey.from_environment(config, {"OTTERWIKI_API_KEY": "of-environment"}).matches("of-environment")
     from_settings = SharedKey.from_environment(config, {"OTTERWIKI_API_KEY": ""})

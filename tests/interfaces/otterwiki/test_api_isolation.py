@@ -1,4 +1,4 @@
-"""The isolation gate inside Otterwiki: two wikis in one process, every route, whatever key, and many at once."""
+"""Isolation inside Otterwiki: two wikis in one process, every route, every kind of key, concurrent requests."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -83,7 +83,7 @@ class TwoWikis:
 
 @pytest.fixture(scope="module")
 def wikis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikis]:
-    wikis = TwoWikis(tmp_path_factory.mktemp("api-farm"))
+    wikis = TwoWikis(tmp_path_factory.mktemp("two-wikis"))
     with wikis.otter:
         yield wikis
 
@@ -103,7 +103,7 @@ def test_every_route_shows_the_wiki_of_its_host_and_nothing_of_the_other(wikis: 
             text = answer.text.replace(f'"query":"{get_other(name)}canary"', "")
             if answer.status_code == 200:
                 assert get_other(name) not in text, (theirs, text)
-            else:  # an error repeats what was asked for, and no more
+            else:  # an error repeats only the request
                 assert answer.status_code == 404
                 assert "canary" not in text
 
@@ -129,7 +129,7 @@ def test_a_key_of_one_wiki_opens_nothing_of_the_other(wikis: TwoWikis, name: str
     assert {key["wiki"] for key in listed} == {name}
 
 
-def test_two_wikis_asked_and_written_at_once_never_mix(wikis: TwoWikis) -> None:
+def test_concurrent_reads_and_writes_of_two_wikis_never_mix(wikis: TwoWikis) -> None:
     def visit(number: int) -> None:
         name = WIKIS[number % 2]
         ask = wikis.make_client(name)
@@ -143,9 +143,9 @@ def test_two_wikis_asked_and_written_at_once_never_mix(wikis: TwoWikis) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(visit, range(24)))
     for name in WIKIS:
-        ours = {f"Page {number}" for number in range(24) if WIKIS[number % 2] == name}
-        wait_until(lambda name=name, ours=ours: ours <= list_paths(wikis, name))  # type: ignore[misc]
-        assert {path for path in list_paths(wikis, name) if path.startswith("Page ")} == ours
+        expected = {f"Page {number}" for number in range(24) if WIKIS[number % 2] == name}
+        wait_until(lambda name=name, expected=expected: expected <= list_paths(wikis, name))  # type: ignore[misc]
+        assert {path for path in list_paths(wikis, name) if path.startswith("Page ")} == expected
 
 
 def list_paths(wikis: TwoWikis, name: str) -> set[str]:

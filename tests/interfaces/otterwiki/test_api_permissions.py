@@ -1,4 +1,4 @@
-"""Who may do what over the API inside Otterwiki: what Otterwiki itself would let them, and nothing by a trick."""
+"""Permissions of the API inside Otterwiki: the same as in Otterwiki itself, with no way around them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -57,19 +57,19 @@ CHANGES = (
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki that only who has registered may read and write."""
+    """A wiki that only registered users may read and write."""
     place = tmp_path_factory.mktemp("private")
     with OtterwikiServer.start(
         place, "dev", PRIVATE_SETTINGS, None, {"OTTERWIKI_API_KEY": SHARED_KEY}, PAGES
     ) as server:
         server.wait_until_found("boats", "sea")
-        with contextlib.closing(server.login()):  # the first who registers is the administrator
+        with contextlib.closing(server.login()):  # the first user who registers is the administrator
             yield server
 
 
 @pytest.fixture(scope="module")
 def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki whose proxy says who asks; its page names retain their case."""
+    """A wiki behind a proxy that authenticates users; its page names keep their case."""
     place = tmp_path_factory.mktemp("proxied")
     settings = {"AUTH_METHOD": "PROXY_HEADER", "READ_ACCESS": "ANONYMOUS", "RETAIN_PAGE_NAME_CASE": True}
     pages = {"Home.md": "# Home\n", "Reed Beds.md": "Boats among the reeds.\n"}
@@ -80,7 +80,7 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otterwiki
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki that anybody may read and write."""
+    """A wiki that everyone may read and write."""
     with OtterwikiServer.start(tmp_path_factory.mktemp("public"), "dev", None, None, None, PAGES) as server:
         server.wait_until_found("boats", "sea")
         yield server
@@ -96,7 +96,7 @@ def sign_in(otter: OtterwikiServer, email: str, *, register: bool = True) -> Api
 
 
 def assert_refused(client: ApiClient, statuses: set[int], *, reads: bool = True, **headers: str) -> None:
-    """Everything is refused, nothing is changed and nothing of the wiki is told."""
+    """Every request is rejected, nothing changes and no response contains wiki text."""
     head = client.server.get_head()
     tries = [*((("GET", path, None) for path in READS) if reads else ()), *CHANGES]
     for method, path, body in tries:
@@ -108,12 +108,12 @@ def assert_refused(client: ApiClient, statuses: set[int], *, reads: bool = True,
     assert client.server.get_head() == head
 
 
-def test_who_may_not_read_the_wiki_gets_nothing_of_it(private: OtterwikiServer) -> None:
+def test_users_without_read_permission_get_nothing_of_the_wiki(private: OtterwikiServer) -> None:
     assert_refused(ApiClient(private), {401})
     assert ApiClient(private).get_json("health")["status"] == "ok"
 
 
-def test_a_wrong_key_opens_nothing_even_in_a_session_that_may(private: OtterwikiServer) -> None:
+def test_a_wrong_key_is_rejected_even_in_a_valid_session(private: OtterwikiServer) -> None:
     member = sign_in(private, "beaver@example.org")
     for key in ("wh_aaaaaaaaaaaa_wrong", "nonsense", SHARED_KEY[:-1], SHARED_KEY + "x"):
         for method, path, body in (("GET", "search?q=boats", None), ("PUT", "pages/Forged", WRITE)):
@@ -122,17 +122,17 @@ def test_a_wrong_key_opens_nothing_even_in_a_session_that_may(private: Otterwiki
     assert member.get_json("pages")["total"]
 
 
-def test_nothing_a_client_sends_is_taken_for_what_the_host_decides(private: OtterwikiServer) -> None:
+def test_client_input_cannot_replace_the_host_grant(private: OtterwikiServer) -> None:
     names = ("wikiholt.host_grant", "wikiholt-host-grant", "x-wikiholt-host-grant", "wsgi.wikiholt.host_grant")
     forged = dict.fromkeys(names, "{'scopes': ['read', 'write', 'admin'], 'signed_in': true}")
     forged |= {"x-otterwiki-name": "Otto", "x-otterwiki-email": "otto@example.org", "x-otterwiki-permissions": "ADMIN"}
     forged |= {"x-author": "Otto <otto@example.org>", "x-forwarded-user": "otto", "x-script-name": "/w/other"}
     assert_refused(ApiClient(private, **forged), {401})
-    assert ApiClient(private, **forged).get_json("health")["status"] == "ok", "it is not the headers that are refused"
-    assert set(private.list_head_files()) == set(private.wait_until_equal()) & set(PAGES), "no page was forged or lost"
+    assert ApiClient(private, **forged).get_json("health")["status"] == "ok", "the headers alone are not rejected"
+    assert set(private.list_head_files()) == set(private.wait_until_equal()) & set(PAGES), "no page was added or lost"
 
 
-def test_a_session_reads_what_it_may_and_changes_nothing_without_the_wikis_token(private: OtterwikiServer) -> None:
+def test_a_session_reads_but_needs_the_csrf_token_to_write(private: OtterwikiServer) -> None:
     member = sign_in(private, "heron@example.org")
     assert member.get_json("search", q="boats")["results"][0]["path"] == "Sea"
     assert_refused(member, {403}, reads=False)
@@ -141,7 +141,7 @@ def test_a_session_reads_what_it_may_and_changes_nothing_without_the_wikis_token
     assert_refused(member, {403}, reads=False, **another)
 
 
-def test_a_session_with_the_token_writes_as_its_user_and_as_nobody_else(private: OtterwikiServer) -> None:
+def test_a_session_with_the_csrf_token_writes_only_as_its_user(private: OtterwikiServer) -> None:
     member = sign_in(private, "newt@example.org")
     token = member.make_csrf_header()
     response = member("PUT", "pages/By Newt", WRITE, **token)
@@ -157,9 +157,9 @@ def test_a_session_with_the_token_writes_as_its_user_and_as_nobody_else(private:
     assert private.get_head() == head
 
 
-def test_an_administrator_reindexes_and_keeps_keys_and_the_shared_key_keeps_none(private: OtterwikiServer) -> None:
+def test_an_administrator_reindexes_and_manages_keys_but_the_shared_key_does_not(private: OtterwikiServer) -> None:
     admin = sign_in(private, "otto@example.org", register=False)
-    assert admin("POST", "reindex").status_code == 403, "not without the token"
+    assert admin("POST", "reindex").status_code == 403, "rejected without the CSRF token"
     assert admin("POST", "reindex", **admin.make_csrf_header()).status_code in (202, 409)
     as_a_form = {"csrf_token": admin.make_csrf_header()["X-CSRFToken"]}
     assert admin.client.post("/api/v1/wake", data=as_a_form).status_code == 202
@@ -172,7 +172,7 @@ def test_an_administrator_reindexes_and_keeps_keys_and_the_shared_key_keeps_none
     assert [key["label"] for key in admin.get_json("keys")["keys"]] == ["Bot"]
 
 
-def test_everybody_may_have_what_everybody_may_read_and_writes_with_the_token(public: OtterwikiServer) -> None:
+def test_a_public_wiki_is_read_by_everyone_and_written_with_the_csrf_token(public: OtterwikiServer) -> None:
     anybody = ApiClient(public)
     assert anybody.get_json("semantic-search", q="vessels on the ocean")["results"][0]["path"] == "Sea"
     assert_refused(anybody, {401, 403}, reads=False)
@@ -189,7 +189,7 @@ def make_proxied_client(otter: OtterwikiServer, permissions: str) -> ApiClient:
     )
 
 
-def test_a_proxys_word_is_taken_permission_by_permission(behind_proxy: OtterwikiServer) -> None:
+def test_every_proxy_permission_is_applied_separately(behind_proxy: OtterwikiServer) -> None:
     assert_refused(ApiClient(behind_proxy), {401})
     assert_refused(make_proxied_client(behind_proxy, "WRITE UPLOAD ADMIN"), {403})
     reader = make_proxied_client(behind_proxy, "READ")
@@ -209,7 +209,7 @@ def test_a_proxys_word_is_taken_permission_by_permission(behind_proxy: Otterwiki
     assert admin("PUT", "pages/No Writer", WRITE, **admin.make_csrf_header()).status_code == 403
 
 
-def test_a_token_that_is_the_proxys_own_does_no_harm(behind_proxy: OtterwikiServer) -> None:
+def test_a_bearer_token_meant_for_the_proxy_is_ignored(behind_proxy: OtterwikiServer) -> None:
     assert (
         make_proxied_client(behind_proxy, "READ")
         .client.get("/api/v1/pages", headers={"Authorization": "Bearer eyJ"})
@@ -217,7 +217,7 @@ def test_a_token_that_is_the_proxys_own_does_no_harm(behind_proxy: OtterwikiServ
     )
     assert ApiClient(behind_proxy, "eyJhbGciOi")("GET", "pages").status_code == 401
     assert ApiClient(behind_proxy, SHARED_KEY)("PUT", "pages/By Program", WRITE).status_code == 201, (
-        "nobody speaks for a visitor"
+        "no user is named by the proxy"
     )
 
 
@@ -226,7 +226,7 @@ MADE = {"PUT": {201}, "POST": {200, 201, 202, 409}}
 
 
 def agents_tools(asker: ApiClient, **headers: str) -> tuple[int, set[str]]:
-    """What an agent is offered inside the wiki."""
+    """The MCP tools that a client is offered inside the wiki."""
     accepts = {"Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     answer = asker("POST", "mcp", body, **accepts, **headers)
@@ -235,19 +235,19 @@ def agents_tools(asker: ApiClient, **headers: str) -> tuple[int, set[str]]:
 
 
 @pytest.mark.parametrize("permissions", ["", "WRITE,UPLOAD,ADMIN", "NOTHING"])
-def test_the_shared_key_gives_nothing_to_a_visitor_whom_the_proxy_lets_read_nothing(
+def test_the_shared_key_gives_nothing_to_a_user_without_proxy_permissions(
     behind_proxy: OtterwikiServer, permissions: str
 ) -> None:
     assert_refused(make_proxied_client(behind_proxy, permissions), {403}, **KEY)
     assert agents_tools(make_proxied_client(behind_proxy, permissions), **KEY) == (403, set())
 
 
-def test_the_shared_key_gives_nothing_where_the_proxy_names_nobody(behind_proxy: OtterwikiServer) -> None:
+def test_the_shared_key_gives_nothing_without_a_proxy_user(behind_proxy: OtterwikiServer) -> None:
     for name, text in {"permissions": "READ,WRITE,ADMIN", "name": "Rikki", "email": "r@example.org"}.items():
         assert_refused(ApiClient(behind_proxy, **{f"x-otterwiki-{name}": text}), {403}, **KEY)
 
 
-def test_the_shared_key_gives_a_visitor_no_more_than_the_proxy_says(behind_proxy: OtterwikiServer) -> None:
+def test_the_shared_key_gives_a_user_no_more_than_the_proxy_permissions(behind_proxy: OtterwikiServer) -> None:
     reader = make_proxied_client(behind_proxy, "READ")
     assert reader("GET", "pages", **KEY).status_code == 200
     assert_refused(reader, {403}, reads=False, **KEY)
@@ -267,10 +267,10 @@ def test_the_shared_key_gives_a_visitor_no_more_than_the_proxy_says(behind_proxy
     assert admin("POST", "backup", **KEY).status_code in MADE["POST"]
     assert admin("GET", "backups", **KEY).status_code == 200
     assert admin("PUT", "pages/By Admin", WRITE, **KEY).status_code == 403
-    assert admin("GET", "keys", **KEY).status_code == 403, "the key itself manages no keys"
+    assert admin("GET", "keys", **KEY).status_code == 403, "the shared key cannot manage keys"
 
 
-def test_a_keys_own_rights_are_not_those_of_the_proxys_header_where_no_proxy_is_trusted(
+def test_proxy_headers_do_not_change_a_keys_scope_without_a_trusted_proxy(
     private: OtterwikiServer,
 ) -> None:
     headers = {"x-otterwiki-name": "Rikki", "x-otterwiki-email": "r@example.org", "x-otterwiki-permissions": "READ"}
@@ -278,7 +278,7 @@ def test_a_keys_own_rights_are_not_those_of_the_proxys_header_where_no_proxy_is_
     assert_refused(ApiClient(private, **(headers | {"x-otterwiki-permissions": "READ,WRITE,UPLOAD,ADMIN"})), {401})
 
 
-def test_wrong_keys_lock_neither_the_shared_key_nor_a_wikis_own_out(private: OtterwikiServer) -> None:
+def test_wrong_keys_block_neither_the_shared_key_nor_the_keys_of_a_wiki(private: OtterwikiServer) -> None:
     own = create_registry_key(private, Scope.READ)
     guesses = [f"wrong{number}" for number in range(15)] + [SHARED_KEY + "x"] * 15 + [own[:-1] + "2"] * 15
     answers = [ApiClient(private, guess)("GET", "pages") for guess in guesses]
@@ -289,7 +289,7 @@ def test_wrong_keys_lock_neither_the_shared_key_nor_a_wikis_own_out(private: Ott
     assert ApiClient(private, "wrong again")("GET", "pages").status_code == 429
 
 
-def test_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: OtterwikiServer) -> None:
+def test_page_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: OtterwikiServer) -> None:
     writer = make_proxied_client(behind_proxy, "READ,WRITE")
     assert "Reed Beds" in [page["path"] for page in writer.get_json("pages")["pages"]]
     response = writer("PUT", "pages/Banks/mossy Stone", WRITE, **writer.make_csrf_header())

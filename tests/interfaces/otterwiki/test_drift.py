@@ -1,7 +1,7 @@
-"""Whatever Otterwiki does to its repository, the index holds the tree at HEAD soon after: not a page more or less.
+"""After any change that Otterwiki makes to its repository, the index soon equals the tree at HEAD.
 
-Every trap that hooks lay (see the names) is sprung on a real Otterwiki over HTTP, under the development server and
-under gunicorn with four workers of four threads.
+Every test uses a real Otterwiki over HTTP, under the development server and under gunicorn with four workers of
+four threads.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def _clone(otter: OtterwikiServer, place: Path) -> Repository:
     return Repository(place)
 
 
-def test_the_first_page_that_otterwiki_writes_before_it_sets_plugins_up_is_found(otter: OtterwikiServer) -> None:
+def test_a_page_written_before_plugin_setup_is_found(otter: OtterwikiServer) -> None:
     otter.wait_until_found("otter wiki", "home")
     assert list(otter.wait_until_equal()) == ["home.md"]
 
@@ -55,7 +55,7 @@ def test_a_page_saved_under_two_casings_is_one_page_with_its_last_text(otter: Ot
     otter.wait_until_equal()
 
 
-def test_a_renamed_page_takes_its_sub_pages_along_and_links_to_it_follow(otter: OtterwikiServer) -> None:
+def test_a_rename_moves_subpages_and_updates_links(otter: OtterwikiServer) -> None:
     otter.save_page("Boats", "# Boats\n\nWhat floats.\n")
     otter.save_page("Boats/Canoe", "# Canoe\n\nPaddled with gusto.\n")
     otter.save_page("Boats/Canoe/Paddle", "# Paddle\n\nCarved from ash wood.\n")
@@ -69,7 +69,7 @@ def test_a_renamed_page_takes_its_sub_pages_along_and_links_to_it_follow(otter: 
     assert "Boats" not in (otter.repository / "harbour.md").read_text()
 
 
-def test_pages_deleted_together_with_their_sub_pages_are_all_gone(otter: OtterwikiServer) -> None:
+def test_a_recursive_delete_removes_all_subpages_from_the_index(otter: OtterwikiServer) -> None:
     for path in ("Trees", "Trees/Oak", "Trees/Oak/Acorn"):
         otter.save_page(path, f"# {path}\n\nIn the forest of Arden.\n")
     otter.wait_until_found("arden", "trees/oak/acorn")
@@ -89,7 +89,7 @@ def test_a_reverted_commit_brings_the_old_text_back(otter: OtterwikiServer) -> N
     otter.wait_until_equal()
 
 
-def test_an_attachment_leaves_its_page_found_and_the_index_at_head(otter: OtterwikiServer) -> None:
+def test_after_an_attachment_its_page_is_found_and_the_index_is_at_head(otter: OtterwikiServer) -> None:
     otter.save_page("Album", "# Album\n\nPictures of herons.\n")
     otter.upload_attachment("Album", "heron.txt", b"a heron, standing")
     assert (otter.repository / "album" / "heron.txt").is_file()
@@ -97,7 +97,7 @@ def test_an_attachment_leaves_its_page_found_and_the_index_at_head(otter: Otterw
     assert otter.find_paths("herons") == ["album"]
 
 
-def test_saving_what_is_there_already_changes_nothing(otter: OtterwikiServer) -> None:
+def test_saving_the_same_text_changes_nothing(otter: OtterwikiServer) -> None:
     otter.save_page("Still", "# Still\n\nWater runs deep.\n")
     before, head = otter.wait_until_equal(), otter.get_head()
     otter.save_page("Still", "# Still\n\nWater runs deep.\n")
@@ -105,7 +105,7 @@ def test_saving_what_is_there_already_changes_nothing(otter: OtterwikiServer) ->
     assert otter.wait_until_equal() == before
 
 
-def test_a_push_of_three_commits_is_found_whole(otter: OtterwikiServer, tmp_path: Path) -> None:
+def test_a_push_of_three_commits_is_indexed_completely(otter: OtterwikiServer, tmp_path: Path) -> None:
     clone = _clone(otter, tmp_path / "clone")
     for name in ("One", "Two", "Three"):
         clone.commit({f"pushed {name.lower()}.md": f"# {name}\n\nPushed as number {name}, quixotic.\n"})
@@ -116,7 +116,7 @@ def test_a_push_of_three_commits_is_found_whole(otter: OtterwikiServer, tmp_path
     assert otter.get_head() == clone.run_git("rev-parse", "HEAD").decode().strip()
 
 
-def test_what_a_webhook_pulls_in_a_thread_of_its_own_is_found(otter: OtterwikiServer, tmp_path: Path) -> None:
+def test_commits_pulled_by_a_webhook_thread_are_found(otter: OtterwikiServer, tmp_path: Path) -> None:
     remote = otter.place / "elsewhere.git"
     subprocess.run(["git", "clone", "--quiet", "--bare", str(otter.repository), str(remote)], check=True)
     clone = _clone(otter, tmp_path / "clone")
@@ -129,14 +129,14 @@ def test_what_a_webhook_pulls_in_a_thread_of_its_own_is_found(otter: OtterwikiSe
     assert {"pulled one.md", "pulled two.md"} <= set(otter.wait_until_equal())
 
 
-def test_a_commit_that_otterwiki_was_not_told_of_is_noticed(otter: OtterwikiServer) -> None:
+def test_a_commit_made_outside_otterwiki_is_noticed(otter: OtterwikiServer) -> None:
     Repository(otter.repository).commit({"behind its back.md": "# Behind\n\nSurreptitious.\n"})
     otter.wait_until_found("surreptitious", "behind its back")
     assert "behind its back.md" in otter.wait_until_equal()
 
 
 def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: OtterwikiServer) -> None:
-    # One after the other: Otterwiki itself hangs when several threads of a process save at the same instant.
+    # Sequential, because Otterwiki itself hangs when several threads of a process save at the same time.
     for number in range(12):
         with httpx.Client(base_url=otter.url, timeout=TIMEOUT_S) as client:
             otter.save_page(f"Crowd {number}", f"# Crowd {number}\n\nSimultaneous.\n", client=client)
@@ -145,18 +145,18 @@ def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: Ot
     assert len(otter.find_paths("simultaneous")) == 12
 
 
-def test_what_one_worker_was_told_every_worker_finds(otter: OtterwikiServer) -> None:
+def test_a_page_saved_by_one_worker_is_found_by_every_worker(otter: OtterwikiServer) -> None:
     otter.save_page("Lighthouse", "# Lighthouse\n\nIts lamp is phosphorescent.\n")
     otter.wait_until_found("phosphorescent", "lighthouse")
     for _ in range(12):
-        # A connection of its own each time, so that whichever worker is free takes it.
+        # A new connection every time, so that any free worker takes it.
         response = httpx.get(
             f"{otter.url}/api/v1/search", params={"q": "phosphorescent", "mode": "keyword"}, timeout=TIMEOUT_S
         )
         assert [hit["path"].lower() for hit in response.json()["results"]] == ["lighthouse"]
 
 
-def test_workers_that_are_killed_right_after_a_save_lose_nothing(otter: OtterwikiServer) -> None:
+def test_workers_killed_right_after_a_save_lose_nothing(otter: OtterwikiServer) -> None:
     *most, _ = otter.get_worker_pids() or pytest.skip("the development server has no workers")
     otter.save_page("Last Words", "# Last Words\n\nIndefatigable.\n")
     for pid in most:
@@ -165,6 +165,6 @@ def test_workers_that_are_killed_right_after_a_save_lose_nothing(otter: Otterwik
     assert "last words.md" in otter.wait_until_equal()
 
 
-def test_every_page_view_went_well_and_nothing_was_logged_as_a_fault(otter: OtterwikiServer) -> None:
+def test_all_page_views_succeeded_and_no_error_was_logged(otter: OtterwikiServer) -> None:
     assert otter.client.get("/Home").status_code == 200
     assert "Traceback" not in otter.read_log()

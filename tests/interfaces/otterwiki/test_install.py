@@ -1,4 +1,4 @@
-"""Installed into Otterwiki's environment, Wikiholt is found by it and changes none of what Otterwiki has pinned."""
+"""Otterwiki finds the installed plugin, and the installation changes no version that Otterwiki pins."""
 
 import importlib.metadata
 import json
@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(place.glob("*.whl"))
 
 
-def test_the_wheel_announces_the_plugin_and_holds_all_it_needs(wheel: Path) -> None:
+def test_the_wheel_declares_the_plugin_and_contains_its_files(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
         entries = packed.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
@@ -33,7 +33,7 @@ def test_the_wheel_announces_the_plugin_and_holds_all_it_needs(wheel: Path) -> N
         assert file.relative_to(SOURCES).as_posix() in names
 
 
-def test_installing_it_beside_otterwiki_installs_and_changes_nothing_else(wheel: Path, tmp_path: Path) -> None:
+def test_installing_it_with_otterwiki_changes_no_other_package(wheel: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     both = [f"wikiholt[otterwiki] @ {wheel.as_uri()}", "otterwiki==2.26.1"]
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--quiet", "--report", str(report)]
@@ -43,7 +43,7 @@ def test_installing_it_beside_otterwiki_installs_and_changes_nothing_else(wheel:
     assert [item["metadata"]["name"] for item in installed] == ["wikiholt"]
 
 
-def test_what_otterwiki_pins_is_what_is_installed_and_what_we_ask_for_allows_it() -> None:
+def test_installed_versions_match_the_pins_of_otterwiki_and_fit_our_requirements() -> None:
     needed = map(Requirement, importlib.metadata.requires("otterwiki") or [])
     pins = [
         requirement
@@ -51,11 +51,11 @@ def test_what_otterwiki_pins_is_what_is_installed_and_what_we_ask_for_allows_it(
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     ]
     assert len(pins) > 10
-    ours = {
+    requirements = {
         requirement.name.lower(): requirement
         for requirement in map(Requirement, importlib.metadata.requires("wikiholt") or [])
     }
     for pin in pins:
         version = importlib.metadata.version(pin.name)
         assert version in pin.specifier, pin
-        assert pin.name.lower() not in ours or version in ours[pin.name.lower()].specifier
+        assert pin.name.lower() not in requirements or version in requirements[pin.name.lower()].specifier

@@ -1,4 +1,4 @@
-"""One process, many wikis: the wiki is the one of the request, with an index of its own, whatever the farm is like."""
+"""One process, several wikis: the request selects the wiki, and every wiki has its own index."""
 
 import hashlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.model
 
 
 class MultipleWikis:
-    """A farm of two wikis, each of which has a page named Home, reached by the host's first part."""
+    """Two wikis, both with a page named Home, selected by the first part of the host name."""
 
     def __init__(self, place: Path, kind: str) -> None:
         self.kind = kind
@@ -58,7 +58,7 @@ class MultipleWikis:
         self.otter.wait_until_found(query, path, slug=self.get_slug(name))
 
     def hash_files(self, name: str) -> dict[str, str]:
-        """What the files of a wiki's index hold once nobody is writing it, but for what readers leave beside it."""
+        """Hashes of the index files of a wiki once no process writes them, without files that readers create."""
         service = open_service(self.otter.data)
         wiki, store = service.registry.get(self.get_slug(name)), service.components.store
         directory = store.get_directory(wiki.id)
@@ -74,7 +74,7 @@ class MultipleWikis:
 
 @pytest.fixture(scope="module", params=["swap", "proxy", "resolver"])
 def wikis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MultipleWikis]:
-    wikis = MultipleWikis(tmp_path_factory.mktemp("farm"), request.param)
+    wikis = MultipleWikis(tmp_path_factory.mktemp("multiple"), request.param)
     with wikis.otter:
         yield wikis
 
@@ -86,7 +86,7 @@ def test_a_wiki_is_indexed_with_the_pages_it_has_when_one_of_them_is_first_viewe
         wikis.wait_until_found(name, "wayfarer", "home")
 
 
-def test_the_search_page_shows_the_wiki_of_its_host_alone(wikis: MultipleWikis) -> None:
+def test_the_search_page_shows_only_the_wiki_of_its_host(wikis: MultipleWikis) -> None:
     for name, other in (("garden", "kitchen"), ("kitchen", "garden")):
         with wikis.make_client(name) as client:
             page = client.get("/-/wikiholt/search?q=wayfarer").text
@@ -94,7 +94,7 @@ def test_the_search_page_shows_the_wiki_of_its_host_alone(wikis: MultipleWikis) 
         assert other not in page
 
 
-def test_pages_of_the_same_name_stay_apart(wikis: MultipleWikis) -> None:
+def test_pages_with_the_same_name_stay_separate(wikis: MultipleWikis) -> None:
     for name in ("garden", "kitchen"):
         wikis.save_page(name, "Shared", f"# Shared\n\nOnly the {name} has this, and a canary named {name}bird.\n")
     wikis.wait_until_found("garden", "gardenbird", "shared")
@@ -104,7 +104,7 @@ def test_pages_of_the_same_name_stay_apart(wikis: MultipleWikis) -> None:
     assert wikis.find_paths("garden", "wayfarer") == ["home"]
 
 
-def test_two_wikis_saved_in_at_once_each_get_their_own(wikis: MultipleWikis) -> None:
+def test_concurrent_saves_in_two_wikis_stay_separate(wikis: MultipleWikis) -> None:
     def write(name: str) -> None:
         for number in range(6):
             wikis.save_page(name, f"Page {number}", f"# Page {number}\n\nWritten in haste, {name}haste.\n")
@@ -117,7 +117,7 @@ def test_two_wikis_saved_in_at_once_each_get_their_own(wikis: MultipleWikis) -> 
     assert wikis.find_paths("kitchen", "gardenhaste") == []
 
 
-def test_reindexing_one_wiki_leaves_every_byte_of_the_other(wikis: MultipleWikis) -> None:
+def test_reindexing_one_wiki_does_not_change_the_files_of_the_other(wikis: MultipleWikis) -> None:
     before = wikis.hash_files("kitchen")
     service = open_service(wikis.otter.data)
     report = service.get_handle(wikis.get_slug("garden")).reindex()
@@ -128,15 +128,15 @@ def test_reindexing_one_wiki_leaves_every_byte_of_the_other(wikis: MultipleWikis
     assert wikis.hash_files("kitchen") == before
 
 
-def test_wikis_are_called_what_their_directory_or_the_resolver_says(wikis: MultipleWikis) -> None:
+def test_slugs_come_from_the_directory_or_the_resolver(wikis: MultipleWikis) -> None:
     service = open_service(wikis.otter.data)
     sources = {wiki.slug: wiki.source for wiki in service.list_wikis()}
     service.close()
     for name in ("garden", "kitchen"):
         assert sources[wikis.get_slug(name)] == str((wikis.directory / name / "repo").resolve())
-    # A farm that names its wikis itself need not count what Otterwiki was started with among them.
+    # With a resolver, the repository that Otterwiki was started with is not registered.
     assert len(sources) == (2 if wikis.kind == "resolver" else 3)
 
 
-def test_nothing_was_logged_as_a_fault(wikis: MultipleWikis) -> None:
+def test_no_error_was_logged(wikis: MultipleWikis) -> None:
     assert "Traceback" not in wikis.otter.read_log()

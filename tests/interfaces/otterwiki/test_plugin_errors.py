@@ -1,4 +1,4 @@
-"""A fault of ours never breaks a save or a page view, and never keeps the wiki from booting; its log says why."""
+"""An error in the plugin never breaks a save, a page view or the start of the wiki; the log says why."""
 
 import ast
 import inspect
@@ -20,14 +20,14 @@ from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
 _HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin)[name], "otterwiki_impl", None)]
 
 
-def test_every_hook_is_one_of_otterwikis_and_takes_what_it_is_given() -> None:
+def test_every_hook_matches_the_plugin_specification_of_otterwiki() -> None:
     assert {"setup", "repository_changed", "page_saved", "page_deleted", "page_renamed"} <= set(_HOOKS)
     for name in _HOOKS:
         expected = list(inspect.signature(getattr(OtterWikiPluginSpec, name)).parameters)
         assert list(inspect.signature(getattr(OtterwikiPlugin, name)).parameters) == expected, name
 
 
-def test_the_plugin_imports_nothing_heavy_or_of_ours_before_it_is_set_up() -> None:
+def test_the_plugin_imports_nothing_heavy_before_setup() -> None:
     tree = ast.parse(Path(plugin.__file__).read_text())
     names = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
@@ -50,7 +50,7 @@ class _BrokenRuntime:
 @pytest.mark.parametrize(
     "error", [RuntimeError("odd"), MemoryError(), _WorstError("worst"), InvalidSetting("no", hint="x")]
 )
-def test_no_hook_ever_raises_and_each_reason_is_logged_once(
+def test_no_hook_raises_and_every_reason_is_logged_once(
     hook: str, error: BaseException, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin, "_logged_reasons", set())
@@ -65,7 +65,7 @@ def test_no_hook_ever_raises_and_each_reason_is_logged_once(
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_what_ends_a_process_is_let_through(error: BaseException) -> None:
+def test_exceptions_that_stop_the_process_are_not_caught(error: BaseException) -> None:
     leaving = OtterwikiPlugin()
     leaving._runtime = _BrokenRuntime(error)
     with pytest.raises(type(error)):
@@ -78,14 +78,14 @@ def test_hooks_before_setup_do_nothing() -> None:
     assert fresh.template_html_head_inject(None) is None
 
 
-def test_a_set_up_that_fails_leaves_hooks_that_do_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_failed_setup_hooks_do_nothing(caplog: pytest.LogCaptureFixture) -> None:
     fresh = OtterwikiPlugin()
     fresh.setup(app=None, db=None, storage=None)
     assert "setup" in caplog.text
     assert fresh.page_saved("x", "x", "x", "x") is None
 
 
-def test_settings_stand_in_the_environment_or_in_otterwikis_own() -> None:
+def test_settings_come_from_the_environment_or_from_otterwiki() -> None:
     otterwiki_settings = {
         "REPOSITORY": "/srv/wiki/repository",
         "WIKIHOLT_SYNC_INTERVAL": 7,
@@ -102,12 +102,12 @@ def test_settings_stand_in_the_environment_or_in_otterwikis_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["WIKIHOLT_OTTERWIKI_HIDDEN", "WIKIHOLT_SYNC_INTERVALL"])
-def test_a_setting_that_does_not_exist_is_named(name: str) -> None:
+def test_an_unknown_setting_is_named(name: str) -> None:
     with pytest.raises(InvalidSetting, match=name):
         plugin_config.PluginConfig.from_environment({"REPOSITORY": "/srv/r"}, {name: "1"}).load_settings()
 
 
-def test_variables_of_the_other_plugin_are_understood_or_named_with_what_to_do() -> None:
+def test_variables_of_the_other_plugin_are_used_or_reported_with_advice() -> None:
     environ = {"CHROMA_SYNC_INTERVAL": "30", "CHROMADB_HOST": "db", "VECTOR_BACKEND": "chroma", "FAISS_INDEX_DIR": "/f"}
     environ |= {"EMBEDDING_MODEL": "bedrock", "SENTENCE_TRANSFORMER_MODEL": "another/one", "OTTERWIKI_API_KEY": "k"}
     assert (
@@ -123,15 +123,15 @@ def test_variables_of_the_other_plugin_are_understood_or_named_with_what_to_do()
     assert plugin_config.log_legacy_advice({"CHROMA_SYNC_INTERVAL": "soon"})
 
 
-def test_another_plugin_that_would_answer_in_our_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflicting_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "otterwiki_semantic_search", ModuleType("otterwiki_semantic_search"))
     (line,) = plugin_config.log_legacy_advice({})
     assert line.startswith("otterwiki-semantic-search is installed too")
 
 
 @pytest.fixture(scope="module")
-def stranded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki whose data directory cannot be one."""
+def broken_wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+    """A wiki whose data directory is unusable."""
     place = tmp_path_factory.mktemp("stranded")
     (place / "taken").write_text("this is a file")
     with OtterwikiServer.start(place, data=place / "taken") as running:
@@ -139,20 +139,20 @@ def stranded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServ
 
 
 @pytest.mark.model
-def test_a_wiki_whose_data_directory_is_unusable_works_says_why_and_is_searched_once_it_is_mended(
-    stranded: OtterwikiServer,
+def test_a_wiki_with_an_unusable_data_directory_logs_why_and_recovers_once_it_is_repaired(
+    broken_wiki: OtterwikiServer,
 ) -> None:
-    assert stranded.save_page("Shore", "# Shore\n\nMarooned.\n").status_code == 302
-    assert "Marooned" in stranded.client.get("/Shore").text
-    wait_until(lambda: "the index is not updated" in stranded.read_log(), stranded.read_log)
-    assert "Traceback" not in stranded.read_log()
-    stranded.data.unlink()
-    stranded.save_page("Rescue", "# Rescue\n\nA ship with sails.\n")
-    stranded.wait_until_found("sails", "rescue")
-    stranded.wait_until_equal()
+    assert broken_wiki.save_page("Shore", "# Shore\n\nMarooned.\n").status_code == 302
+    assert "Marooned" in broken_wiki.client.get("/Shore").text
+    wait_until(lambda: "the index is not updated" in broken_wiki.read_log(), broken_wiki.read_log)
+    assert "Traceback" not in broken_wiki.read_log()
+    broken_wiki.data.unlink()
+    broken_wiki.save_page("Rescue", "# Rescue\n\nA ship with sails.\n")
+    broken_wiki.wait_until_found("sails", "rescue")
+    broken_wiki.wait_until_equal()
 
 
-def test_a_wiki_boots_views_and_saves_whatever_of_ours_cannot_be_imported(tmp_path: Path) -> None:
+def test_a_wiki_boots_views_and_saves_when_imports_of_the_plugin_fail(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numpy'] = sys.modules['fastapi'] = None\n")
     environ = {"PYTHONPATH": str(tmp_path), "WIKIHOLT_NO_SUCH": "1"}
     with OtterwikiServer.start(tmp_path / "wiki", environ=environ) as otter:

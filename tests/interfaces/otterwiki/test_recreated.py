@@ -1,4 +1,4 @@
-"""A farm deletes a wiki and gives its name to the next owner: the same path and slug, and nothing of the one before."""
+"""A host deletes a wiki and gives its name to a new owner: same path and slug, no data of the old wiki."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ READS = (
 
 
 class HostedWiki:
-    """As robot.wtf lays wikis out: WIKIS/SLUG/repo, deleted by removing WIKIS/SLUG."""
+    """The directory layout of robot.wtf: WIKIS/SLUG/repo, deleted by removing WIKIS/SLUG."""
 
     def __init__(self, place: Path, kind: str) -> None:
         self.wikis = place / "wikis"
@@ -94,11 +94,11 @@ def hosted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostedWik
         yield hosted
 
 
-def test_the_next_owner_of_a_name_inherits_nothing(hosted: HostedWiki) -> None:
+def test_the_next_owner_of_a_slug_inherits_nothing(hosted: HostedWiki) -> None:
     token = hosted.old_owner()
     assert hosted.ask(token)("GET", "search?q=oldsecret").status_code == 200
     hosted.new_owner()
-    for _ in range(2):  # each worker has the old wiki open
+    for _ in range(2):  # every worker has the old wiki open
         for path in READS:
             for key in (token, SHARED_KEY):
                 answer = hosted.ask(key)("GET", path)
@@ -116,10 +116,10 @@ def test_the_next_owner_of_a_name_inherits_nothing(hosted: HostedWiki) -> None:
     assert "another repository is at its path" in hosted.otter.read_log()
 
 
-def test_a_farm_says_that_a_wiki_is_gone(hosted: HostedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_reports_that_a_wiki_was_removed(hosted: HostedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
     token = hosted.old_owner()
     monkeypatch.delenv("WIKIHOLT_DATA", raising=False)
-    with pytest.raises(WikiholtError, match="not said"):
+    with pytest.raises(WikiholtError, match="not set"):
         forget("garden")
     monkeypatch.setenv("WIKIHOLT_DATA", str(hosted.otter.data))
     shutil.rmtree(hosted.wikis / "garden")

@@ -1,4 +1,4 @@
-"""Which wiki a request is about is told for certain, or not at all."""
+"""The wiki of a request is determined with certainty, or not at all."""
 
 import sys
 from contextvars import ContextVar
@@ -19,7 +19,7 @@ def _install_module(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: ob
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def test_the_wiki_is_the_one_whose_storage_is_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_wiki_is_found_from_the_current_storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     _install_module(monkeypatch, "otterwiki.server", storage=SimpleNamespace(path=str(tmp_path / "link")))
@@ -27,7 +27,7 @@ def test_the_wiki_is_the_one_whose_storage_is_in_use(monkeypatch: pytest.MonkeyP
     assert WikiResolver("").resolve_request() == WikiLocation(str((tmp_path / "real").resolve()))
 
 
-def test_where_parts_of_otterwiki_disagree_no_wiki_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_otterwiki_modules_disagree_no_wiki_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     _install_module(monkeypatch, "otterwiki.server", storage=SimpleNamespace(path="/srv/one"))
     _install_module(monkeypatch, "otterwiki.wiki", storage=SimpleNamespace(path="/srv/two"))
     with pytest.raises(WikiNotFound) as refused:
@@ -35,7 +35,7 @@ def test_where_parts_of_otterwiki_disagree_no_wiki_is_named(monkeypatch: pytest.
     assert "/srv" not in refused.value.message + refused.value.hint
 
 
-def test_before_there_is_a_storage_no_wiki_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_storage_no_wiki_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     _install_module(monkeypatch, "otterwiki.server")
     _install_module(monkeypatch, "otterwiki.wiki")
     with pytest.raises(WikiNotFound):
@@ -43,8 +43,8 @@ def test_before_there_is_a_storage_no_wiki_is_named(monkeypatch: pytest.MonkeyPa
     assert WikiResolver("").find_outside_request() == []
 
 
-def test_a_proxy_that_leads_nowhere_names_no_wiki(monkeypatch: pytest.MonkeyPatch) -> None:
-    here: ContextVar[SimpleNamespace] = ContextVar("here")
+def test_an_unbound_proxy_selects_no_wiki(monkeypatch: pytest.MonkeyPatch) -> None:
+    here: ContextVar[SimpleNamespace] = ContextVar("current_storage")
     for name in ("otterwiki.server", "otterwiki.wiki"):
         _install_module(monkeypatch, name, storage=LocalProxy(here))
     assert WikiResolver("").find_outside_request() == []
@@ -57,7 +57,7 @@ def test_a_proxy_that_leads_nowhere_names_no_wiki(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("answer", "place"), [("/srv/a", WikiLocation("/srv/a")), (("a", "/srv/a"), WikiLocation("/srv/a", "a"))]
 )
-def test_a_resolver_is_asked_with_the_request(
+def test_a_resolver_is_called_with_the_request(
     monkeypatch: pytest.MonkeyPatch, answer: object, place: WikiLocation
 ) -> None:
     _install_module(
@@ -71,12 +71,12 @@ def test_a_resolver_is_asked_with_the_request(
 
 
 @pytest.mark.parametrize("named", ["nowhere_at_all:which", "json:nothing", "json", ":", "json:__name__"])
-def test_a_resolver_that_cannot_be_asked_is_named_as_a_wrong_setting(named: str) -> None:
+def test_a_resolver_that_cannot_be_imported_is_an_invalid_setting(named: str) -> None:
     with flask.Flask("wiki").test_request_context("/"), pytest.raises(InvalidSetting, match="RESOLVER"):
         WikiResolver(named).resolve_request()
 
 
-def test_a_resolver_that_answers_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_resolver_result_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in (7, ("a", "b", "c"), ("", ""), ("a", None), object()):
         _install_module(monkeypatch, "otterwiki_host", which=lambda _, answer=answer: answer)
         with flask.Flask("wiki").test_request_context("/"), pytest.raises((WikiNotFound, InvalidSetting)):

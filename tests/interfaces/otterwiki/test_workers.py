@@ -1,4 +1,4 @@
-"""Workers: a process that only forks them starts nothing; each begins after the fork, and ends in good order."""
+"""Worker processes: the prefork master starts nothing; every worker starts after the fork and stops cleanly."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation
 
 
 def _list_open_files(pid: int) -> list[str]:
-    """What a process has open; a file that is closed meanwhile is left out."""
+    """The open files of a process; a file that is closed in the meantime is skipped."""
     files = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -26,13 +26,13 @@ def _list_open_files(pid: int) -> list[str]:
 
 
 @pytest.mark.model
-def test_a_master_that_loads_the_wiki_to_fork_it_opens_nothing_and_its_workers_index_and_end_well(
+def test_a_prefork_master_opens_nothing_and_its_workers_index_and_stop_cleanly(
     tmp_path: Path,
 ) -> None:
     pages = {f"page-{number}.md": f"# Page {number}\n\nOf a preloaded wiki.\n" for number in range(20)}
     otter = OtterwikiServer.start(tmp_path / "wiki", "gunicorn", pages=pages, workers=2, options=("--preload",))
     with otter:
-        # Nobody has viewed or saved anything yet: workers begin by themselves.
+        # No page was viewed or saved yet: workers start by themselves.
         otter.wait_until_equal()
         assert not [file for file in _list_open_files(otter.pid) if file.startswith(str(otter.data))]
         otter.save_page("More", "# More\n\nWritten afterwards.\n")
@@ -55,7 +55,7 @@ def test_a_master_that_loads_the_wiki_to_fork_it_opens_nothing_and_its_workers_i
         assert (after.generation, after.pages) == (before.generation, before.pages + 1)
 
 
-def test_a_command_of_otterwikis_starts_nothing(tmp_path: Path) -> None:
+def test_an_otterwiki_command_starts_no_background_work(tmp_path: Path) -> None:
     otter = OtterwikiServer(tmp_path)
     otter.repository.mkdir()
     subprocess.run(["git", "init", "--quiet", str(otter.repository)], check=True)
@@ -73,7 +73,7 @@ def test_a_command_of_otterwikis_starts_nothing(tmp_path: Path) -> None:
     assert not otter.data.exists()
 
 
-def test_a_master_of_uwsgi_stands_by_and_its_workers_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_uwsgi_master_is_detected_and_its_workers_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_prefork_master()
     uwsgi = ModuleType("uwsgi")
     monkeypatch.setitem(sys.modules, "uwsgi", uwsgi)
@@ -84,7 +84,7 @@ def test_a_master_of_uwsgi_stands_by_and_its_workers_do_not(monkeypatch: pytest.
     assert not is_prefork_master()
 
 
-def test_uwsgi_which_forks_without_telling_python_is_asked_by_its_own_hook(
+def test_the_post_fork_hook_of_uwsgi_is_extended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[str] = []
@@ -98,7 +98,7 @@ def test_uwsgi_which_forks_without_telling_python_is_asked_by_its_own_hook(
     assert "enable-threads" in caplog.text
 
 
-def test_a_bell_answers_each_place_once_a_moment_and_no_more_once_stopped() -> None:
+def test_a_debouncer_merges_notifications_and_does_nothing_once_stopped() -> None:
     answered: list[WikiLocation] = []
 
     def answer(place: WikiLocation) -> None:
@@ -106,14 +106,14 @@ def test_a_bell_answers_each_place_once_a_moment_and_no_more_once_stopped() -> N
         if place.path == "/bad":
             raise RuntimeError("odd")
 
-    bell = Debouncer(answer)
-    bell.stop(1)
-    bell.notify([WikiLocation("/never")])
+    debouncer = Debouncer(answer)
+    debouncer.stop(1)
+    debouncer.notify([WikiLocation("/never")])
     assert answered == []
-    bell = Debouncer(answer)
+    debouncer = Debouncer(answer)
     for _ in range(100):
-        bell.notify([WikiLocation("/bad"), WikiLocation("/good")])
+        debouncer.notify([WikiLocation("/bad"), WikiLocation("/good")])
     wait_until(lambda: WikiLocation("/good") in answered)
     assert len(answered) < 100
-    bell.stop(60)
+    debouncer.stop(60)
     assert WikiLocation("/never") not in answered

@@ -1,4 +1,4 @@
-"""The bridge from a WSGI server's threads to the API: bodies, odd requests, time-outs, many callers."""
+"""The bridge from WSGI threads to the API: bodies, malformed requests, timeouts, concurrent callers."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +64,7 @@ def bridge() -> AsgiBridge:
 
 
 def make_environ(path: str = "/api/v1/pages", method: str = "GET", body: bytes = b"", **more: Any) -> dict[str, Any]:
-    """A request as a WSGI server gives it."""
+    """A request environment of a WSGI server."""
     return {
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
@@ -87,14 +87,14 @@ def call_bridge(bridge: AsgiBridge, environ: dict[str, Any], admission: HostGran
     return document
 
 
-def test_a_request_arrives_with_what_the_host_decided_and_without_the_servers_surroundings(bridge: AsgiBridge) -> None:
+def test_a_request_carries_the_host_grant_and_not_the_wsgi_environment(bridge: AsgiBridge) -> None:
     document = call_bridge(bridge, make_environ("/api/v1/pages/Über uns", "PUT", b"12345", QUERY_STRING="q=a%20b"))
     assert (document["method"], document["path"]) == ("PUT", "/api/v1/pages/Über uns")
     assert (document["query"], document["body"]) == ("q=a%20b", 5)
     assert (document["wiki"], "wsgi_environ" in document["keys"]) == ("garden", False)
 
 
-def test_what_a_server_has_under_the_same_name_is_overruled(bridge: AsgiBridge) -> None:
+def test_environment_values_with_the_same_name_are_replaced(bridge: AsgiBridge) -> None:
     assert call_bridge(bridge, make_environ(**{HOST_GRANT_KEY: WRITER}), None)["wiki"] is None
     assert (
         call_bridge(bridge, make_environ(HTTP_WIKIHOLT_ADMISSION="forged", **{HOST_GRANT_KEY: "forged"}), READER)[
@@ -104,7 +104,7 @@ def test_what_a_server_has_under_the_same_name_is_overruled(bridge: AsgiBridge) 
     )
 
 
-def test_bodies_are_taken_of_who_may_change_something_and_up_to_the_limit(bridge: AsgiBridge) -> None:
+def test_bodies_are_read_only_for_writers_and_up_to_the_limit(bridge: AsgiBridge) -> None:
     assert call_bridge(bridge, make_environ(method="PUT", body=b"x" * MAX_BODY_BYTES))["body"] == MAX_BODY_BYTES
     assert call_bridge(bridge, make_environ(method="PUT", body=b"x" * MAX_BODY_BYTES), READER)["body"] == 0
     assert call_bridge(bridge, make_environ(method="PUT", body=b"x" * MAX_BODY_BYTES), None)["body"] == 0
@@ -114,11 +114,11 @@ def test_bodies_are_taken_of_who_may_change_something_and_up_to_the_limit(bridge
         method="PUT", body=b"x" * (2 * MAX_BODY_BYTES), CONTENT_LENGTH="", **{"wsgi.input_terminated": True}
     )
     assert call_bridge(bridge, unending)["body"] == MAX_BODY_BYTES + 1, (
-        "one byte more than is allowed, by which it is refused"
+        "one byte more than allowed, so that the API rejects it"
     )
 
 
-def test_a_body_that_ends_before_its_length_is_no_endless_wait(bridge: AsgiBridge) -> None:
+def test_a_body_shorter_than_its_length_does_not_hang(bridge: AsgiBridge) -> None:
     assert call_bridge(bridge, make_environ(method="PUT", body=b"12345", CONTENT_LENGTH="5000"))["body"] == 5
 
 
@@ -133,22 +133,22 @@ def test_a_body_that_ends_before_its_length_is_no_endless_wait(bridge: AsgiBridg
         {"SCRIPT_NAME": "/wiki"},
     ],
 )
-def test_odd_requests_are_answered(bridge: AsgiBridge, odd: dict[str, str]) -> None:
+def test_malformed_requests_are_answered(bridge: AsgiBridge, odd: dict[str, str]) -> None:
     assert call_bridge(bridge, make_environ() | odd)["wiki"] == "garden"
 
 
-def test_a_large_answer_comes_whole_with_status_and_headers(bridge: AsgiBridge) -> None:
+def test_a_large_answer_is_complete_with_status_and_headers(bridge: AsgiBridge) -> None:
     answer = bridge.call(make_environ("/api/v1/stream"), WRITER)
     assert (answer.status, len(answer.body)) == (203, 3_000_000)
     assert ("x-two", "a") in answer.headers
 
 
-def test_a_fault_is_an_answer_and_the_next_request_is_served(bridge: AsgiBridge) -> None:
+def test_an_error_is_answered_and_the_next_request_works(bridge: AsgiBridge) -> None:
     assert bridge.call(make_environ("/api/v1/fails"), WRITER).status == 500
     assert call_bridge(bridge, make_environ())["wiki"] == "garden"
 
 
-def test_an_answer_that_takes_too_long_is_given_up_and_harms_no_other() -> None:
+def test_a_request_that_times_out_does_not_affect_others() -> None:
     impatient = AsgiBridge(APP, MAX_BODY_BYTES, timeout_s=0.2)
     released.clear()
     late = impatient.call(make_environ("/api/v1/slow"), WRITER)
@@ -157,7 +157,7 @@ def test_an_answer_that_takes_too_long_is_given_up_and_harms_no_other() -> None:
     released.set()
 
 
-def test_many_threads_each_get_their_own_answer(bridge: AsgiBridge) -> None:
+def test_concurrent_threads_get_their_own_answers(bridge: AsgiBridge) -> None:
     def ask(number: int) -> bool:
         return bool(call_bridge(bridge, make_environ(f"/api/v1/{number}", "PUT", b"x" * number))["body"] == number)
 

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/web.md: `python -m tests.interfaces.web.take_screenshots`, with chromium on the PATH."""
+"""Takes the screenshots of docs/web.md: `python -m tests.interfaces.web.take_screenshots`. Needs chromium."""
 
 import subprocess
 import tempfile
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def write_large_wiki(place: Path) -> None:
-    """A wiki that takes a while to index, so that there is a sync to be seen, with a page that is none."""
+    """A wiki that takes a while to index, so that a sync is visible, with one unreadable page."""
     place.mkdir(parents=True)
     for number in range(3000):
         words = " ".join(f"word{number * 7 + at}" for at in range(120))

@@ -1,4 +1,4 @@
-"""The pages as they are sent: what they hold, what they are sent with, and what they never tell."""
+"""The HTML pages: content, headers, and what they must not reveal."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def client(application: Application) -> TestClient:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[TestClient]:
-    """A farm whose wikis are closed by the first key."""
+    """Wikis that are private because a key exists."""
     application = open_test_application(tmp_path, ("alpha", "secret"))
     application.service.registry.keys.create(None, Scope.ADMIN, "operator")
     yield TestClient(create_app(application), base_url="http://127.0.0.1")
@@ -70,10 +70,10 @@ def test_pages_are_html_under_a_strict_policy_without_anything_inline(client: Te
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert "set-cookie" not in answer.headers
     assert not re.search(r"<script(?![^>]*\ssrc=)[^>]*>|<style|\sstyle=|\son\w+=|javascript:", answer.text)
-    assert not re.search(r"(?:href|src|action)=\"?(?:https?:)?//", answer.text), "nothing from elsewhere"
+    assert not re.search(r"(?:href|src|action)=\"?(?:https?:)?//", answer.text), "nothing external"
 
 
-def test_the_policy_allows_only_what_is_our_own() -> None:
+def test_the_content_security_policy_allows_only_own_files() -> None:
     parts = dict(part.split(" ", 1) for part in CSP.split("; "))
     assert parts["default-src"] == "'none'"
     assert parts["script-src"] == parts["style-src"] == parts["connect-src"] == "'self'"
@@ -82,7 +82,7 @@ def test_the_policy_allows_only_what_is_our_own() -> None:
 
 
 @pytest.mark.parametrize("base", ["/", "/w/alpha/"])
-def test_every_file_a_page_names_is_there_and_kept_for_ever(client: TestClient, base: str) -> None:
+def test_every_file_of_a_page_exists_and_is_cached_forever(client: TestClient, base: str) -> None:
     names = re.findall(r'(?:href|src)="(static/[^"]+)"', client.get(base).text)
     assert len(names) > 5
     for name in names:
@@ -103,14 +103,14 @@ def test_every_module_that_is_imported_is_served_and_preloaded(client: TestClien
         preloaded = set(re.findall(r'modulepreload" href="static/\w+/([\w.]+)"', client.get(path).text))
         needed, waiting = set(), [entry]
         while waiting:
-            for found in re.findall(rb'from "\./([\w.]+)"', served[waiting.pop()].data):
-                if found.decode() not in needed:
-                    needed.add(found.decode())
-                    waiting.append(found.decode())
+            for module in re.findall(rb'from "\./([\w.]+)"', served[waiting.pop()].data):
+                if module.decode() not in needed:
+                    needed.add(module.decode())
+                    waiting.append(module.decode())
         assert preloaded == needed
 
 
-def test_scripts_set_html_in_one_place_only_and_name_nobody_else() -> None:
+def test_scripts_set_html_in_one_place_only_and_load_nothing_external() -> None:
     scripts = {file.name: file.read_text(encoding="utf-8") for file in STATIC.glob("*.js")}
     sinks = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
     assert {name: re.findall(sinks, text) for name, text in scripts.items() if re.search(sinks, text)} == {
@@ -133,7 +133,7 @@ def test_nothing_but_the_pages_own_files_is_served(client: TestClient, name: str
 @pytest.mark.parametrize(
     "slug", ["<script>", 'a"onload=x', "%22%3E%3Cimg", "..", "%2e%2e", "A" * 300, "ünïcode", "%00"]
 )
-def test_a_slug_that_is_none_is_only_text_on_the_page(client: TestClient, slug: str) -> None:
+def test_an_invalid_slug_is_escaped_on_the_page(client: TestClient, slug: str) -> None:
     answer = client.get(f"/w/{slug}/")
     assert answer.status_code in (200, 404, 422)
     assert "<script>" not in answer.text
@@ -161,7 +161,7 @@ def test_a_preview_has_clean_html_headings_and_backlinks(client: TestClient) -> 
     assert len(preview["revision"]) == 40
 
 
-def test_links_of_a_preview_are_those_the_index_knows(client: TestClient) -> None:
+def test_links_of_a_preview_are_those_of_the_index(client: TestClient) -> None:
     html = get_preview(client, "Home")["html"]
     assert 'href="?page=Guide"' in html
     assert 'href="?page=Guide#Part%20two"' in html
@@ -171,7 +171,7 @@ def test_links_of_a_preview_are_those_the_index_knows(client: TestClient) -> Non
     assert 'href="?page=Home"' in get_preview(client, "deep/Ümlaut & more")["html"]
 
 
-def test_a_preview_of_no_page_is_not_found(client: TestClient) -> None:
+def test_a_preview_of_a_missing_page_is_not_found(client: TestClient) -> None:
     for path in ("Nope", "../secret/Home", "Home/../../secret", ".git/config", "%00"):
         answer = client.get(f"/w/alpha/api/v1/preview/{path}")
         assert answer.status_code in (404, 422), path
@@ -179,7 +179,7 @@ def test_a_preview_of_no_page_is_not_found(client: TestClient) -> None:
     assert client.get("/w/alpha/api/v1/preview/Home", params={"x": "1"}).status_code == 422
 
 
-def test_a_preview_takes_the_key_of_its_wiki(closed: TestClient) -> None:
+def test_a_preview_requires_the_key_of_its_wiki(closed: TestClient) -> None:
     for slug in ("alpha", "secret", "no-such-wiki"):
         answer = closed.get(f"/w/{slug}/api/v1/preview/Home")
         assert answer.status_code == 401
@@ -215,14 +215,14 @@ def test_a_page_without_script_is_readable(client: TestClient) -> None:
         ("read", 422),
     ],
 )
-def test_faults_without_script_are_told_on_a_page(client: TestClient, path: str, status: int) -> None:
+def test_noscript_errors_are_shown_on_a_page(client: TestClient, path: str, status: int) -> None:
     answer = client.get(f"/w/alpha/{path}")
     assert answer.status_code == status
     assert answer.headers["content-type"].startswith("text/html")
     assert ("message problem" in answer.text) == (status != 200)
 
 
-def test_pages_without_script_tell_nothing_of_closed_wikis(closed: TestClient) -> None:
+def test_noscript_pages_show_nothing_of_private_wikis(closed: TestClient) -> None:
     for path in ("find?q=guide", "read?page=Home"):
         there, nowhere = closed.get(f"/w/secret/{path}"), closed.get(f"/w/no-such/{path}")
         assert there.status_code == nowhere.status_code == 401
@@ -250,7 +250,7 @@ def test_the_root_is_the_search_page_where_there_is_one_wiki_or_the_host_names_o
     assert 'data-view="statuses"' in many.get("/status").text
 
 
-def test_a_closed_wiki_and_none_at_all_have_the_same_page(closed: TestClient) -> None:
+def test_a_private_wiki_and_a_missing_one_have_the_same_page(closed: TestClient) -> None:
     for path in ("", "status"):
         there, nowhere = closed.get(f"/w/secret/{path}"), closed.get(f"/w/no-such/{path}")
         assert there.status_code == nowhere.status_code == 200

@@ -1,4 +1,4 @@
-"""Markdown as HTML: what readers need is there, and nothing that acts is."""
+"""Markdown as HTML: readable content without active content."""
 
 import re
 import time
@@ -40,7 +40,7 @@ def render_html(text: str) -> str:
 
 
 class ElementCollector(HTMLParser):
-    """The elements and attributes that a parser of HTML sees."""
+    """The elements and attributes that an HTML parser sees."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,27 +52,27 @@ class ElementCollector(HTMLParser):
         self.attributes += [(name, value or "") for name, value in attrs]
 
 
-def assert_harmless(shown: str) -> None:
+def assert_harmless(rendered: str) -> None:
     seen = ElementCollector()
-    seen.feed(shown)
+    seen.feed(rendered)
     seen.close()
     assert seen.tags <= ALLOWED
     for name, value in seen.attributes:
         assert name in ATTRIBUTES, f"{name}={value}"
         if name == "href":
             assert re.match(r"(?:https?://|mailto:|\?page=|#)", value, re.IGNORECASE) or value == "", value
-    assert "<!--" not in shown
+    assert "<!--" not in rendered
 
 
-# ── what readers need ────────────────────────────────────────────────────────────────────────────
+# ── content ────────────────────────────────────────────────────────────────────────────
 
 
 def test_headings_have_the_anchors_that_hits_carry() -> None:
     page = parse_text(
         "---\ntitle: T\n---\n# Über *uns*\n\n## Same\n\nx\n\n## Same\n\nSet\next\n---\n\n> ## In a quote\n"
     )
-    shown = render_markdown(page, resolve_link).html
-    assert re.findall(r'<h\d id="([^"]*)"', shown) == [heading.anchor for heading in page.headings]
+    rendered = render_markdown(page, resolve_link).html
+    assert re.findall(r'<h\d id="([^"]*)"', rendered) == [heading.anchor for heading in page.headings]
     assert {"über-uns", "same", "same-1"} <= {heading.anchor for heading in page.headings}
 
 
@@ -99,62 +99,62 @@ def test_headings_of_otterwiki_have_its_anchors() -> None:
         ("[x](mailto:a@wiki.example.org)", "mailto:a@wiki.example.org"),
     ],
 )
-def test_links_lead_to_previews_headings_and_outside(written: str, href: str) -> None:
+def test_links_point_to_previews_headings_and_external_pages(written: str, href: str) -> None:
     assert f'href="{href}"' in render_html(written)
 
 
 @pytest.mark.parametrize(
     "written", ["[[No such page]]", "[x](nowhere.md)", "[x](/etc/passwd)", "[x](../../../Home.md)"]
 )
-def test_a_link_to_no_page_keeps_its_text_and_leads_nowhere(written: str) -> None:
-    shown = render_html(written)
-    assert "href" not in shown
-    assert "<a" in shown
+def test_a_link_to_a_missing_page_keeps_only_its_text(written: str) -> None:
+    rendered = render_html(written)
+    assert "href" not in rendered
+    assert "<a" in rendered
 
 
-def test_what_a_reversed_wiki_link_says_is_its_text() -> None:
+def test_a_reversed_wiki_link_shows_its_text() -> None:
     assert ">our pests</a>" in render_html("[[Growing/Pests|our pests]]")
     assert ">our pests</a>" in render_html("[[our pests|Growing/Pests]]")
 
 
 def test_tables_tasks_code_and_struck_text_are_shown() -> None:
-    shown = render_html("|a|b|\n|:-|-:|\n|1|2|\n\n- [ ] todo\n- [x] done\n\n~~old~~\n\n```py\nx < 1\n```\n")
-    assert '<td class="right">2</td>' in shown
-    assert "style=" not in shown
-    assert "☐ todo" in shown
-    assert "☑ done" in shown
-    assert "<s>old</s>" in shown
-    assert '<code class="language-py">x &lt; 1' in shown
+    rendered = render_html("|a|b|\n|:-|-:|\n|1|2|\n\n- [ ] todo\n- [x] done\n\n~~old~~\n\n```py\nx < 1\n```\n")
+    assert '<td class="right">2</td>' in rendered
+    assert "style=" not in rendered
+    assert "☐ todo" in rendered
+    assert "☑ done" in rendered
+    assert "<s>old</s>" in rendered
+    assert '<code class="language-py">x &lt; 1' in rendered
 
 
-def test_pictures_are_told_in_words_and_never_fetched() -> None:
-    shown = render_html('![a *cat*](cat.png) ![](http://x/y.gif) <img src="x.png" alt="a <b>dog</b>"> <img src=x>')
-    assert '<span class="picture">a cat</span>' in shown
-    assert "dog" in shown
-    assert "src" not in shown
-    assert "<img" not in shown
+def test_images_are_replaced_by_their_alt_text() -> None:
+    rendered = render_html('![a *cat*](cat.png) ![](http://x/y.gif) <img src="x.png" alt="a <b>dog</b>"> <img src=x>')
+    assert '<span class="picture">a cat</span>' in rendered
+    assert "dog" in rendered
+    assert "src" not in rendered
+    assert "<img" not in rendered
 
 
-def test_a_paragraph_of_a_machine_is_shown_as_it_is_written() -> None:
-    shown = render_html("*a* <b>" * 5_000)
-    assert "*a* &lt;b&gt;*a*" in shown
+def test_a_generated_paragraph_is_shown_unformatted() -> None:
+    rendered = render_html("*a* <b>" * 5_000)
+    assert "*a* &lt;b&gt;*a*" in rendered
 
 
 @pytest.mark.slow
 def test_a_long_page_is_cut_and_says_so() -> None:
-    shown = render_markdown(parse_text("A paragraph.\n\n" * 20_000), resolve_link)
-    assert shown.cut
-    assert len(shown.html) < 2 * MAX_PAGE_CHARS
-    assert shown.html.endswith("</p>\n")
+    rendered = render_markdown(parse_text("A paragraph.\n\n" * 20_000), resolve_link)
+    assert rendered.cut
+    assert len(rendered.html) < 2 * MAX_PAGE_CHARS
+    assert rendered.html.endswith("</p>\n")
     assert not render_markdown(parse_text("short"), resolve_link).cut
 
 
-# ── nothing that acts ────────────────────────────────────────────────────────────────────────────
+# ── no active content ────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("written", ATTACKS)
-def test_nothing_that_acts_is_left(written: str) -> None:
-    assert "before" in render_html(f"before {written}"), "what stands beside it is shown"
+def test_no_active_content_is_left(written: str) -> None:
+    assert "before" in render_html(f"before {written}"), "the text around it is shown"
     for text in (
         written,
         f"words {written} words",
@@ -167,10 +167,10 @@ def test_nothing_that_acts_is_left(written: str) -> None:
 
 @settings(max_examples=limit_examples(300), deadline=None)
 @given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "<", ">", "`", "[", "]", "(", '"', "'", "&", "#", "|", "\\"])))
-def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
-    shown = render_html("before " + "".join(parts)[:5_000])
-    assert "before" in shown, "what stands beside it is shown"
-    assert_harmless(shown)
+def test_no_combination_of_attacks_is_active(parts: list[str]) -> None:
+    rendered = render_html("before " + "".join(parts)[:5_000])
+    assert "before" in rendered, "the text around it is shown"
+    assert_harmless(rendered)
 
 
 @pytest.mark.slow
@@ -179,17 +179,17 @@ def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
 def test_any_text_has_harmless_html(text: str) -> None:
     page = parse_page("a.md", "0" * 40, text.encode("utf-8", "replace"), None)
     if isinstance(page, Page):
-        shown = render_markdown(page, resolve_link)
-        assert not shown.cut
-        assert_harmless(shown.html)
+        rendered = render_markdown(page, resolve_link)
+        assert not rendered.cut
+        assert_harmless(rendered.html)
 
 
 @pytest.mark.parametrize(
     "deep", ["<div>", "<b><i>", "> ", "- ", "[", "[[", "![", "*a **", "<a href=x>", "|", "`a``", "<!--"]
 )
-def test_text_that_is_deep_or_odd_takes_a_moment_and_no_more(deep: str) -> None:
+def test_deeply_nested_text_renders_quickly(deep: str) -> None:
     page = parse_text(deep * 40_000)
     began = time.process_time()
-    shown = render_markdown(page, resolve_link)
+    rendered = render_markdown(page, resolve_link)
     assert time.process_time() - began < 4
-    assert_harmless(shown.html)
+    assert_harmless(rendered.html)

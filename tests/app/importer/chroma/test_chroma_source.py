@@ -1,4 +1,4 @@
-"""A shared Chroma collection, by directory and by server, with the real Chroma; it may crash, and nothing is lost."""
+"""A shared Chroma collection from a directory and from a server, with the real Chroma. A crash loses nothing."""
 
 import hashlib
 import shutil
@@ -47,7 +47,7 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]
 
 @pytest.fixture(scope="module")
 def directory(imports: ImportFixture) -> Path:
-    """What the plugin of a single wiki left: both wikis' pages, and of the two Homes the one written last."""
+    """A directory of the single-wiki plugin: pages of both wikis; of the two Home pages only the last one."""
     rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in imports.make_rows(slug)}
     write_rows(imports.place / "rows.json", [*rows.values()])
     directory_path = imports.place / "shared"
@@ -84,12 +84,12 @@ def test_a_directory_is_imported_and_left_as_it_was(imports: ImportFixture, dire
     assert [*(imports.data / "importing").iterdir()] == [imports.data / "importing" / "lock"]
 
 
-def test_a_collection_that_is_not_there_is_named_with_those_that_are(imports: ImportFixture, directory: Path) -> None:
+def test_a_missing_collection_error_lists_the_existing_ones(imports: ImportFixture, directory: Path) -> None:
     with pytest.raises(InvalidImport, match="collections: otterwiki_pages, recipes"):
         run_import(imports, directory=directory, target=ImportedCollection("otterwiki"))
 
 
-def test_a_directory_that_is_none_of_chromas_is_refused(imports: ImportFixture, tmp_path: Path) -> None:
+def test_a_directory_without_chroma_files_is_rejected(imports: ImportFixture, tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InvalidImport, match=r"there is no chroma\.sqlite3"):
             run_import(imports, directory=place)
@@ -111,7 +111,7 @@ def noise_for_vectors(copy: Path) -> None:
 
 
 def of_another_version(copy: Path) -> None:
-    """With other steps of migration behind it than this version of Chroma knows."""
+    """With migrations that this version of Chroma does not know."""
     with sqlite3.connect(copy / "chroma.sqlite3") as database:
         database.execute("UPDATE migrations SET hash = 'another', filename = '00001-other.sqlite.sql'")
     database.close()
@@ -129,7 +129,7 @@ def zeros_for_vectors(copy: Path) -> None:
 
 DAMAGES = [
     *(empty_database, cut_database, noise_for_vectors, of_another_version),
-    *(without_segments, zeros_for_vectors),  # which a query of Chroma's would not notice
+    *(without_segments, zeros_for_vectors),  # a Chroma query would not notice this
 ]
 
 
@@ -158,7 +158,7 @@ def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
         ("class Panic(BaseException): pass\nraise Panic('range start index')", "Panic: range start index"),
     ],
 )
-def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
+def test_a_child_process_that_hangs_or_dies_fails_only_the_import(
     imports: ImportFixture, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     (tmp_path / "chromadb.py").write_text(code, "utf-8")
@@ -167,7 +167,7 @@ def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
         run_import(imports, directory=directory, timeout_s=1.0 if "sleep" in code else 60.0)
 
 
-def test_a_file_of_absurd_size_is_not_copied(imports: ImportFixture, directory: Path, tmp_path: Path) -> None:
+def test_an_oversized_file_is_not_copied(imports: ImportFixture, directory: Path, tmp_path: Path) -> None:
     copy = tmp_path / "sparse"
     shutil.copytree(directory, copy)
     with (copy / "link_lists.bin").open("wb") as file:
@@ -215,7 +215,7 @@ def test_a_server_without_that_collection_or_tenant_says_so(imports: ImportFixtu
         run_import(imports, ChromaServer(f"{server}/nowhere"))
 
 
-def test_an_address_where_nobody_answers_is_an_error_without_a_token(imports: ImportFixture) -> None:
+def test_an_unreachable_address_is_an_error_that_does_not_show_the_token(imports: ImportFixture) -> None:
     with socket.socket() as busy_socket:
         busy_socket.bind(("127.0.0.1", 0))
         shared = ChromaServer(f"http://127.0.0.1:{busy_socket.getsockname()[1]}", token="mackerel-token")

@@ -1,4 +1,4 @@
-"""A shared PostgreSQL table with pgvector, on a real server; it is read in one snapshot and never written."""
+"""A shared PostgreSQL table with pgvector on a real server, read in one snapshot and never written."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from wikiholt.errors import InvalidImport
 
 @pytest.fixture(scope="module")
 def server(pg: PostgresServer) -> Iterator[str]:
-    """The address of a database, with a password in it that no error may tell."""
+    """The address of a database, with a password that no error may contain."""
     address = pg.create_database()
     yield address
     pg.drop_database(address)
@@ -24,7 +24,7 @@ def server(pg: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def imports(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
-    """Both wikis in the table `chunks`, as the shared design had it; and the same in a table of another make."""
+    """Both wikis in the table `chunks` of the shared design, and in a table with other column names."""
     imports = ImportFixture(tmp_path_factory.mktemp("postgres"))
     rows = imports.make_rows("harbour", tenant="harbour") + imports.make_rows("garden", tenant="t-2")
     with psycopg.connect(server) as connection:
@@ -64,11 +64,11 @@ def test_a_shared_table_is_imported_by_tenant(imports: ImportFixture, server: st
     assert all(wiki.proof for wiki in report.wikis)
 
 
-def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(imports: ImportFixture, server: str) -> None:
+def test_unknown_tenants_are_rejected_with_their_row_counts(imports: ImportFixture, server: str) -> None:
     assert run_import(imports, PostgresTable(server), OwnershipRules()).unclear.tenants == {"": 1, "t-2": 2}
 
 
-def test_a_table_of_other_names_is_read_once_they_are_told(imports: ImportFixture, server: str) -> None:
+def test_a_table_with_other_column_names_is_read_once_they_are_configured(imports: ImportFixture, server: str) -> None:
     names = {"tenant": "whose", "page": "the page", "text": "words", "vector": "numbers"}
     report = run_import(imports, PostgresTable(server, "public.Odd Pieces", names))
     assert {wiki.slug: wiki.rows for wiki in report.wikis} == {"harbour": 3, "garden": 2}
@@ -95,7 +95,7 @@ def test_a_table_that_cannot_be_read_is_a_clear_error(
     assert run_import(imports, PostgresTable(server)).rows == 7
 
 
-def test_no_error_tells_the_password(imports: ImportFixture, server: str) -> None:
+def test_no_error_contains_the_password(imports: ImportFixture, server: str) -> None:
     secret = str(psycopg.conninfo.conninfo_to_dict(server)["password"])
     name = str(psycopg.conninfo.conninfo_to_dict(server)["dbname"])
     nowhere, nobody = server.replace(name, "nowhere"), f"postgresql://u:{secret}@127.0.0.1:1/x"

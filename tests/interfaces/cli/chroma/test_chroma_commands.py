@@ -1,4 +1,4 @@
-"""Chroma as an operator has it: by the command line and behind `wikiholt serve`, with the real model."""
+"""Chroma from the command line and behind `wikiholt serve`, with the real model."""
 
 import json
 import os
@@ -95,10 +95,10 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
     assert b"otterwiki" not in (data / "chroma" / "chroma.sqlite3").read_bytes()
 
 
-def test_either_a_server_or_a_directory_is_named(tmp_path: Path) -> None:
-    for given in ({}, {"chroma.url": "http://h:1", "chroma.path": "x"}):
+def test_exactly_one_of_chroma_url_and_path_must_be_set(tmp_path: Path) -> None:
+    for overrides in ({}, {"chroma.url": "http://h:1", "chroma.path": "x"}):
         with pytest.raises(InvalidSetting, match=r"either chroma\.url or chroma\.path"):
-            load_settings(tmp_path, overrides={"vectors": "chroma", **given})
+            load_settings(tmp_path, overrides={"vectors": "chroma", **overrides})
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_either_a_server_or_a_directory_is_named(tmp_path: Path) -> None:
         ("chroma.timeout", "0"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path, name: str, value: str) -> None:
+def test_an_invalid_setting_is_rejected(tmp_path: Path, name: str, value: str) -> None:
     with pytest.raises(InvalidSetting, match=name):
         load_settings(tmp_path, overrides={name: value})
 
@@ -120,7 +120,7 @@ def test_a_token_is_never_shown(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "s3cret" not in capsys.readouterr().out
 
 
-def test_without_the_extra_a_directory_is_refused_and_a_server_is_not(
+def test_without_the_extra_a_directory_is_rejected_but_a_server_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

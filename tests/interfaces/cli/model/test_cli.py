@@ -1,4 +1,4 @@
-"""The command line as a person and a script use it, on the real model."""
+"""The command line, as text and as JSON, with the real model."""
 
 import json
 import os
@@ -166,13 +166,13 @@ def test_grammar_errors_exit_with_two(run: Run, arguments: list[str]) -> None:
     assert "usage:" in err
 
 
-def test_nothing_found_has_a_code_of_its_own(synced: Run) -> None:
+def test_no_results_has_its_own_exit_code(synced: Run) -> None:
     code, out, _ = synced("search", "night", "xyzzyplugh", "--mode", "keyword")
     assert code == 1
     assert "Nothing found" in out
 
 
-def test_a_wiki_that_fails_does_not_keep_the_others_from_syncing(synced: Run, wiki: Repository, tmp_path: Path) -> None:
+def test_a_failing_wiki_does_not_stop_the_others_from_syncing(synced: Run, wiki: Repository, tmp_path: Path) -> None:
     other = Repository(tmp_path / "other")
     other.commit({"a.md": "alpha"})
     assert synced("add", "aaa", str(other.path))[0] == 0
@@ -184,7 +184,7 @@ def test_a_wiki_that_fails_does_not_keep_the_others_from_syncing(synced: Run, wi
     assert "✓ night: 1 added" in out
 
 
-def test_syncing_nothing_says_how_to_begin(run: Run) -> None:
+def test_sync_without_wikis_explains_how_to_start(run: Run) -> None:
     code, _, err = run("sync")
     assert code == 3
     assert "wikiholt add" in err
@@ -197,7 +197,7 @@ def test_searching_before_the_first_sync_says_what_to_do(run: Run, wiki: Reposit
     assert "wikiholt sync" in err
 
 
-def test_status_and_doctor_tell_of_trouble(synced: Run, wiki: Repository) -> None:
+def test_status_and_doctor_report_problems(synced: Run, wiki: Repository) -> None:
     wiki.commit({"bad.md": b"\x00\x01\x02\xff" * 64})
     assert "behind HEAD" in synced("status")[1]
     code, out, _ = synced("doctor")
@@ -236,19 +236,19 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
     monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
     code, out, _ = run("search", "night", "disks", "--json")
     assert code == 0
-    assert not parse_document(out)["degraded"], "the model it was built with is there and answers"
+    assert not parse_document(out)["degraded"], "the previous model still answers"
     assert run("search", "night", "disks", "--mode", "semantic")[0] == 0
     assert run("search", "night", "disks", "--mode", "keyword")[0] == 0
 
 
-def test_a_search_that_may_not_look_at_head_does_not_speak_of_it(synced: Run) -> None:
+def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: Run) -> None:
     code, out, _ = synced("--set", "search.stale_check=false", "search", "night", "disks")
     assert code == 0
     assert "= HEAD" not in out
     assert "HEAD unknown" in out
 
 
-def test_a_setting_can_be_given_for_one_command(synced: Run) -> None:
+def test_a_setting_can_be_set_for_one_command(synced: Run) -> None:
     assert parse_document(synced("--set", "language=german", "settings", "--json")[1])["language"] == "german"
 
 
@@ -287,9 +287,9 @@ def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
 
     code, out, _ = run("demo", str(tmp_path / "demo"), "--json")
     assert code == 0
-    shown = parse_document(out)
-    assert [wiki["added"] for wiki in shown["wikis"]] == [14, 14]
-    for query, answer in zip(DEMO_QUERIES, shown["searches"], strict=True):
+    document = parse_document(out)
+    assert [wiki["added"] for wiki in document["wikis"]] == [14, 14]
+    for query, answer in zip(DEMO_QUERIES, document["searches"], strict=True):
         assert answer["results"][0]["path"] == query.expected_path, query.text
         assert not answer["nothing_relevant"], query.text
     code, out, err = run("demo", str(tmp_path / "demo"))
@@ -299,17 +299,17 @@ def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
     assert "What to do next" in out
 
 
-def test_page_text_cannot_drive_the_terminal() -> None:
+def test_page_text_cannot_control_the_terminal() -> None:
     assert to_safe_text("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
 
 
-def test_a_closed_pipe_is_no_traceback(synced: Run, tmp_path: Path) -> None:
+def test_a_closed_pipe_prints_no_traceback(synced: Run, tmp_path: Path) -> None:
     command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {tmp_path / 'data'} search night disks | true"
     completed = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in completed.stderr
 
 
-def test_it_works_without_home_or_any_variable(synced: Run, tmp_path: Path) -> None:
+def test_it_works_without_home_or_environment_variables(synced: Run, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data")]
     environment = {"PATH": os.environ["PATH"]}
     completed = subprocess.run(

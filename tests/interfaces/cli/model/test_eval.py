@@ -1,4 +1,4 @@
-"""`wikiholt eval` as a person uses it, on the real model."""
+"""`wikiholt eval` with the real model."""
 
 import json
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_a_wiki_is_measured_by_its_own_links_history_and_descriptions(evaluate: 
     assert hash_indexes(data) == before
 
 
-def test_people_read_a_table_and_the_worst_answers(evaluate: Run) -> None:
+def test_text_output_has_a_table_and_the_worst_answers(evaluate: Run) -> None:
     code, out, err = evaluate("night", "--mode", "keyword", "--kind", "descriptions")
     assert (code, err) == (0, "")
     assert "1 question (1 of 1 descriptions)" in out
@@ -95,7 +95,7 @@ def test_an_index_in_another_directory_can_be_compared_with(evaluate: Run, data:
     assert document["comparison"]["differences"]["ndcg@10"]["same"] == 5
 
 
-def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tmp_path: Path) -> None:
+def test_the_html_report_escapes_wiki_text(evaluate: Run, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     queries, qrels = tmp_path / "q.jsonl", tmp_path / "q.tsv"
     queries.write_text('{"id": "1", "text": "<script>alert(1)</script>"}\n{"id": "2", "text": "espresso"}\n')
@@ -131,7 +131,7 @@ def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tm
     ],
     ids=range(13),
 )
-def test_what_makes_no_sense_is_said_and_nothing_is_lost(
+def test_invalid_arguments_are_reported_and_change_nothing(
     evaluate: Run,
     data: Path,
     tmp_path: Path,
@@ -155,9 +155,9 @@ def test_what_makes_no_sense_is_said_and_nothing_is_lost(
     assert hash_indexes(data) == before
 
 
-def test_the_page_a_link_text_stands_on_does_not_answer_for_the_page_it_leads_to(evaluate: Run) -> None:
+def test_the_page_that_contains_a_link_is_not_an_answer_for_its_target(evaluate: Run) -> None:
     document = parse_document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
     worst = document["runs"][0]["worst"]
-    assert worst, "words alone do not answer all of these"
-    # Home holds every word of these questions; it would be the first answer to each of them.
+    assert worst, "keywords alone do not answer every question"
+    # Home contains every word of these questions and would be the first result for all of them.
     assert "Home" not in [page["path"] for outcome in worst for page in outcome["found"]]

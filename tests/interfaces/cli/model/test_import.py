@@ -1,4 +1,4 @@
-"""`wikiholt import` as an operator sees it, with the real model."""
+"""`wikiholt import` with the real model."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from wikiholt.interfaces.cli.main import main
 
 
 def encode_faiss(rows: list[SharedRow]) -> bytes:
-    """What FAISS writes for flat vectors."""
+    """The bytes that FAISS writes for flat vectors."""
     import struct
 
     vectors = np.stack([row.vector for row in rows])
@@ -23,18 +23,18 @@ def encode_faiss(rows: list[SharedRow]) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two wikis, a directory of both wikis' indexes at int8, and one at fp32."""
+    """Two wikis, a directory with the int8 indexes of both, and one with an fp32 index."""
     place = tmp_path_factory.mktemp("cli")
-    ground = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
+    imports = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
     for precision in ("int8", "fp32"):
         model = embedding.load_embedder("all-MiniLM-L6-v2", precision=precision)
         for slug in ("harbour", "garden"):
-            rows = ground.make_rows(slug, embedder=model)
+            rows = imports.make_rows(slug, embedder=model)
             there = place / precision / slug
             there.mkdir(parents=True)
             (there / "index.faiss").write_bytes(encode_faiss(rows))
             (there / "embeddings.json").write_text(json.dumps([to_metadata(row) for row in rows]), "utf-8")
-    ground.close()
+    imports.close()
     return place
 
 
@@ -44,7 +44,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return code, out, err
 
 
-def test_an_import_by_the_command_is_planned_done_and_proved(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_import_command_plans_runs_and_verifies(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at, there = ("--data", str(place / "data")), str(place / "int8")
     code, out, _ = run_command(capsys, *at, "import", "faiss", there, "--dry-run", "--json")
     planned = json.loads(out)
@@ -64,10 +64,10 @@ def test_an_import_by_the_command_is_planned_done_and_proved(place: Path, capsys
     assert "mackerel" not in json.dumps(json.loads(out)["results"])
 
 
-def test_vectors_of_another_precision_are_not_mixed_with_ours(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_of_another_precision_are_not_reused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = place / "another-data"
-    ground = ImportFixture(copy, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
-    ground.close()
+    imports = ImportFixture(copy, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
+    imports.close()
     code, out, _ = run_command(capsys, "--data", str(copy / "data"), "import", "faiss", str(place / "fp32"), "--json")
     report = json.loads(out)
     assert code == 0
@@ -77,7 +77,7 @@ def test_vectors_of_another_precision_are_not_mixed_with_ours(place: Path, capsy
     assert all(wiki["proof"]["foreign"] == 0 for wiki in report["wikis"])
 
 
-def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_without_a_clear_owner_are_listed_and_rejected(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ("--data", str(place / "data"))
     code, out, err = run_command(capsys, *at, "import", "faiss", str(place / "int8" / "harbour"))
     assert code == 2

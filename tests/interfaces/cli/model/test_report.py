@@ -1,4 +1,4 @@
-"""`wikiholt report` as a person uses it, on the real model, while another process has the wiki open."""
+"""`wikiholt report` with the real model, while another process has the wiki open."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def test_people_read_what_was_asked_what_found_nothing_and_which_pages_nobody_finds(run: Run) -> None:
+def test_the_text_report_lists_queries_queries_without_results_and_unfound_pages(run: Run) -> None:
     code, out, err = run("report", "notes", "--days", "7", "--limit", "3")
     assert (code, err) == (0, "")
     assert "4 searches for 3 queries; 4 by cli" in out
@@ -52,7 +52,7 @@ def test_people_read_what_was_asked_what_found_nothing_and_which_pages_nobody_fi
     assert "\x1b" not in out
 
 
-def test_a_program_reads_the_same(run: Run) -> None:
+def test_the_json_report_has_the_same_data(run: Run) -> None:
     code, out, _ = run("report", "notes", "--json")
     document = json.loads(out)
     assert code == 0
@@ -73,7 +73,7 @@ class TagCollector(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-def test_the_page_is_one_file_in_which_queries_are_only_text(run: Run, tmp_path: Path) -> None:
+def test_the_html_report_is_one_file_and_escapes_queries(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("report", "notes", "--html", str(tmp_path / "r.html"))
     assert code == 0
     assert f"Report: {tmp_path / 'r.html'}" in out
@@ -86,23 +86,23 @@ def test_the_page_is_one_file_in_which_queries_are_only_text(run: Run, tmp_path:
     assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
 
 
-def test_no_searches_no_log_and_no_sense_are_told_apart(run: Run, tmp_path: Path) -> None:
+def test_no_searches_no_log_and_bad_arguments_have_different_errors(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("report", "quiet")
     assert (code, "No searches were logged" in out) == (0, True)
     assert "There is no index" in out
     code, out, err = run("report", "mute")
     assert (code, out) == (3, "")
-    assert "hint: Turn that on" in err
+    assert "hint: Enable it" in err
     assert run("report", "nosuch")[0] == 3
     for wrong in (("--days", "0"), ("--limit", "1001"), ("--limit", "-1")):
         code, _, err = run("report", "notes", *wrong)
         assert (code, "hint: use 1 to" in err) == (2, True)
     code, _, err = run("report", "notes", "--html", str(tmp_path / "no" / "r.html"))
     assert (code, "cannot be written" in err) == (7, True)
-    assert json.loads(run("report", "notes", "--json")[1])["searches"] == 4, "nothing was lost by it"
+    assert json.loads(run("report", "notes", "--json")[1])["searches"] == 4, "no data was lost"
 
 
-def test_everything_is_forgotten_when_that_is_asked_for(run: Run, data: Path) -> None:
+def test_the_query_log_is_deleted_on_request(run: Run, data: Path) -> None:
     code, out, _ = run("report", "notes", "--clear")
     assert (code, out) == (0, "Deleted 4 logged searches of notes.\n")
     assert not [file for file in data.rglob("*.sqlite") if b"income tax" in file.read_bytes()]

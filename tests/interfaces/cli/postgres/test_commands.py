@@ -1,4 +1,4 @@
-"""The command line over a real PostgreSQL, as an operator uses it."""
+"""The command line over a real PostgreSQL server."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def make_runner(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="module")
 def untouched(pg: PostgresServer) -> Iterator[str]:
-    """A database for those who change nothing."""
+    """A database for tests that change nothing."""
     address = pg.create_database()
     yield address
     pg.drop_database(address)
@@ -117,7 +117,7 @@ def test_one_setting_makes_every_command_work_over_postgresql(
     ],
     ids=lambda value: " ".join(value[:4]) if isinstance(value, tuple) else None,
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(
+def test_invalid_arguments_are_rejected_and_change_nothing(
     untouched: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -137,7 +137,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     assert parse_document(run, "database", "list") == before
 
 
-def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PostgresServer, run: Run, tmp_path: Path) -> None:
+def test_a_database_closed_to_new_wikis_is_skipped(pg: PostgresServer, run: Run, tmp_path: Path) -> None:
     other = pg.create_database()
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})
@@ -153,10 +153,10 @@ def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PostgresServer, r
     pg.drop_database(other)
     doctor = run("doctor")
     assert (doctor[0], "✗ database east: " in doctor[1]) == (10, True)
-    assert run("status", "one")[0] == 0, "a wiki in trouble is shown with its trouble"
+    assert run("status", "one")[0] == 0, "a wiki with an error is listed with its error"
 
 
-def test_one_database_has_one_name_and_a_new_address_must_lead_to_its_wikis(
+def test_a_database_has_one_name_and_a_new_address_must_reach_its_wikis(
     pg: PostgresServer, run: Run, database: str, tmp_path: Path
 ) -> None:
     other, third = pg.create_database(), pg.create_database()
@@ -177,7 +177,7 @@ def test_one_database_has_one_name_and_a_new_address_must_lead_to_its_wikis(
         pg.drop_database(address)
 
 
-def test_indexes_of_no_wiki_and_moves_that_were_cut_off_are_told_of_and_swept(
+def test_orphaned_indexes_and_interrupted_moves_are_reported_and_removed(
     pg: PostgresServer, run: Run, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "wiki")
@@ -211,7 +211,7 @@ def test_indexes_of_no_wiki_and_moves_that_were_cut_off_are_told_of_and_swept(
     pg.drop_database(other)
 
 
-def test_an_upgrade_tells_how_far_it_came_and_what_could_not_be_brought_along(
+def test_an_upgrade_reports_how_many_wikis_are_behind_and_which_failed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "wiki")
@@ -238,7 +238,7 @@ def test_without_a_database_the_commands_say_what_to_set(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_missing_driver_is_said_with_what_to_install(
+def test_a_missing_driver_error_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WIKIHOLT_STORE", "postgresql://a:hush@/x")

@@ -11,10 +11,10 @@ from wikiholt.interfaces.cli.main import main
 
 pytestmark = pytest.mark.model
 
-FILLER = "It stands on the shelf beside the door, and whoever takes it writes that into the book, as is usual."
+FILLER = "It stands on the shelf beside the door, and everyone who takes it writes that into the book, as is usual."
 
 
-def test_an_index_in_a_database_is_compared_with_one_in_files_and_nobody_reads_the_password(
+def test_a_database_index_is_compared_with_a_file_index_without_showing_the_password(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repository = Repository(tmp_path / "wiki")
@@ -48,11 +48,11 @@ def test_an_index_in_a_database_is_compared_with_one_in_files_and_nobody_reads_t
 
     code, out, err = run(*evaluating, "--against", f"data={tmp_path / 'files'}")
     assert (code, out) == (2, "")
-    assert "the index lies in a database" in err
+    assert "the index is in a database" in err
 
     code, out, err = run(*evaluating, "--against", "precision=fp32")
     assert (code, out) == (2, "")
-    assert "in a database of its own" in err
+    assert "in a separate database" in err
 
     code, out, _ = run(*evaluating, "--against", f"store={database}", "--html", str(report))
     assert code == 0

@@ -1,4 +1,4 @@
-"""`wikiholt serve` as a process: it finds, serves, and ends as it should. With the real model, real git, real HTTP."""
+"""`wikiholt serve` as a process: discovery, serving and shutdown, with the real model, real git and real HTTP."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class ServeProcess:
         return response.status_code == 200 and path in [hit["path"] for hit in response.json()["results"]]
 
     def stop(self, number: int, seconds: float) -> int:
-        """Send a signal and wait for the end; the exit code."""
+        """Send a signal, wait for the process to exit and return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
 
@@ -69,7 +69,7 @@ def run_serve(data: Path, *arguments: str) -> Iterator[ServeProcess]:
 def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true"
+        assert time.monotonic() < end, "the condition did not become true in time"
         Event().wait(0.02)
 
 
@@ -78,7 +78,7 @@ def make_pages(count: int) -> dict[str, str | bytes | None]:
 
 
 @pytest.mark.model
-def test_repositories_of_a_directory_are_served_as_they_come_and_change_until_a_signal_ends_it(tmp_path: Path) -> None:
+def test_new_and_changed_repositories_are_served_until_a_signal_stops_the_server(tmp_path: Path) -> None:
     wikis = tmp_path / "wikis"
     garden = Repository(wikis / "garden")
     garden.commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n"})
@@ -90,14 +90,16 @@ def test_repositories_of_a_directory_are_served_as_they_come_and_change_until_a_
         wait_until(lambda: service.can_find("kitchen", "peas and mint", "Soup"))
         assert service.stop(signal.SIGTERM, 60) == 0
     with run_serve(tmp_path / "data") as service:
-        assert service.can_find("kitchen", "peas and mint", "Soup")  # without a directory, and at once
+        assert service.can_find(
+            "kitchen", "peas and mint", "Soup"
+        )  # registered: found at once, without the directory argument
         assert service.stop(signal.SIGINT, 60) == 0
         assert service.process.stderr is not None
         assert service.process.stderr.read() == ""
 
 
 @pytest.mark.model
-def test_a_signal_in_the_middle_of_a_first_sync_ends_it_in_order_and_the_next_start_goes_on(tmp_path: Path) -> None:
+def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continues(tmp_path: Path) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
     Repository(wikis / "large").commit(make_pages(1500))
 
@@ -148,7 +150,7 @@ def test_two_services_share_a_data_directory(tmp_path: Path) -> None:
         service.close()
 
 
-# ── what is refused ──────────────────────────────────────────────────────────────────────────────
+# ── rejected arguments ──────────────────────────────────────────────────────────────────────────────
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -156,7 +158,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return code, capsys.readouterr().err
 
 
-def test_listening_beyond_this_machine_without_a_key_is_refused(
+def test_listening_on_all_addresses_without_a_key_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "wiki.example"):
@@ -166,16 +168,16 @@ def test_listening_beyond_this_machine_without_a_key_is_refused(
     assert not (tmp_path / "data").exists()
 
 
-def test_listening_beyond_this_machine_is_allowed_once_there_is_a_key(tmp_path: Path) -> None:
-    farm = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
+def test_listening_on_all_addresses_is_allowed_with_a_key(tmp_path: Path) -> None:
+    application = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
     with pytest.raises(InvalidSetting):
-        http_server._require_keys(farm)
-    farm.service.registry.keys.create(None, Scope.ADMIN, "", None)
-    http_server._require_keys(farm)
-    farm.service.close()
+        http_server._require_keys(application)
+    application.service.registry.keys.create(None, Scope.ADMIN, "", None)
+    http_server._require_keys(application)
+    application.service.close()
 
 
-def test_a_directory_that_is_none_or_a_repository_itself_is_refused(
+def test_a_missing_directory_or_a_repository_as_directory_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = ("--data", str(tmp_path / "data"))
@@ -188,7 +190,7 @@ def test_a_directory_that_is_none_or_a_repository_itself_is_refused(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refused(
+def test_a_used_or_invalid_port_and_a_foreign_address_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = ("--data", str(tmp_path / "data"))
@@ -201,7 +203,7 @@ def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refuse
     assert run_command(capsys, *data, "serve", "--port", "http")[0] == 2
 
 
-def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_head() -> None:
+def test_tcp_nodelay_is_set_so_a_body_does_not_wait_for_an_ack() -> None:
     with http_server._open_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:

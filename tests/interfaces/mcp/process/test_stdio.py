@@ -1,4 +1,4 @@
-"""`wikiholt mcp` as an agent starts it: a process of its own, with the real model and real git."""
+"""`wikiholt mcp` as a separate process, with the real model and real git."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ WORDS = "beans climb poles peas like early frost sage wants sun and dry soil whi
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    """A wiki that was never indexed, and another one beside it."""
+    """A wiki that was never indexed, and a second wiki."""
     pages = {f"Beds/Bed {n}.md": f"# Bed {n}\n\nIn bed {n} {WORDS}, {n} of them.\n" for n in range(60)}
     pages["Home.md"] = "# Home\n\nThe heron fishes in the pond at dawn.\n"
     garden, other = Repository(tmp_path / "garden"), Repository(tmp_path / "other")
@@ -39,9 +39,9 @@ async def _call_tool(client: Client, name: str, **arguments: object) -> CallTool
 
 
 @pytest.mark.model
-def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(repository: Repository, tmp_path: Path) -> None:
+def test_an_agent_reads_at_once_then_writes_and_finds_its_page(repository: Repository, tmp_path: Path) -> None:
     async def work(client: Client) -> None:
-        # The handshake is over, the index is not even begun: pages can be read all the same.
+        # Pages can be read after the handshake, before the first indexing starts.
         assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
         assert len((await client.list_tools()).tools) == 14
         page = "# Birds\n\nA kingfisher dives from the willow.\n"
@@ -63,14 +63,14 @@ def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(repository: Repos
         repository.run_git("log", "-1", "--format=%an <%ae>|%s").decode().strip()
         == "Ada Lovelace <ada@example.org>|Seen today"
     )
-    # Its keeper looked after that one wiki.
+    # Its scheduler synced only that wiki.
     service = open_service(tmp_path / "data")
     assert service.get_handle("garden").get_status().state is not None
     assert service.get_handle("other").get_status().state is None
     service.close()
 
 
-def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(repository: Repository, tmp_path: Path) -> None:
+def test_without_write_it_is_read_only_and_supports_older_clients(repository: Repository, tmp_path: Path) -> None:
     before = repository.get_head()
 
     async def work(client: Client) -> None:
@@ -83,7 +83,7 @@ def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(repositor
     assert repository.get_head() == before
 
 
-def test_it_ends_with_its_input(repository: Repository, tmp_path: Path) -> None:
+def test_it_stops_when_its_input_closes(repository: Repository, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
     ended = subprocess.run(
@@ -96,7 +96,7 @@ def test_it_ends_with_its_input(repository: Repository, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"), [(["no-such"], 3, "error: "), (["garden", "--author", "Ada"], 2, "--author")]
 )
-def test_it_says_on_stderr_alone_what_is_wrong(
+def test_errors_go_to_stderr_only(
     repository: Repository,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],

@@ -9,7 +9,7 @@ from tests.interfaces.otterwiki.reader_wiki import READERS_WIKI
 
 @pytest.fixture(scope="session")
 def readers(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
-    """A wiki that everybody may read and an administrator looks after, for tests in a browser; indexed."""
+    """An indexed public wiki with an administrator, for browser tests."""
     settings = {"EMAIL_NEEDS_CONFIRMATION": False}
     with OtterwikiServer.start(
         tmp_path_factory.mktemp("readers") / "wiki", settings=settings, pages=READERS_WIKI

@@ -1,4 +1,4 @@
-"""Who may see what inside Otterwiki, how the index is looked after there, and how all of it looks."""
+"""Permissions, index administration and appearance inside Otterwiki."""
 
 import re
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def check_accessibility(page: Page, within: str) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_text_has_contrast_everything_has_a_name_and_fits_a_phone(
+def test_text_has_contrast_elements_have_names_and_the_layout_fits_a_phone(
     readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab, view: str
 ) -> None:
     address, wait, within = VIEWS[view]
@@ -80,7 +80,7 @@ def test_suggestions_have_contrast_and_fit_any_window(readers: OtterwikiServer, 
     check_accessibility(page, ".suggestions")
 
 
-def test_filters_on_a_phone_are_folded_away_and_can_be_used(readers: OtterwikiServer, visit: OpenTab) -> None:
+def test_filters_on_a_phone_are_collapsed_and_usable(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=database", wait="#app\\.filters:not([hidden])", viewport=PHONE).page
     box = page.locator("input[name=category][value=incidents]")
     expect(box).to_be_hidden()
@@ -90,7 +90,7 @@ def test_filters_on_a_phone_are_folded_away_and_can_be_used(readers: OtterwikiSe
     expect(page.locator("#app\\.filter-count")).to_have_text("1")
 
 
-def test_administrators_see_how_the_index_stands_and_build_it_anew(
+def test_administrators_see_the_index_status_and_rebuild_it(
     readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
 ) -> None:
     page = open_signed_in(visit, readers, administrator, "/-/admin", "text=Search index").page
@@ -106,7 +106,7 @@ def test_administrators_see_how_the_index_stands_and_build_it_anew(
     assert administrator.get("/api/v1/status").json()["generation"] > generation
 
 
-def test_the_work_under_way_is_shown_as_it_goes_on(
+def test_the_progress_of_running_work_is_shown(
     readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
 ) -> None:
     page = open_signed_in(visit, readers, administrator, ADMIN, ".figures").page
@@ -145,7 +145,9 @@ def test_the_index_is_for_administrators_alone(
     assert "Search index" not in readers.client.get(f"{SEARCH}?q=compost").text
 
 
-def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_path: Path, visit: OpenTab) -> None:
+def test_users_without_read_permission_see_nothing_of_the_wiki(
+    browser: Browser, tmp_path: Path, visit: OpenTab
+) -> None:
     settings = {"READ_ACCESS": "APPROVED", "WIKIHOLT_OTTERWIKI_DROPDOWN": False}
     pages = {"home.md": "# Home\n\nThe badger sleeps.\n"}
     with OtterwikiServer.start(tmp_path / "wiki", settings=settings, pages=pages) as closed:
@@ -163,10 +165,10 @@ def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_
             page.keyboard.press("Enter")
             page.wait_for_url("**/-/wikiholt/search?q=badger")
             expect(page.locator("#app\\.results .card h2")).to_have_text(["Home"])
-            page.close()  # before its wiki ends
+            page.close()  # before the server stops
 
 
-def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: OtterwikiServer) -> None:
+def test_static_files_are_cached_by_version_and_nothing_else_is_served(readers: OtterwikiServer) -> None:
     base = "/-/wikiholt/static"
     wanted = re.findall(rf'"({base}/\w+/[\w.]+)"', readers.client.get(f"{SEARCH}?q=compost").text)
     assert len(wanted) > 10
@@ -178,7 +180,7 @@ def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: 
         assert readers.client.get(f"{base}/0000/{name}").status_code == 404, name
 
 
-def test_search_goes_on_under_a_policy_that_allows_no_inline_script(readers: OtterwikiServer, visit: OpenTab) -> None:
+def test_search_works_under_a_policy_without_inline_scripts(readers: OtterwikiServer, visit: OpenTab) -> None:
     policy = "script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
     page = visit(f"{readers.url}/-/about", expected=("Content Security Policy", "halfmoon")).page
 
@@ -192,7 +194,7 @@ def test_search_goes_on_under_a_policy_that_allows_no_inline_script(readers: Ott
     expect(page.locator("#app\\.results .card").first).to_contain_text("Composting")
 
 
-def test_no_template_and_no_script_of_ours_needs_a_lax_policy() -> None:
+def test_plugin_templates_and_scripts_need_no_lax_policy() -> None:
     for template in (PLUGIN / "templates").rglob("*.html"):
         text = template.read_text(encoding="utf-8")
         assert not re.search(r"<script|\son\w+=|\sstyle=|javascript:", text), template

@@ -1,4 +1,4 @@
-"""What readers do inside a real Otterwiki: searching, the search box of every page, what lies near a page."""
+"""Searching inside a real Otterwiki: the search page, the search box of every page, related pages."""
 
 import re
 
@@ -28,9 +28,7 @@ def count_searches(requests: list[str]) -> int:
     return sum("/api/v1/search?" in url for url in requests)
 
 
-def test_results_come_as_one_types_and_lead_to_the_heading_in_the_wiki(
-    readers: OtterwikiServer, visit: OpenTab
-) -> None:
+def test_results_appear_while_typing_and_link_to_the_heading(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}{SEARCH}", wait=CARDS).page
     expect(page.locator("#app\\.count")).to_have_text("Recently changed")
     expect(page.locator(BOX)).to_be_focused()
@@ -51,7 +49,7 @@ def test_results_come_as_one_types_and_lead_to_the_heading_in_the_wiki(
     expect(page.locator(CARDS).first).to_contain_text("disk")
 
 
-def test_a_slip_is_said_by_the_server_and_by_script_and_what_was_typed_is_one_click_away(
+def test_a_correction_is_shown_by_server_and_script_with_a_link_to_the_original(
     readers: OtterwikiServer, visit: OpenTab
 ) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=compst+%3Cimg+src%3Dx+onerror%3Dwindow.fooled%3D1%3E", wait=CARDS).page
@@ -66,7 +64,7 @@ def test_a_slip_is_said_by_the_server_and_by_script_and_what_was_typed_is_one_cl
     assert page.evaluate("window.fooled") is None
 
 
-def test_the_server_makes_the_first_results_and_script_goes_on_from_there(
+def test_the_server_renders_the_first_results_and_the_script_continues(
     readers: OtterwikiServer, visit: OpenTab
 ) -> None:
     tab = visit(f"{readers.url}{SEARCH}?q=compost+heap", wait="#app\\.filters:not([hidden])")
@@ -85,7 +83,7 @@ def test_the_server_makes_the_first_results_and_script_goes_on_from_there(
     expect(page.get_by_label("Meaning")).to_be_checked()
 
 
-def test_filters_narrow_and_can_be_shared_and_taken_away(readers: OtterwikiServer, visit: OpenTab) -> None:
+def test_filters_narrow_the_results_and_can_be_shared_and_removed(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=database", wait="#app\\.filters:not([hidden])").page
     page.check("input[name=category][value=incidents]")
     expect(page.locator("#app\\.count")).to_contain_text("of 4")
@@ -102,7 +100,7 @@ def test_filters_narrow_and_can_be_shared_and_taken_away(readers: OtterwikiServe
     expect(page.locator("#app\\.count")).to_contain_text("of 4")
 
 
-def test_pages_can_be_narrowed_to_those_that_changed_of_late(readers: OtterwikiServer, visit: OpenTab) -> None:
+def test_results_can_be_limited_to_recent_changes(readers: OtterwikiServer, visit: OpenTab) -> None:
     readers.save_page("Noticeboard", "# Noticeboard\n\nThe compost delivery comes on Friday.\n")
     readers.wait_until_found("noticeboard", "noticeboard")
     page = visit(f"{readers.url}{SEARCH}?q=compost", wait="#app\\.filters:not([hidden])").page
@@ -113,9 +111,7 @@ def test_pages_can_be_narrowed_to_those_that_changed_of_late(readers: OtterwikiS
     expect(page.locator(CARDS).nth(3)).to_be_visible()
 
 
-def test_the_box_of_every_page_shows_the_best_and_leads_on_by_keys_alone(
-    readers: OtterwikiServer, visit: OpenTab
-) -> None:
+def test_the_search_box_suggests_pages_and_works_by_keyboard(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}/rules/bonfires", wait="article.page").page
     box = page.locator(NAVBAR)
     expect(box).to_have_role("combobox")
@@ -161,7 +157,7 @@ def test_only_the_newest_suggestions_are_shown_and_a_click_opens_one(readers: Ot
     page.wait_for_selector("article.page h1:has-text('Ledger')")
 
 
-def test_what_goes_wrong_is_said_and_the_box_goes_on_working(readers: OtterwikiServer, visit: OpenTab) -> None:
+def test_errors_are_shown_and_the_search_box_keeps_working(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}/rules/bonfires", wait="article.page", expected=("503", "500", "401")).page
     problem = {"code": "index-missing", "detail": "This wiki is not indexed yet.", "hint": "Wait."}
     page.route("**/api/v1/search?q=soon&*", lambda route: route.fulfill(status=503, json=problem))
@@ -182,7 +178,7 @@ def test_what_goes_wrong_is_said_and_the_box_goes_on_working(readers: OtterwikiS
     expect(page.locator(CARDS).first).to_contain_text("Pests")
 
 
-def test_the_first_indexing_is_followed_and_the_search_goes_on_by_itself(
+def test_the_first_indexing_shows_progress_and_the_search_continues_by_itself(
     readers: OtterwikiServer, visit: OpenTab
 ) -> None:
     page = visit(f"{readers.url}{SEARCH}", wait=CARDS, expected=("503",)).page
@@ -215,7 +211,7 @@ def test_the_first_indexing_is_followed_and_the_search_goes_on_by_itself(
     expect(page.locator(CARDS).first).to_contain_text("Pests")
 
 
-def test_nothing_relevant_and_nothing_found_are_said_as_such(readers: OtterwikiServer, visit: OpenTab) -> None:
+def test_no_relevant_result_and_no_result_have_different_messages(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=quantum+chromodynamics", wait=".message").page
     expect(page.locator(".message")).to_contain_text("Nothing here is clearly relevant.")
     page.fill(BOX, "gluon plasma")
@@ -245,25 +241,21 @@ def test_search_works_without_script(readers: OtterwikiServer, visit: OpenTab) -
     expect(page.locator("article.page h1")).to_have_text("Composting")
 
 
-def test_pages_that_link_here_and_related_pages_stand_beside_a_page_or_below_it(
-    readers: OtterwikiServer, visit: OpenTab
-) -> None:
+def test_backlinks_and_related_pages_are_shown_beside_or_below_a_page(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}/growing/composting", wait=f"{RELATED_PAGES}:not([hidden])").page
     assert page.evaluate("Boolean(document.getElementById('app.related').closest('#column-extra'))")
     linking = page.locator("details", has_text="Pages that link here")
     expect(linking.get_by_role("link", name="Bonfires")).to_be_visible()
     related = page.locator(f"{RELATED_PAGES} details", has_text="Related pages")
     expect(related.get_by_role("link", name="Pests")).to_be_visible()
-    assert related.get_by_role("link", name="Bonfires").count() == 0, "what links here is not named twice"
+    assert related.get_by_role("link", name="Bonfires").count() == 0, "backlinks are not repeated as related pages"
     page = visit(f"{readers.url}/growing/composting", wait=f"{RELATED_PAGES}:not([hidden])", viewport=PHONE).page
     assert page.evaluate("Boolean(document.getElementById('app.related').closest('#column-main'))")
     page.locator(RELATED_PAGES).get_by_role("link", name="Bonfires").click()
     expect(page.locator("article.page h1")).to_contain_text("Bonfires")
 
 
-def test_a_page_waits_for_nothing_and_stays_as_it_is_where_nothing_lies_near(
-    readers: OtterwikiServer, visit: OpenTab
-) -> None:
+def test_a_page_without_related_pages_is_unchanged_and_does_not_wait(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}/-/about", expected=("500", "404")).page
     page.route("**/api/v1/**", lambda route: route.fulfill(status=500, json={"detail": "no"}))
     with page.expect_response("**/api/v1/similar?*"), page.expect_response("**/api/v1/links/**"):
@@ -275,7 +267,7 @@ def test_a_page_waits_for_nothing_and_stays_as_it_is_where_nothing_lies_near(
     assert readers.client.get("/no such page").status_code == 404
 
 
-def test_what_pages_hold_is_shown_as_text_and_never_runs(readers: OtterwikiServer, visit: OpenTab) -> None:
+def test_page_content_is_shown_as_text_and_never_runs(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=zebra+stripes", wait="#app\\.filters:not([hidden])").page
     for script in (True, False):
         first = page.locator(CARDS).first
@@ -302,7 +294,7 @@ def test_what_pages_hold_is_shown_as_text_and_never_runs(readers: OtterwikiServe
 @pytest.mark.parametrize(
     "query", ["q=a&n=x", "q=a&n=0", "q=a&mode=nope", "q=a&since=never", "q=%00", "q=%ff", f"q={'a' * 2001}"]
 )
-def test_an_address_that_makes_no_sense_is_said_to_and_nothing_is_lost(readers: OtterwikiServer, query: str) -> None:
+def test_an_invalid_query_string_shows_an_error_and_keeps_the_page(readers: OtterwikiServer, query: str) -> None:
     answer = readers.client.get(f"{SEARCH}?{query}")
     assert answer.status_code == 200
     assert "message problem" in answer.text or 'class="card' in answer.text

@@ -1,4 +1,4 @@
-"""Keys, the start page of a farm, status: what a browser shows of walls and of work under way."""
+"""Keys, the start page and the status page in a browser."""
 
 import pytest
 from playwright.sync_api import Route, expect
@@ -12,7 +12,7 @@ CARDS = "#app\\.results .card"
 DIALOG = "#app\\.key-dialog"
 
 
-def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
+def test_a_private_wiki_asks_for_a_key_stores_it_in_the_tab_and_forgets_it(
     locked: tuple[WebServer, str], visit: OpenTab
 ) -> None:
     server, token = locked
@@ -38,9 +38,7 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     assert all(token not in url for url in tab.requests)
 
 
-def test_a_key_of_another_wiki_is_refused_and_another_may_be_given(
-    locked: tuple[WebServer, str], visit: OpenTab
-) -> None:
+def test_a_key_of_another_wiki_is_rejected_and_can_be_replaced(locked: tuple[WebServer, str], visit: OpenTab) -> None:
     server, token = locked
     page = visit(f"{server.url}w/runbook/", wait=DIALOG, expected=("401", "403")).page
     page.get_by_label("Your key").fill(token)
@@ -64,7 +62,7 @@ def test_the_start_page_lists_only_what_the_visitor_may_see(
     page.locator("#app\\.key").click()
     page.get_by_label("Your key").fill(token)
     page.get_by_role("button", name="Use this key").click()
-    # With one wiki to see there is nothing to choose.
+    # With one visible wiki there is nothing to choose.
     page.wait_for_url("**/w/allotment/")
     expect(page.locator(CARDS).first).to_be_visible()
 
@@ -85,13 +83,13 @@ def test_a_long_list_of_wikis_can_be_filtered(server: WebServer, visit: OpenTab)
     expect(page.get_by_role("link", name="wiki-2990")).to_be_focused()
 
 
-def test_status_says_how_the_index_stands(server: WebServer, visit: OpenTab) -> None:
+def test_the_status_page_shows_the_index_status(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/status", wait=".figures").page
     expect(page.locator(".pill")).to_have_text("Up to date")
-    figures = page.locator(".figure")
-    expect(figures.nth(0)).to_have_text("Pages14")
+    numbers = page.locator(".figure")
+    expect(numbers.nth(0)).to_have_text("Pages14")
     head = server.get_status("runbook")["head_revision"]
-    expect(figures.nth(5)).to_contain_text(head[:10])
+    expect(numbers.nth(5)).to_contain_text(head[:10])
     page.goto(f"{server.url}status")
     expect(page.locator(".rows .pill")).to_have_text(["Up to date", "Up to date"])
     page.get_by_role("link", name="allotment").click()

@@ -1,4 +1,4 @@
-"""How the page looks and who can use it: light and dark, a phone, a screen reader, no motion."""
+"""Appearance and accessibility: light and dark, phone, screen reader, reduced motion."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def check_accessibility(page: Page) -> None:
 
 
 def get_names(page: Page) -> list[dict[str, Any]]:
-    """What a screen reader is told: role and name of everything that has one."""
+    """The accessibility tree: role and name of every element that has one."""
     tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
     return [
         {"role": node["role"]["value"], "name": node.get("name", {}).get("value", "")}
@@ -97,7 +97,7 @@ def test_the_key_dialog_and_errors_have_contrast_and_names(server: WebServer, vi
 
 
 @views
-def test_a_phone_needs_no_sideways_scrolling(server: WebServer, visit: OpenTab, view: str) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(server: WebServer, visit: OpenTab, view: str) -> None:
     address, wait = VIEWS[view]
     size = {"width": 375, "height": 720}
     page = visit(server.url + address, wait=wait, viewport=size, has_touch=True, is_mobile=True).page
@@ -105,7 +105,7 @@ def test_a_phone_needs_no_sideways_scrolling(server: WebServer, visit: OpenTab, 
     check_accessibility(page)
 
 
-def test_on_a_phone_the_preview_lies_over_the_list_and_holds_the_focus(server: WebServer, visit: OpenTab) -> None:
+def test_on_a_phone_the_preview_covers_the_list_and_traps_the_focus(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=ledger", wait=CARDS, viewport={"width": 375, "height": 720}).page
     page.locator(f"{CARDS} h2 a").first.click()
     preview = page.locator("#app\\.preview")
@@ -120,7 +120,7 @@ def test_on_a_phone_the_preview_lies_over_the_list_and_holds_the_focus(server: W
     expect(page.locator(f"{CARDS} h2 a").first).to_be_focused()
 
 
-def test_filters_on_a_phone_are_folded_away_and_can_be_used(server: WebServer, visit: OpenTab) -> None:
+def test_filters_on_a_phone_are_collapsed_and_usable(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=CARDS, viewport={"width": 375, "height": 720}).page
     box = page.locator("input[name=category][value=incidents]")
     expect(box).to_be_hidden()
@@ -130,7 +130,7 @@ def test_filters_on_a_phone_are_folded_away_and_can_be_used(server: WebServer, v
     expect(page.locator("#app\\.filter-count")).to_have_text("1")
 
 
-def test_the_switch_turns_the_colours_and_is_remembered(server: WebServer, visit: OpenTab) -> None:
+def test_the_theme_switch_changes_the_colours_and_is_remembered(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, color_scheme="light").page
     light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     page.get_by_role("button", name="Use dark colours").click()
@@ -140,10 +140,10 @@ def test_the_switch_turns_the_colours_and_is_remembered(server: WebServer, visit
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_role("button", name="Use light colours").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
-    assert page.evaluate("localStorage.length") == 0, "back at the system's choice, which may change"
+    assert page.evaluate("localStorage.length") == 0, "back to the system theme"
 
 
-def test_changes_are_told_to_screen_readers(server: WebServer, visit: OpenTab) -> None:
+def test_changes_are_announced_to_screen_readers(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     live = page.locator("#app\\.count")
     expect(live).to_have_attribute("aria-live", "polite")
@@ -156,19 +156,19 @@ def test_changes_are_told_to_screen_readers(server: WebServer, visit: OpenTab) -
     )
 
 
-def test_every_stop_of_the_tab_key_can_be_seen(server: WebServer, visit: OpenTab) -> None:
+def test_every_tab_stop_has_a_visible_focus(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=CARDS).page
     page.evaluate("document.activeElement.blur()")
     seen = 0
     for _ in range(25):
         page.keyboard.press("Tab")
-        shown = page.evaluate(FOCUS_SCRIPT)
-        assert shown is not False
-        seen += bool(shown)
+        focus = page.evaluate(FOCUS_SCRIPT)
+        assert focus is not False
+        seen += bool(focus)
     assert seen > 20
 
 
-def test_nothing_moves_for_those_who_asked_for_that(server: WebServer, visit: OpenTab) -> None:
+def test_reduced_motion_disables_animations(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, reduced_motion="reduce").page
     moving = page.evaluate(
         """() => [...document.querySelectorAll("*")].filter((each) => {

@@ -1,4 +1,4 @@
-"""Reading in a browser: the preview, its links, headings and neighbours."""
+"""The preview in a browser: its links, headings and related pages."""
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -17,7 +17,7 @@ CARDS = "#app\\.results .card"
 
 
 def get_position(page: Page, heading: str) -> float:
-    """How far a heading stands below the top of what holds it."""
+    """The distance of a heading from the top of its container."""
     return float(
         page.evaluate(
             "(id) => document.getElementById(id).getBoundingClientRect().top"
@@ -37,7 +37,7 @@ def test_a_result_opens_beside_the_list_at_its_heading(server: WebServer, visit:
     assert anchor
     assert page.url.endswith(f"page=Incidents/Duplicate+payments#{anchor}")
     assert -5 < get_position(page, anchor) < 400
-    assert page.evaluate("scrollY") == 0, "the list beside it stays where it is"
+    assert page.evaluate("scrollY") == 0, "the list keeps its scroll position"
     expect(page.locator(f"{CARDS}.open")).to_have_count(1)
     expect(page.locator(CARDS).first).to_be_visible()
 
@@ -53,7 +53,7 @@ def test_a_shared_link_opens_page_and_heading_and_back_closes(server: WebServer,
     expect(page.locator(f"{PREVIEW} .target")).to_have_text("Error codes")
 
 
-def test_links_between_pages_lead_to_their_preview(server: WebServer, visit: OpenTab) -> None:
+def test_links_between_pages_open_their_preview(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=Home", wait=f"{PREVIEW} .page a").page
     page.locator(f"{PREVIEW} .page a", has_text="Duplicate payments").click()
     expect(page.locator("#app\\.preview-name")).to_have_text("Duplicate payments")
@@ -64,7 +64,7 @@ def test_links_between_pages_lead_to_their_preview(server: WebServer, visit: Ope
     expect(page.locator(f"{PREVIEW} .page")).to_contain_text("Undo first and understand later")
 
 
-def test_similar_pages_and_backlinks_stand_below(server: WebServer, visit: OpenTab) -> None:
+def test_similar_pages_and_backlinks_are_shown_below(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=Incidents/Duplicate+payments", wait=".related section >> nth=1").page
     backlinks = page.locator(".related section", has_text="Linked from")
     expect(backlinks.get_by_role("link", name="Ledger")).to_be_visible()
@@ -81,7 +81,7 @@ def test_a_tag_in_the_preview_filters(server: WebServer, visit: OpenTab) -> None
     expect(page.locator(PREVIEW)).to_be_hidden()
 
 
-def test_the_preview_follows_the_arrows(server: WebServer, visit: OpenTab) -> None:
+def test_the_preview_follows_the_arrow_keys(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=f"{CARDS} >> nth=2").page
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -93,13 +93,13 @@ def test_the_preview_follows_the_arrows(server: WebServer, visit: OpenTab) -> No
     expect(page.locator(f"{CARDS} h2 a").nth(1)).to_be_focused()
 
 
-def test_a_page_that_is_not_there_is_an_error_with_a_hint(server: WebServer, visit: OpenTab) -> None:
+def test_a_missing_page_is_an_error_with_a_hint(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=No/such+page", expected=("404",)).page
     expect(page.locator(f"{PREVIEW} [role=alert]")).to_contain_text("No/such page")
     expect(page.locator(CARDS).first).to_be_visible()
 
 
-def test_typing_leaves_the_page_where_the_reader_has_scrolled_it(server: WebServer, visit: OpenTab) -> None:
+def test_typing_keeps_the_scroll_position(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=ledger&page=Services/Ledger#error-codes", wait=f"{PREVIEW} .target").page
     page.locator(f"{PREVIEW} .body").evaluate("(body) => { body.scrollTop = 3; }")
     page.fill("#app\\.q", "ledger sweeper")
@@ -119,7 +119,7 @@ def test_the_outline_leads_to_headings(server: WebServer, visit: OpenTab) -> Non
     assert page.url.endswith("#handing-over")
 
 
-def test_html_of_the_preview_may_be_set_in_one_place_only(server: WebServer, visit: OpenTab) -> None:
+def test_preview_html_is_set_in_one_place_only(server: WebServer, visit: OpenTab) -> None:
     address = f"{server.url}w/runbook/?page=Home"
     page = visit(address, wait=f"{PREVIEW} .page a", expected=("TrustedHTML",)).page
     attempt = "() => { try { document.body.innerHTML = '<b>x</b>'; return ''; } catch (error) { return error.name; } }"

@@ -1,4 +1,4 @@
-"""Searching in a browser: typing, modes, filters, the address, the keyboard."""
+"""Searching in a browser: typing, modes, filters, the URL, the keyboard."""
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -17,7 +17,7 @@ def get_names(page: Page) -> list[str]:
     return page.locator(f"{CARDS} h2").all_inner_texts()
 
 
-def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: OpenTab) -> None:
+def test_results_appear_while_typing_and_matches_are_marked(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     expect(page.locator("#app\\.count")).to_have_text("Recently changed")
     page.locator(BOX).press_sequentially("a customer was charged two times", delay=15)
@@ -28,7 +28,7 @@ def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: Open
     assert page.title().startswith("disk alarm")
 
 
-def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: WebServer, visit: OpenTab) -> None:
+def test_a_correction_is_shown_as_text_with_a_link_to_the_original(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     page.fill(BOX, "certifcate <img src=x onerror=window.fooled=1>")
     correction = page.locator("#app\\.notes .correction")
@@ -42,9 +42,7 @@ def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: Web
     assert page.evaluate("window.fooled") is None
 
 
-def test_only_the_newest_answer_is_shown_and_typing_is_not_a_request_a_letter(
-    server: WebServer, visit: OpenTab
-) -> None:
+def test_only_the_newest_answer_is_shown_and_typing_is_debounced(server: WebServer, visit: OpenTab) -> None:
     tab = visit(f"{server.url}w/runbook/", wait=CARDS)
     page = tab.page
     pending: list[Route] = []
@@ -53,7 +51,7 @@ def test_only_the_newest_answer_is_shown_and_typing_is_not_a_request_a_letter(
     page.wait_for_function("() => document.body.classList.contains('waiting')")
     with page.expect_event("requestfailed") as failed:
         page.fill(BOX, "TRN-5031")
-    assert failed.value == pending[0].request, "the first search is given up when the second one comes"
+    assert failed.value == pending[0].request, "the second search cancels the first one"
     expect(page.locator(FIRST)).to_contain_text("Ledger")
     before = sum("api/v1/search" in url for url in tab.requests)
     page.locator(BOX).press_sequentially(" connection pool", delay=10)
@@ -62,7 +60,7 @@ def test_only_the_newest_answer_is_shown_and_typing_is_not_a_request_a_letter(
     assert sum("api/v1/search" in url for url in tab.requests) - before <= 3
 
 
-def test_the_three_modes_ask_and_answer_differently(server: WebServer, visit: OpenTab) -> None:
+def test_the_three_modes_send_different_requests_and_show_different_results(server: WebServer, visit: OpenTab) -> None:
     tab = visit(f"{server.url}w/runbook/?q=a+customer+was+charged+two+times", wait=CARDS)
     page = tab.page
     page.get_by_label("Words").check()
@@ -77,7 +75,7 @@ def test_the_three_modes_ask_and_answer_differently(server: WebServer, visit: Op
     assert "mode=" not in page.url
 
 
-def test_filters_narrow_and_can_be_taken_away_again(server: WebServer, visit: OpenTab) -> None:
+def test_filters_narrow_the_results_and_can_be_removed(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=f"{CARDS} >> nth=4").page
     page.check("input[name=category][value=incidents]")
     expect(page.locator("#app\\.count")).to_contain_text("of 4")
@@ -99,7 +97,7 @@ def test_filters_without_a_query_list_pages(server: WebServer, visit: OpenTab) -
     assert get_names(page) == ["Duplicate payments", "Ledger"]
 
 
-def test_the_address_holds_the_search_and_the_back_button_works(server: WebServer, visit: OpenTab) -> None:
+def test_the_url_contains_the_search_and_the_back_button_works(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/allotment/", wait=CARDS).page
     page.fill(BOX, "bonfire")
     expect(page.locator(FIRST)).to_contain_text("Bonfires")
@@ -166,7 +164,7 @@ def test_an_answer_that_is_stale_or_degraded_says_so(server: WebServer, visit: O
     expect(page.locator("#app\\.notes")).to_have_text("By words alone.")
 
 
-def test_errors_show_the_servers_hint_and_can_be_tried_again(server: WebServer, visit: OpenTab) -> None:
+def test_errors_show_the_hint_of_the_server_and_can_be_retried(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("503",)).page
     body = {"detail": "this wiki is not indexed yet", "hint": "try again in a moment", "status": 503}
     page.route("**/api/v1/search?*", lambda route: route.fulfill(status=503, json=body))
@@ -179,7 +177,7 @@ def test_errors_show_the_servers_hint_and_can_be_tried_again(server: WebServer, 
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_says_when_to_come_back_is_waited_for(server: WebServer, visit: OpenTab, status: int) -> None:
+def test_retry_after_of_the_server_is_respected(server: WebServer, visit: OpenTab, status: int) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=(str(status),)).page
     body = {"detail": "Not now.", "hint": "", "status": status}
     times: list[int] = []
@@ -197,7 +195,7 @@ def test_a_server_that_says_when_to_come_back_is_waited_for(server: WebServer, v
     expect(page.locator(FIRST)).to_contain_text("Backups")
 
 
-def test_a_server_that_is_gone_is_an_error_and_no_empty_list(server: WebServer, visit: OpenTab) -> None:
+def test_an_unreachable_server_is_an_error_and_not_an_empty_list(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",)).page
     page.route("**/api/v1/search?*", lambda route: route.abort())
     page.fill(BOX, "backup")
@@ -207,7 +205,7 @@ def test_a_server_that_is_gone_is_an_error_and_no_empty_list(server: WebServer, 
 @pytest.mark.parametrize(
     "text", ["<img src=x onerror=alert(1)>", "' \" < > &", "当番の引き継ぎ 🦦", "-", '"', "%00%ff"]
 )
-def test_odd_queries_are_only_text(server: WebServer, visit: OpenTab, text: str) -> None:
+def test_unusual_queries_are_shown_as_text(server: WebServer, visit: OpenTab, text: str) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("422",)).page
     page.fill(BOX, text)
     page.wait_for_function("() => location.search.startsWith('?q=')")
@@ -218,7 +216,7 @@ def test_odd_queries_are_only_text(server: WebServer, visit: OpenTab, text: str)
     expect(page.locator(BOX)).to_have_value(text)
 
 
-def test_more_results_are_added_and_focus_goes_to_the_first_of_them(server: WebServer, visit: OpenTab) -> None:
+def test_more_results_are_appended_and_the_first_gets_the_focus(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=the", wait=f"{CARDS} >> nth=9").page
     page.get_by_role("button", name="More results").click()
     expect(page.locator(CARDS)).to_have_count(14)
