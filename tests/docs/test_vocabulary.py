@@ -13,6 +13,7 @@ EXEMPT = {
     "src/wikiholt/interfaces/cli/demo_wikis",  # example pages, written as people write
     "src/wikiholt/text/languages.py",  # stopwords
     "tests/docs/test_vocabulary.py",
+    "CHANGELOG.md",  # names what was renamed
 }
 RETIRED = {
     r"anew": "again, from scratch",
@@ -44,9 +45,8 @@ _PATTERN = re.compile(rf"(?<![\w'-])(?:{'|'.join(f'(?:{word})' for word in RETIR
 
 
 def iter_files() -> Iterator[Path]:
-    yield from ROOT.glob("*.md")
-    for folder in FOLDERS:
-        for file in sorted((ROOT / folder).rglob("*")):
+    for folder in ("", *FOLDERS):
+        for file in sorted((ROOT / folder).rglob("*") if folder else ROOT.glob("*.md")):
             name = file.relative_to(ROOT).as_posix()
             if file.suffix in SUFFIXES and not any(name.startswith(exempt) for exempt in EXEMPT):
                 yield file

@@ -125,7 +125,7 @@ def make_redirect_handler(url: str) -> RequestHandler:
 
 
 def make_advertising_handler(then: Callable[[Callable[[bytes], object]], None]) -> RequestHandler:
-    """Begin like a git server that speaks the first protocol, then go on as told, with a function that sends."""
+    """Begin like a git server of protocol version 1, then continue as requested, with a function that sends."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)

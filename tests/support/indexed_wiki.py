@@ -81,6 +81,6 @@ class IndexedWiki:
 
 
 def assert_unchanged(wiki: IndexedWiki, head: str) -> None:
-    """Nothing was committed since and nothing lies about."""
+    """Nothing was committed and no file was left behind."""
     assert wiki.repository.get_head() == head, "a write that was refused must not commit"
     assert wiki.repository.run_git("status", "--porcelain") == b""

@@ -54,7 +54,7 @@ class PostgresServer:
         return self.get_dsn(name)
 
     def drop_database(self, address: str) -> None:
-        """Remove a database with whoever is in it, and roles that nothing belongs to any more."""
+        """Drop a database with its sessions, and the roles that own nothing."""
         name = psycopg.conninfo.conninfo_to_dict(address)["dbname"]
         with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(str(name))))

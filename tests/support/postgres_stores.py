@@ -44,7 +44,7 @@ def open_node_store(
 
 
 def create_filled_index(store: PostgresStore, wiki_id: str, pages: int = 3, revision: str = "r1") -> WikiIndex:
-    """A published index of so many pages that each hold `needle`."""
+    """A published index with a number of pages that all contain `needle`."""
     index = store.create(wiki_id, RECIPE)
     some = tuple(make_entry(f"{number}.md", [f"needle {number}"], EMBEDDER) for number in range(pages))
     index.apply(IndexChange(pages=some, revision=revision))
