@@ -154,7 +154,7 @@ def test_a_target_with_other_wikis_of_the_same_name_is_rejected_first(
     target.add("pantry", str(other.path), {})
     before = target.registry.read_rows()
     for attempt in (StoreMigration.plan, StoreMigration.run):
-        with pytest.raises(WikiExists, match="another wiki 'pantry'"):
+        with pytest.raises(WikiExists, match="Another wiki 'pantry'"):
             attempt(StoreMigration(source, target, tmp_path / "scratch"))
     assert target.registry.read_rows() == before
     assert list(target.components.store.list_wiki_ids()) == []
