@@ -1,9 +1,9 @@
-"""How long syncing takes, on a real wiki of 14,593 pages with its history.
+"""Sync times on a real wiki of 14,593 pages with its history.
 
     python -m bench.sync [--corpus BUNDLE] [--write]
 
-The index is kept in bench/data: the first run embeds everything (minutes), later ones measure the rest again and
-leave the first sync's figures as they were.
+The index is kept in bench/data: the first run embeds everything (minutes), later runs measure the rest again and
+keep the figures of the first sync.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
         (DATA / "tip").write_text(tip)
         wiki.point_at(wiki.git("rev-parse", f"{tip}~{REPLAYED}"))
         service.add("mdn", str(wiki.path.resolve()), {})
-        with show_sync_progress("mdn", shown=True) as progress:
+        with show_sync_progress("mdn", visible=True) as progress:
             report = service.get_handle("mdn").sync(progress)
         status = service.get_handle("mdn").get_status()
         figures = {"pages": report.added, "chunks": report.chunks_embedded + report.chunks_reused}
