@@ -1,10 +1,10 @@
-"""Fits the curves that make a score a likelihood, and says how far to trust them: the figures of docs/adr/0026.
+"""Fits the curves that make a score a likelihood, and tests their calibration: the figures of docs/adr/0026.
 
     python -m bench.calibration [--collections DIR] [--data DIR] [--write]
 
-Uses the indexes that bench.quality made (run that first). Queries are split in two halves by a hash: curves and
-thresholds come from the first and are reported on the second. Beside that, each collection is reported on by curves
-that were fitted to the three others, since a user's wiki is one that nobody has seen.
+Uses the indexes of bench.quality (run that first). Queries are split in two halves by a hash: curves and
+thresholds come from the first and are reported on the second. Each collection is also reported with curves
+fitted to the three others, because a user's wiki is always unseen.
 """
 
 import argparse
@@ -37,13 +37,13 @@ from wikiholt.search.ranking import (
 
 TOP = 5
 FEATURES = {
-    SearchMode.HYBRID: ("evidence", "meaning", "standing"),
+    SearchMode.HYBRID: ("evidence", "meaning", "word_margin"),
     SearchMode.SEMANTIC: ("meaning",),
-    SearchMode.KEYWORD: ("evidence", "standing"),
+    SearchMode.KEYWORD: ("evidence", "word_margin"),
 }
 OWN, FOREIGN, NEAR = range(3)
 UNANSWERED = 0.25
-"""What foreign queries weigh in a fit beside those the collection answers: one question in five has no answer."""
+"""Weight of foreign queries in a fit relative to answerable ones: one question in five has no answer."""
 FORMERLY = {SearchMode.HYBRID: (0.52, 0.117), SearchMode.SEMANTIC: (0.52, 0.09), SearchMode.KEYWORD: (0.42, 0.12)}
 Curves = tuple[ScoreCurve, ScoreCurve]
 HEADS = (
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def collect_hits(mode: SearchMode, asked: list[JudgedQuery]) -> Hits:
-    """The hits of every query; of those a collection answers also what comes first when the wanted pages are gone."""
+    """The hits of every query; for answerable queries also the first hit without the relevant pages."""
     rows: list[tuple[float, ScoreFeatures, float, int, int, str, str, bool]] = []
     for each in asked:
         about = (each.wiki, each.kind, each.held_out)
@@ -103,7 +103,7 @@ def collect_hits(mode: SearchMode, asked: list[JudgedQuery]) -> Hits:
 
 
 def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[float, ScoreFeatures, float, int]]:
-    """Right or not, by what the score follows, the score it had formerly, and the place; nothing found is a wrong hit."""
+    """Relevance, features, former score and rank of each hit; no hit counts as a wrong hit."""
     possible = {
         SearchMode.HYBRID: rows[:, HYBRID] > 0,
         SearchMode.KEYWORD: rows[:, SHARE] > 0,
@@ -124,7 +124,7 @@ def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[floa
 
 
 def formerly(mode: SearchMode, candidate: Candidate) -> float:
-    """The score of docs/adr/0024: the strongest case that evidence makes, by curves placed by eye."""
+    """The score of docs/adr/0024: the maximum over curves that were set by hand."""
     cases = tuple(SearchMode) if mode is SearchMode.HYBRID else (mode,)
     bare = candidate._replace(title_overlap=0.0)
     evidence = (
@@ -134,10 +134,10 @@ def formerly(mode: SearchMode, candidate: Candidate) -> float:
 
 
 def fit(mode: SearchMode, hits: Hits) -> Curves:
-    """Whether the wiki answers, by first hits of its own and of foreign queries; which page does, by its own alone."""
+    """Fit "answerable" to first hits of own and foreign queries, and "is the page" to own queries only."""
     usable = (hits.place == 0) & (hits.sort != NEAR)
     if mode is SearchMode.SEMANTIC:
-        usable &= ~hits.codes  # a model knows nothing of them
+        usable &= ~hits.codes  # a model does not know them
     both = hits.of(usable)
     own = both.of(both.sort == OWN)
     whether = fitted([both.column(name) for name in FEATURES[mode]], both.sort == OWN, weights(both))
@@ -148,7 +148,7 @@ def fit(mode: SearchMode, hits: Hits) -> Curves:
 
 
 def weights(hits: Hits) -> FloatArray:
-    """Every set of queries weighs the same, whatever its size; the codes of all collections are one set."""
+    """Every set of queries has the same weight, whatever its size; the codes of all collections are one set."""
     groups = np.where(hits.codes, "codes", np.where(hits.sort == OWN, hits.kind, hits.wiki))
     found = np.zeros(len(groups))
     for sort, total in ((OWN, 1.0), (FOREIGN, UNANSWERED)):
@@ -171,7 +171,7 @@ def likelihoods(hits: Hits, curves: Curves) -> FloatArray:
 
 @dataclass(frozen=True)
 class Scored:
-    """Hits with a score each, and from which score on they are called high and medium."""
+    """Hits with scores, and the thresholds for high and medium."""
 
     hits: Hits
     scores: FloatArray
@@ -222,7 +222,7 @@ def format_report(mode: SearchMode, hits: Hits) -> Iterator[str]:
 
 
 def across(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
-    """Each collection's hits with scores by curves that did not see it."""
+    """Each collection's hits, scored by curves fitted without it."""
     scores = np.zeros(len(hits.right))
     for name, curves in unseen.items():
         scores[hits.wiki == name] = likelihoods(hits.of(hits.wiki == name), curves)
@@ -230,14 +230,14 @@ def across(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
 
 
 def constants(curves: dict[str, Curves]) -> Iterator[str]:
-    yield "| fitted to | whether: exceed | evidence | meaning | standing | which: exceed | lead |"
+    yield "| fitted to | answerable: bias | evidence | meaning | word margin | is the page: bias | lead |"
     yield "|---|---|---|---|---|---|---|"
     for name, (whether, which) in curves.items():
         yield f"| {name} | {' | '.join(f'{each:.2f}' for each in (*whether[:4], which.bias, which.lead))} |"
 
 
 def chosen(half: Scored) -> Iterator[str]:
-    """The thresholds that the first half would choose."""
+    """The thresholds chosen on the first half."""
     scores, right = half.first(OWN)
     order = np.argsort(-scores)
     precise = np.flatnonzero(np.cumsum(right[order]) / np.arange(1, len(order) + 1) >= 0.8)
@@ -269,7 +269,7 @@ def row(name: str, scored: Scored) -> str:
 
 
 def format_foreign_table(held: Scored) -> Iterator[str]:
-    """Which foreign questions are recognised: two of the collections are handbooks of software and share its words."""
+    """Which foreign questions are recognised; two of the collections are software manuals with common words."""
     hits = held.hits
     of = np.char.partition(hits.kind, " (")[:, 0]
     yield '\n| foreign questions called "nothing relevant", second half | of ' + " | of ".join(NAMES) + " |"
@@ -281,9 +281,9 @@ def format_foreign_table(held: Scored) -> Iterator[str]:
 
 
 def reliability(held: Scored, apart: Scored) -> Iterator[str]:
-    """Score and truth side by side."""
+    """Mean score and share of right hits by score interval."""
     columns = [(held, 0, 0), (apart, 0, 0), (held, 1, TOP), (apart, 1, TOP)]
-    yield "\nHow many hits have such a score, its mean, and how many of them are right:\n"
+    yield "\nNumber of hits in each score interval, their mean score, and the share of right ones:\n"
     yield (
         "| score | first hits, second half | first hits, fitted to the others "
         f"| hits 2 to {TOP}, second half | hits 2 to {TOP}, fitted to the others |"

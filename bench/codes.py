@@ -1,6 +1,6 @@
-"""Queries that are a code: an identifier, a flag, a part number that stands on one to three pages of a collection.
+"""Queries that are a code: an identifier, a flag, or a part number that is on one to three pages of a collection.
 
-The judged collections hardly ask for such things, people do, and a model knows nothing of them: words alone must answer.
+The judged collections have few such queries, but people use them, and a model does not know them: keywords must answer.
 """
 
 import re
@@ -13,7 +13,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 
 MOST_PAGES = 3
 OF_EACH = 60
-"""Codes taken of those that stand on one page, and as many of those that stand on two or three."""
+"""Number of codes on one page, and the same number on two or three pages."""
 
 _CODE = re.compile(
     r"(?<![\w/.-])(?:"
@@ -26,7 +26,7 @@ _CODE = re.compile(
 
 
 def holding(index: WikiIndex) -> dict[str, set[str]]:
-    """Every code of the collection, with the pages it stands on as written."""
+    """Every code of the collection, with the pages that contain it as written."""
     _, listed = index.list_pages(PageFilter(), None)
     paths = {page.page_id: page.path for page in listed}
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -38,7 +38,7 @@ def holding(index: WikiIndex) -> dict[str, set[str]]:
 
 
 def mined(collection: str, held: dict[str, set[str]]) -> Queries:
-    """Some of the codes as queries whose right answers are the pages that hold them; always the same ones."""
+    """Some of the codes as queries whose relevant pages are those that contain them; deterministic."""
     shuffled = sorted(held, key=lambda code: blake2b(code.encode(), digest_size=8).digest())
     alone = [code for code in shuffled if len(held[code]) == 1][:OF_EACH]
     few = [code for code in shuffled if 1 < len(held[code]) <= MOST_PAGES][:OF_EACH]

@@ -1,4 +1,4 @@
-"""The wiki of 14,593 pages that sync and search are measured on, as a bare repository that benches may commit to."""
+"""The wiki of 14,593 pages for sync and search benchmarks, as a bare repository that benchmarks may commit to."""
 
 import subprocess
 from pathlib import Path

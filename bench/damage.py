@@ -1,11 +1,11 @@
-"""How long it takes until one flipped bit in a word index is noticed, and what looking for it costs.
+"""The time until one flipped bit in a keyword index is detected, and the cost of the checks.
 
     python -m bench.damage [--pages 30 300 3000] [--serve] [--write]
 
-Wikis of random pages with a stand-in for the model, whose vectors are as long as the real one's. For each size bits of
-the full-text index are flipped at several places, one at a time, and the file's time is set back, as a bad disk leaves
-it; then the steps that docs/health.md names are timed. With `--serve` a service runs on each, and the time until it has
-found and repaired the damage by itself is taken: about a minute each. Nothing is kept.
+Wikis of random pages with a fake model, whose vectors are as long as the real ones. For each size bits of
+the full-text index are flipped at several places, one at a time, and the file's time is restored, as after a disk
+error; then the steps of docs/health.md are timed. With `--serve` a service runs on each wiki, and the time until it has
+found and repaired the damage is measured: about a minute each. Nothing is kept.
 """
 
 import argparse
@@ -43,7 +43,7 @@ _DAY_S = 86_400.0
 
 
 class RandomEmbedder(FakeEmbedder):
-    """Vectors that depend on the text and mean nothing."""
+    """Random vectors that depend on the text."""
 
     def __init__(self) -> None:
         super().__init__(_DIMENSIONS)
@@ -140,7 +140,7 @@ def flip_bits(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[f
 
 
 def detected_by_service(place: Path, service: WikiService) -> float:
-    """Seconds until a service that was running when a bit fell over has repaired the index."""
+    """Seconds until a running service has repaired the index after a bit flip."""
     service.close()
     service = open_service(place)
     handle = service.get_handle("wiki")
@@ -148,7 +148,7 @@ def detected_by_service(place: Path, service: WikiService) -> float:
     scheduler = Scheduler(service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=_DAY_S, get_interval=lambda _: 5.0))
     service.on_damage = scheduler.request_repair
     scheduler.start()
-    time.sleep(15)  # what a service does soon after its start is not what is measured
+    time.sleep(15)  # work directly after the start is not measured
     file = max(service.components.store.get_directory(handle.wiki.id).glob("g??????.sqlite"))
     aside = len(handle.get_status().quarantined)
     _flip(file, file.read_bytes(), word_blocks(file)[len(word_blocks(file)) // 2])
@@ -185,7 +185,7 @@ def _milliseconds(work: Callable[[], object], times: int = 9) -> float:
         began = time.perf_counter()
         work()
         took.append(time.perf_counter() - began)
-    return min(took) * 1000  # the machine may be shared: the best shows what it costs
+    return min(took) * 1000  # the machine may be shared: the best time is the cost
 
 
 if __name__ == "__main__":

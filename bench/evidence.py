@@ -1,6 +1,6 @@
-"""What speaks for the candidates of every judged query, asked of its own collection and of the three others.
+"""Score features of the candidates of every judged query, in its own collection and in the three others.
 
-Gathered from the indexes that bench.quality made, as the searcher gathers it, and kept in bench/data/calibration.
+Computed from the indexes of bench.quality like in the searcher, and kept in bench/data/calibration.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_p
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 KEPT = 40
-"""Candidates kept of each mode: enough that some are left when the wanted pages are taken out."""
+"""Number of candidates per mode: enough that some remain without the relevant pages."""
 
 
 @dataclass(frozen=True)
 class JudgedQuery:
-    """A query asked of a wiki, and its candidates in no order: one row each, columns as in `Asking.rows`."""
+    """A query to a wiki, and its candidates without order: one row each, columns as in `IndexSearcher.rows`."""
 
     wiki: str
     kind: str
@@ -54,7 +54,7 @@ the page is a candidate of hybrid search (words put forward more pages for keywo
 
 
 def load_queries(directory: Path, data: Path) -> list[JudgedQuery]:
-    """Everything, from the file if it is there."""
+    """All queries, from the file if it exists."""
     file = data / "calibration" / "evidence.npz"
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def _gather(directory: Path, data: Path) -> Iterator[JudgedQuery]:
             for query, text in kind.texts.items():
                 words = parse_query(text)
                 if not words or (not own and kind.kind == "codes" and query in held[name]):
-                    continue  # such a code is no stranger here
+                    continue  # such a code is not foreign here
                 relevant = set(kind.relevant[query]) if own else set()
                 left_out = kind.exclude.get(query, set()) if own else set()
                 yield JudgedQuery(
@@ -98,7 +98,7 @@ def _gather(directory: Path, data: Path) -> Iterator[JudgedQuery]:
 
 
 class IndexSearcher:
-    """One index in memory, to be asked many queries."""
+    """One index in memory, for many queries."""
 
     def __init__(self, index: WikiIndex, embedder: Embedder, vectors: dict[str, FloatArray]) -> None:
         self._index = index

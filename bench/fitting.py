@@ -1,4 +1,4 @@
-"""Logistic regression and what is asked of likelihoods: small, and without another dependency."""
+"""Logistic regression and calibration metrics: small, and without another dependency."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from wikiholt.domain.index import FloatArray
 
 _RIDGE = 1e-5
-"""A part of the queries' number by which weights are held small, so that nothing runs off to infinity."""
+"""Ridge penalty as a share of the number of queries, so that weights stay finite."""
 
 
 def fitted(features: Sequence[FloatArray], yes: np.ndarray, weights: FloatArray) -> list[float]:
@@ -31,7 +31,7 @@ def fitted(features: Sequence[FloatArray], yes: np.ndarray, weights: FloatArray)
 
 
 def brier(scores: FloatArray, right: FloatArray) -> float:
-    """The mean square of what a score is wrong by."""
+    """The mean squared error of scores."""
     return float(np.mean((scores - right) ** 2))
 
 

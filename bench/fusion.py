@@ -1,9 +1,9 @@
-"""Ways to make one list of what words and meaning found, on the collections: the figures of docs/adr/0008.
+"""Ways to merge keyword and semantic results, on the collections: the figures of docs/adr/0008.
 
     python -m bench.fusion [--collections DIR] [--write]
 
-Uses the indexes that bench.quality made (run that first). Each channel's ranking is taken once, then combined in every
-way. Also shows the evidence of the best hit, for questions a collection answers and for those of other collections.
+Uses the indexes of bench.quality (run that first). Each channel's ranking is computed once, then combined in every
+way. Also shows the evidence of the best hit, for a collection's own questions and for those of other collections.
 """
 
 import argparse
@@ -30,7 +30,7 @@ DEPTH = 100
 
 
 class Found(NamedTuple):
-    """What both channels say of a query: pages by distance, by BM25 score, and the cosine of every page of either."""
+    """Both channels' results of a query: pages by distance, by BM25 score, and the cosine of every page of either."""
 
     meaning: dict[int, float]
     words: dict[int, float]
@@ -88,7 +88,7 @@ def either(found: Found) -> Mapping[int, float]:
 
 
 def shallow(found: Found) -> Mapping[int, float]:
-    """As the product does it: fewer pages from either channel."""
+    """As in the product: fewer pages from either channel."""
     words = dict(list(found.words.items())[:50])
     meaning = dict(list(found.meaning.items())[:30])
     kept = {page: cosine for page, cosine in found.cosines.items() if page in words or page in meaning}

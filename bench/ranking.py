@@ -1,9 +1,9 @@
-"""What else may speak for a page, beside the best passage and the words: the figures of docs/adr/0024.
+"""Further evidence for a page besides the best passage and keywords: the figures of docs/adr/0024.
 
     python -m bench.ranking [--collections DIR] [--data DIR] [--write]
 
-Uses the indexes that bench.quality made (run that first). The queries of every collection are split in two halves by a
-hash of their ids: ways were chosen by the first and are reported on the second too. Each way is one setting for all
+Uses the indexes of bench.quality (run that first). The queries of every collection are split in two halves by a
+hash of their ids: ways were chosen on the first half and are reported on the second too. Each way is one setting for all
 collections. Where texts of links count, those a query could have been mined from are left out: all on pages that the
 collection excludes for the query, and all of the same words.
 """
@@ -39,7 +39,7 @@ Terms = frozenset[str]
 
 @dataclass(frozen=True)
 class CollectionPages:
-    """An index in memory: pages, their passages' vectors, and what others call them."""
+    """An index in memory: pages, vectors of their passages, and texts of links to them."""
 
     pages: dict[int, StoredPage]
     page_ids: np.ndarray
@@ -54,7 +54,7 @@ class CollectionPages:
 
 @dataclass(frozen=True)
 class Found:
-    """The candidates of a query and what speaks for each, as arrays in one order."""
+    """The candidates of a query and their features, as parallel arrays."""
 
     pages: list[str]
     meaning: FloatArray
@@ -150,7 +150,7 @@ def table(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Iter
 
 
 def tested(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Iterator[str]:
-    """Whether the way that was taken differs from others by more than chance, on all queries of the second half."""
+    """Significance tests of the chosen way against others, on all queries of the second half."""
     yield "| second half, all queries | difference | p | better | worse |"
     yield "|---|---|---|---|---|"
     pairs = (
@@ -186,7 +186,7 @@ def load_pages(index: WikiIndex) -> CollectionPages:
 
 
 def calls(index: WikiIndex, pages: dict[int, StoredPage]) -> dict[int, list[tuple[str, Terms]]]:
-    """For each page the links to it: the page they stand on, and their words."""
+    """For each page the links to it: the page with the link, and its words."""
     names = PageNameIndex(page.path for page in pages.values())
     ids = {page.path: page_id for page_id, page in pages.items()}
     found: defaultdict[int, list[tuple[str, Terms]]] = defaultdict(list)
@@ -198,7 +198,7 @@ def calls(index: WikiIndex, pages: dict[int, StoredPage]) -> dict[int, list[tupl
 
 
 def site_page(paths: tuple[str, ...], ids: dict[str, int]) -> str | None:
-    """The page an address of the Kubernetes site means, whose pages lie in content/en."""
+    """The page of an address of the Kubernetes site, whose pages are in content/en."""
     tried = (f"content/en/{path.strip('/')}{end}" for path in paths for end in ("", "/_index"))
     return next((path for path in tried if path in ids), None)
 
@@ -246,7 +246,7 @@ def judged(
     excluded: set[str],
 ) -> Found:
     of_page = [np.flatnonzero(collection_pages.page_ids == page_id) for page_id in ids]
-    # A page that is only a name has no passage.
+    # A page without content has no passage.
     ordered = [np.sort(cosines[rows])[::-1] if len(rows) else np.zeros(1) for rows in of_page]
     middles = [collection_pages.vectors[rows].sum(axis=0) for rows in of_page]
     lengths = [max(float(np.linalg.norm(middle)), 1e-6) for middle in middles]

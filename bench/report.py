@@ -1,4 +1,4 @@
-"""Where the figures go, and the machine they came from."""
+"""Writes results, with a description of the machine."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> str:
-    """The machine in a line: what a reader needs to judge a figure, and no more."""
+    """A description of the machine in one line."""
     model = next(
         (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
         platform.machine(),

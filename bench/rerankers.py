@@ -1,7 +1,7 @@
-"""What a reranker could read of the best pages of every judged query, and the raw scores it gives them.
+"""Reranker input for the best pages of every judged query, and the raw scores.
 
-Kept in bench/data/rerank, so that only the first run takes long (hours of a core for everything): a line a score, and
-what is there is not asked for again.
+Kept in bench/data/rerank, so that only the first run takes long (hours of a core for everything): one line per score;
+existing scores are not computed again.
 """
 
 import pickle
@@ -38,17 +38,17 @@ _QUERY = 64
 
 @dataclass(frozen=True)
 class CollectionPages:
-    """What can be read of a collection's pages."""
+    """The texts of a collection's pages for a reranker."""
 
     names: dict[int, str]
     headings: dict[int, list[str]]
     passages: dict[int, tuple[str, str]]
-    """For each passage the name and headings it stands under, and its text."""
+    """For each passage the page name and headings above it, and its text."""
 
 
 @dataclass(frozen=True)
 class JudgedQuery:
-    """A judged query and its candidates, best first by what hybrid search has for evidence."""
+    """A judged query and its candidates, by the evidence of hybrid search, best first."""
 
     kind: str
     collection: str

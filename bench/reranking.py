@@ -1,12 +1,12 @@
-"""What reading the best pages again, by a cross-encoder, does to the order of hybrid search: the figures of docs/adr/0025.
+"""The effect of reranking the best pages of hybrid search with a cross-encoder: the figures of docs/adr/0025.
 
     python -m bench.reranking [--collections DIR] [--data DIR] [--score] [--write]
 
-Uses the indexes that bench.quality made (run that first) and the raw scores in bench/data/rerank, which --score makes
-(hours of a core; what is there is not made again). The reader is ms-marco-MiniLM-L-12-v2, int8, one pair a call. Queries
+Uses the indexes of bench.quality (run that first) and the raw scores in bench/data/rerank, which --score makes
+(hours of a core; existing scores are kept). The reranker is ms-marco-MiniLM-L-12-v2, int8, one pair per call. Queries
 are split in two halves by a hash of their ids, as in bench.ranking: settings are chosen by the mean of the eight sets on
-the first half and reported on both; hundreds were tried, so figures of the first half flatter. One setting for all. Figures are differences of nDCG@10 to hybrid search
-as it is; pages that were not read come after those that were, in the order they had.
+the first half and reported on both; hundreds were tried, so figures of the first half are too high. One setting for all. Figures are differences of nDCG@10 to hybrid search
+without reranking; pages that were not reranked follow in their old order.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _DISCOUNT = 1 / np.log2(np.arange(10) + 2)
 
 @dataclass(frozen=True)
 class CandidateTable:
-    """All queries and candidates as arrays: a row a query, a column a rank of hybrid search."""
+    """All queries and candidates as arrays: one row per query, one column per rank of hybrid search."""
 
     evidence: FloatArray
     meaning: FloatArray
@@ -84,7 +84,7 @@ def ranks(weight: float, constant: float) -> Fusion:
 
 
 FUSIONS: dict[str, Fusion] = {
-    "the reader's order alone": lambda _, logits: logits,
+    "the reranker's order alone": lambda _, logits: logits,
     **{f"evidence + {w} · logit in ±12": linear(w) for w in (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)},
     **{f"evidence + {w} · logit in −12…0": linear(w, -12, 0) for w in (0.1, 0.2)},
     **{
@@ -93,7 +93,7 @@ FUSIONS: dict[str, Fusion] = {
         for m in (-4, 0, 4)
         for s in (1, 2, 5)
     },
-    **{f"reciprocal ranks, {w} of the reader": ranks(w, 5) for w in (0.3, 0.5)},
+    **{f"reciprocal ranks, {w} of the reranker": ranks(w, 5) for w in (0.3, 0.5)},
 }
 
 
@@ -111,7 +111,7 @@ def both(
 
 TAKEN = "passage .1, name .2"
 """As in wikiholt.search.reranking; headings would have to be read for every page."""
-PLAIN = ("the reader's order alone", "evidence + 0.1 · logit in ±12", "reciprocal ranks, 0.3 of the reader")
+PLAIN = ("the reranker's order alone", "evidence + 0.1 · logit in ±12", "reciprocal ranks, 0.3 of the reranker")
 BOTH = {
     "passage .1": both(0.1, 0),
     "name .1": both(0, 0.1),
@@ -172,7 +172,7 @@ def format_report(
 
 
 def known(raw: FloatArray) -> FloatArray:
-    """The raw scores; a page that has none is neither here nor there."""
+    """The raw scores; a page without a score gets a neutral one."""
     return np.where(np.isnan(raw), -4.0, raw)
 
 
@@ -224,7 +224,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def ceilings(candidates: CandidateTable) -> Iterator[str]:
-    """nDCG@10 now, and of a reader that knows the judgements."""
+    """nDCG@10 without reranking, and with a perfect reranker."""
     yield f"| nDCG@10 | {' | '.join(candidates.names)} |"
     yield "|" + "---|" * (len(candidates.names) + 1)
     for depth in (0, 10, 20, 30):

@@ -1,10 +1,10 @@
-"""How long a warm search takes beside embedding its query alone, at about 1,000, 10,000 and 100,000 chunks.
+"""The latency of warm searches compared with embedding the query alone, at about 1,000, 10,000 and 100,000 chunks.
 
     python -m bench.search [--corpus BUNDLE] [--write]
 
 Uses the index that bench.sync makes (run that first) and smaller ones of the same pages, whose vectors are taken from
-it. Every query is asked of every wiki in turn, and embedded alone in the same turn, so that the ratios hold on a noisy
-machine. Memory is that of a process of its own that opens one wiki and searches it.
+it. Every query is sent to every wiki in turn, and embedded alone in the same turn, so that the ratios hold on a noisy
+machine. Memory is that of a separate process that opens one wiki and searches it.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 class Remembering:
-    """The real embedder, but for texts whose vectors a large index already holds."""
+    """The real embedder, with cached vectors of texts in a large index."""
 
     def __init__(self, embedder: Embedder, known: WikiIndex) -> None:
         self._embedder = embedder

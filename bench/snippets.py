@@ -1,11 +1,11 @@
-"""Which sentence of a hit is closest in meaning: cheap ways beside the model's own answer, and what snippets cost.
+"""The closest sentence of a hit: cheap ways compared with the model, and the cost of snippets.
 
     python -m bench.snippets [--collections DIR] [--data DIR] [--queries 60] [--write]
 
-For real hits of judged queries (hybrid, the five best), the model reads every sentence; the one nearest to the query is
-what the cheap ways are compared with. Columns "by .1" and "by .15" are of hits where the nearest is that much (cosine)
-nearer than the next. Lost is the mean cosine given away. Times are of whole warm searches, with and without the choice in turn. The last table
-counts passages whose text, code left out, still holds a kind of markup.
+For real hits of judged queries (hybrid, the five best), the model embeds every sentence; the one nearest to the query is
+the reference for the cheap ways. Columns "by .1" and "by .15" are of hits where the nearest is that much (cosine)
+nearer than the next. Lost is the mean loss of cosine. Times are of complete warm searches, with and without the choice in turn. The last table
+counts passages whose text, without code, still contains a kind of markup.
 """
 
 import argparse
@@ -197,7 +197,7 @@ def times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator
 
 
 def _without(model: OnnxEmbedder, query: str) -> None:
-    """In place of what tells the closest sentence."""
+    """Replaces the choice of the closest sentence."""
     del model, query
 
 

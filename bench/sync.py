@@ -1,9 +1,9 @@
-"""How long syncing takes, on a real wiki of 14,593 pages with its history.
+"""Sync times on a real wiki of 14,593 pages with its history.
 
     python -m bench.sync [--corpus BUNDLE] [--write]
 
-The index is kept in bench/data: the first run embeds everything (minutes), later ones measure the rest again and
-leave the first sync's figures as they were.
+The index is kept in bench/data: the first run embeds everything (minutes), later runs measure the rest again and
+keep the figures of the first sync.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""What typing errors cost, and what correcting them gives back: the figures of docs/adr/0028.
+"""The cost of typing errors and the effect of correction: the figures of docs/adr/0028.
 
     python -m bench.typos [--collections DIR] [--data DIR] [--only NAME …] [--write]
 
-Uses the indexes that bench.quality made (run that first). In each judged query the word that fewest pages hold, of five
-letters or more, gets one slip: two neighbours swapped, a letter missing, one too many, or another one, in turn, at a
-place and with a letter drawn by a fixed seed. nDCG@10 is that of the queries that have such a word. "Restored" counts
-slips after which `did_you_mean` has the word back, or one of the same stem.
+Uses the indexes of bench.quality (run that first). In each judged query the word on the fewest pages, of five
+letters or more, gets one error: two letters swapped, one missing, one too many, or a wrong one, in turn, at a
+random place and with a random letter (fixed seed). nDCG@10 is that of the queries with such a word. "Restored" counts
+errors after which `did_you_mean` has the word, or one with the same stem.
 """
 
 import argparse
@@ -41,7 +41,7 @@ _EVERY = PageFilter()
 
 @dataclass(frozen=True)
 class Slip:
-    """A query, and the same with one slip in it."""
+    """A query, and the same query with one typing error."""
 
     query: str
     kind: str
@@ -115,7 +115,7 @@ def _slips(wiki: WikiHandle, asked: collections.Queries) -> dict[str, Slip]:
 
 
 def _telling(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
-    """Where the word stands that fewest pages hold, and one does."""
+    """The position of the word that is on the fewest pages, and at least on one."""
     with _searcher(wiki) as searcher:
         lexicon: Lexicon | None = searcher._interpreter._get_lexicon()
     assert lexicon is not None
@@ -125,7 +125,7 @@ def _telling(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
 
 
 def slipped(rng: random.Random, kind: str, word: str) -> str:
-    """The word with one slip in it."""
+    """The word with one typing error."""
     if kind == "swapped":
         at = rng.choice([n for n in range(len(word) - 1) if word[n].lower() != word[n + 1].lower()])
         return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
@@ -187,21 +187,21 @@ class _searcher:  # noqa: N801 - a context, as a function would be
 
 
 class _reading_what_was_typed:  # noqa: N801
-    """Meanwhile the model reads the query as it was typed; pages are found by the words that were meant."""
+    """In this context the model embeds the query as typed; keywords are corrected."""
 
     def __init__(self, wiki: WikiHandle) -> None:
         with _searcher(wiki) as searcher:
-            self._wording = searcher._interpreter
-        self._read = self._wording.interpret
+            self._interpreter = searcher._interpreter
+        self._interpret = self._interpreter.interpret
 
     def __enter__(self) -> None:
-        def read(typed: str, where: PageFilter, known: Callable[[str], bool]) -> InterpretedQuery:
-            return replace(self._read(typed, where, known), text=to_plain_query(typed))
+        def read(typed: str, where: PageFilter, is_known: Callable[[str], bool]) -> InterpretedQuery:
+            return replace(self._interpret(typed, where, is_known), text=to_plain_query(typed))
 
-        self._wording.interpret = read  # type: ignore[method-assign]
+        self._interpreter.interpret = read  # type: ignore[method-assign]
 
     def __exit__(self, *error: object) -> None:
-        self._wording.interpret = self._read  # type: ignore[method-assign]
+        self._interpreter.interpret = self._interpret  # type: ignore[method-assign]
 
 
 def _time(wiki: WikiHandle, text: str) -> float:

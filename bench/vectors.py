@@ -1,11 +1,11 @@
-"""How fast and how complete the vector caches are, on vectors of real text.
+"""Speed and recall of the vector caches, on vectors of real text.
 
     OPENBLAS_NUM_THREADS=1 python -m bench.vectors --pages WIKI [WIKI ...] --keep vectors.npz
     OPENBLAS_NUM_THREADS=1 python -m bench.vectors --vectors vectors.npz --write bench/results/vectors.md
 
 The pages' paragraphs are embedded once and headings, which are held out, are the queries; the first two hundred, on
 which the caches were tuned, are left out. Larger sets are real vectors,
-then mixtures of pairs of them with a little noise: crowded as real text is, and never in tidy clusters. Every engine
+then mixtures of pairs of them with a little noise: dense like real text, and not in clear clusters. Every engine
 answers every query in turn, so what disturbs one disturbs all; compare ratios.
 """
 
@@ -34,7 +34,7 @@ SIZES = (10_000, 20_000, 50_000, 100_000, 300_000, 1_000_000)
 TIMED = 300
 DEPTHS = (10, 100, 300)
 TUNED = 200
-"""How many of the queries the caches were tuned on; they are never used here."""
+"""Number of queries on which the caches were tuned; they are not used here."""
 
 
 # ── vectors ──────────────────────────────────────────────────────────────────────────────────────
@@ -132,7 +132,7 @@ OfPages = Callable[[FloatArray, IntArray], object]
 
 @dataclass
 class Engine:
-    """An engine under test with what it cost to make and what it answered."""
+    """An engine under test, its costs and its answers."""
 
     name: str
     search: Search
@@ -147,7 +147,7 @@ class Engine:
 
 
 def resident() -> float:
-    """Megabytes of this process that no file backs."""
+    """Anonymous memory of this process in megabytes."""
     found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
     return int(found[1]) / 1024 if found else 0.0
 
@@ -161,7 +161,7 @@ def measured(name: str, make: Callable[[], Search]) -> Engine:
 def of_cache(
     name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path
 ) -> Engine:
-    """A cache as it is used: built, closed, opened from its file, brought up to date with one page."""
+    """A cache as it is used: built, closed, opened from its file, updated with one page."""
     reference = ReferenceIndex(vectors)
     folder.mkdir(exist_ok=True)
 

@@ -2,8 +2,8 @@
 
     python -m bench.embed --peers PYTHON [--corpus BUNDLE] [--collections DIRECTORY]
 
-PYTHON is the interpreter of an environment made from bench/requirements-peers.txt. All runs alternate, so that a
-machine that is busy is busy for all; ratios are medians over turns of 32 chunks, the batch of ChromaDB. Writes bench/results/embed.md.
+PYTHON is the interpreter of an environment made from bench/requirements-peers.txt. All runs alternate, so that other
+load affects all of them; ratios are medians over turns of 32 chunks, the batch of ChromaDB. Writes bench/results/embed.md.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def loading(rounds: int) -> list[str]:
     script = (
         "import time; a = time.perf_counter(); import numpy; b = time.perf_counter()\n"
         "import onnxruntime, tokenizers, wikiholt.embedding; c = time.perf_counter()\n"
-        "e = wikiholt.embedding.load(precision={!r}); d = time.perf_counter(); e.query('x')\n"
+        "e = wikiholt.embedding.load_embedder(precision={!r}); d = time.perf_counter(); e.embed_query('x')\n"
         "print(b - a, c - b, d - c, time.perf_counter() - d)"
     )
     lines = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from chromadb.utils.embedding_functions import DefaultEmbeddingFunction, ONNXMiniLM_L6_V2
 
-# Files that the code wants to see before it believes that nothing must be fetched; it reads none of them.
+# Files whose existence stops the download; their content is not read.
 _UNREAD = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "vocab.txt")
 
 

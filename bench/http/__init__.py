@@ -1,1 +1,1 @@
-"""Searches over HTTP: how many a second, and how long each takes."""
+"""Searches over HTTP: rate and latency."""

@@ -1,10 +1,10 @@
-"""Searches over HTTP: how many a second and how long each takes, with 1, 8 and 64 clients at once on loopback.
+"""Searches over HTTP: rate and latency with 1, 8 and 64 concurrent clients on loopback.
 
     python -m bench.http [--peer PYTHON] [--write]
 
 Beside markdown-vault-mcp (PYTHON of an environment made from bench/requirements-vault.txt; its MCP tool `search` over
 streamable HTTP, the same pages, the same queries, the same model's weights), beside a handler of the same web framework
-that searches nothing, and beside the search itself in one process. All are asked in turns of a few seconds, so that the
+that searches nothing, and beside the search itself in one process. All get requests in turns of a few seconds, so that the
 ratios hold on a noisy machine. The wiki is wiki-dendron, 1,017 pages; the queries are its old titles.
 """
 

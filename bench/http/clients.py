@@ -22,9 +22,9 @@ class Visitor:
     def _got(self, method: str, url: str, body: str | None = None, headers: dict[str, str] | None = None) -> bytes:
         self._connection.request(method, url, body, headers or {})
         answer = self._connection.getresponse()
-        body = answer.read()
-        assert answer.status == 200, (answer.status, body[:500])
-        return body
+        content = answer.read()
+        assert answer.status == 200, (answer.status, content[:500])
+        return content
 
     def close(self) -> None:
         self._connection.close()

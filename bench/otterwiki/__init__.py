@@ -1,1 +1,1 @@
-"""What the plugin costs an Otterwiki, and what it gives."""
+"""The cost and benefit of the plugin in an Otterwiki."""

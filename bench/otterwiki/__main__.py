@@ -1,12 +1,12 @@
-"""What the plugin costs an Otterwiki and what it gives, on wikis of 330, 3,000 and 14,593 pages.
+"""The cost and benefit of the plugin in an Otterwiki, on wikis of 330, 3,000 and 14,593 pages.
 
     python -m bench.otterwiki [--bundle FILE] [--pages 330 3000 0] [--saves 60] [--write]
 
 Two servers of the same kind (gunicorn, one worker, four threads) run over copies of the same repository, one with the
-plugin and one without, and are asked in turns. 0 pages means all there are. The whole wiki is indexed the first time
+plugin and one without, and get requests in turns. 0 pages means all. The complete wiki is indexed the first time
 (half an hour on two cores) and kept in bench/data/otterwiki; smaller ones are made from it by deleting pages.
-Searches are words of the wiki's own titles: Otterwiki's search takes them as a regular expression over every page,
-ours as a query by words and by meaning.
+Searches are words of the wiki's own titles: Otterwiki's search uses them as a regular expression on every page,
+the plugin as a hybrid query.
 """
 
 import argparse

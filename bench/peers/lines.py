@@ -1,7 +1,7 @@
-"""What every peer's script does: read what there is, be built once, answer lines of standard input.
+"""Shared code of the peers' scripts: read the input, build once, answer lines of standard input.
 
-Imported by the scripts beside it in environments of their own, which know nothing of Wikiholt. Each line read is a JSON
-pair of a query and how many pages are wanted; each line written is a pair of pages, best first, and milliseconds.
+Imported by the scripts beside it in environments without Wikiholt. Each line read is a JSON
+pair of a query and the number of pages; each line written is a pair of pages, best first, and milliseconds.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 PASSAGES_A_PAGE = 10
-"""How many passages are asked for, for each page that is wanted: they are grouped by page."""
+"""Number of requested passages per page, because they are grouped by page."""
 
 Ask = Callable[[str, int], Iterable[str]]
 
@@ -35,7 +35,7 @@ def best_of_each(pages: Iterable[str], n: int) -> list[str]:
 
 
 def answer(ask: Ask) -> None:
-    """Say that all is ready, then answer until there is nothing more to read."""
+    """Report that it is ready, then answer until the input ends."""
     print("ready", flush=True)
     for line in sys.stdin:
         query, n = json.loads(line)

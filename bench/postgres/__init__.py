@@ -1,1 +1,1 @@
-"""PostgreSQL as the store: beside the embedded one, and beside one table for all wikis."""
+"""PostgreSQL as the store, compared with the embedded store and with one table for all wikis."""

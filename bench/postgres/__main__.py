@@ -1,4 +1,4 @@
-"""PostgreSQL as the store: beside the embedded one, and beside one table for all wikis.
+"""PostgreSQL as the store, compared with the embedded store and with one table for all wikis.
 
     python -m bench.postgres shared|roles|small|large|graphs|nodes|takeover|agreement [--wikis 1000] [--rounds N] [--write]
 

@@ -1,4 +1,4 @@
-"""What each part found, kept until all of it is written to bench/results/postgres.md."""
+"""Results of each part, kept until they are written to bench/results/postgres.md."""
 
 import os
 import statistics
@@ -14,7 +14,7 @@ ORDER = ("shared", "roles", "small", "large", "graphs", "nodes", "takeover", "ag
 
 
 class Part:
-    """One part of the bench while it runs: its text, and how busy the machine was meanwhile."""
+    """One running part of the benchmark: its text, and the load of the machine."""
 
     def __init__(self, name: str, title: str) -> None:
         self._name = name
@@ -28,17 +28,19 @@ class Part:
         print("\n".join(lines), flush=True)
 
     def keep(self) -> None:
-        """Leave the text for `report`, in the place of what this part said before."""
+        """Save the text for `report`; replaces the earlier text of this part."""
         cores = len(os.sched_getaffinity(0))
         day = datetime.now(UTC).date().isoformat()
         said = f"*{day}; load while it ran: {min(self._load):.1f} to {max(self._load):.1f} on {cores} cores"
-        said += "; the machine was busy, so trust ratios, and those roughly.*" if max(self._load) > cores + 1 else ".*"
+        said += (
+            "; the machine was busy, so only ratios are meaningful, roughly.*" if max(self._load) > cores + 1 else ".*"
+        )
         KEPT.mkdir(parents=True, exist_ok=True)
         (KEPT / f"{self._name}.md").write_text("\n".join([*self._lines, "", said, ""]))
 
 
 def joined(about: str) -> str:
-    """The text of every part that was ever run, in their order; written to the results."""
+    """The text of every saved part, in order; written to the results."""
     files = [file for name in ORDER for file in sorted(KEPT.glob(f"{name}*.md"), key=lambda file: len(file.name))]
     found = [file.read_text().strip() for file in files]
     text = f"{about.strip()}\n\n{machine()}\n\n" + "\n\n".join(found)

@@ -50,7 +50,7 @@ def provision(small: "Small", part: Part, server: PostgresServer, recipe: Recipe
     part.say("| | files | PostgreSQL | ratio |", "|---|---|---|---|")
     for what, text in (
         ("register", "written into the registry a second, all at once"),
-        ("create", "on-boarded a second (an empty index)"),
+        ("create", "provisioned a second (an empty index)"),
         ("fill", "filled a second (20 chunks, one transaction)"),
     ):
         a, b = (small.count / spent[side.name, what] for side in small.both)

@@ -65,7 +65,7 @@ Database = psycopg.Connection[tuple[Any, ...]]
 
 def main(rows: int = ROWS, queries: int = QUERIES) -> None:
     """Measure both ways of cutting rows into wikis, and save the result."""
-    part = Part("shared", "One shared table, and what it loses")
+    part = Part("shared", "One shared table, and its recall loss")
     real = real_rows(rows)
     part.say(
         f"{rows:,} real passages (all-MiniLM-L6-v2 of a real wiki's pages) in one table `chunks` with one HNSW index "

@@ -1,4 +1,4 @@
-"""Many small wikis: on-boarding, disk, searches warm and cold, beside files and beside one shared table."""
+"""Many small wikis: provisioning, disk, searches warm and cold, beside files and beside one shared table."""
 
 import random
 import signal
