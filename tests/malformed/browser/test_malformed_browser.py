@@ -74,7 +74,7 @@ def test_malformed_pages_are_shown_in_the_browser(server: WebServer, visit: Open
     ]
     for path in listed[:: len(listed) // _SHOWN_PAGE_COUNT]:
         page.goto(f"{server.url}w/nasty/?{urlencode({'page': path})}")
-        page.wait_for_selector(f"{_PREVIEW} .near", state="attached")
+        page.wait_for_selector(f"{_PREVIEW} .related", state="attached")
         assert page.locator(_FOREIGN_SELECTOR).count() == 0, path
         assert page.locator(f"{_PREVIEW} h2").first.is_visible(), path
         assert tab.get_unexpected_errors() == [], (path, tab.get_unexpected_errors())

@@ -44,7 +44,7 @@ def test_results_filters_and_previews_show_payloads_as_text(hostile: WebServer, 
     for card in page.locator(f"{CARDS} h2 a").all():
         card.hover()
         card.click()
-        page.wait_for_selector(f"{PREVIEW} .near section")
+        page.wait_for_selector(f"{PREVIEW} .related section")
         assert_unharmed(page)
     page.goto(f"{hostile.url}w/{SLUG}/?q={WORD}")
     box = page.locator("#app\\.filter-form label", has_text="<img").first
@@ -57,7 +57,7 @@ def test_no_page_executes_its_payloads(hostile: WebServer, visit: OpenTab) -> No
     page = visit(f"{hostile.url}w/{SLUG}/", wait=CARDS).page
     for path in list_paths(hostile):
         page.goto(f"{hostile.url}w/{SLUG}/?{urlencode({'page': path})}")
-        page.wait_for_selector(f"{PREVIEW} .near", state="attached")
+        page.wait_for_selector(f"{PREVIEW} .related", state="attached")
         page.wait_for_load_state("networkidle")
         for summary in page.locator(f"{PREVIEW} summary").all():
             summary.click()
