@@ -48,8 +48,8 @@ class PostgresCrashGate:
         self._addresses = {HOME: server.create_database(), SECOND: server.create_database()}
         backups = f'"{self._round / "data" / "backups"}"'
         for node in ("data", "other"):
-            lease = {"postgres__lease": LEASE_S, "lock__timeout": 30, "backup__directory": backups}
-            write_settings(self._round / node, self._addresses[HOME], **lease)
+            settings = {"postgres__lease": LEASE_S, "lock__timeout": 30, "backup__directory": backups}
+            write_settings(self._round / node, self._addresses[HOME], **settings)
         made = ChildProcess(self._scratch / "made", lambda _: self._make_template(Random(seed), pages)).wait()
         value = made.get("value")
         assert isinstance(value, dict), made.get("trace", made)
