@@ -191,8 +191,8 @@ def test_a_page_rated_higher_by_the_reranker_comes_first_with_a_higher_likelihoo
     best = reorder_candidates(
         SearchMode.HYBRID, [one, other], [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], among
     )
-    assert [each.page_id for each in best] == [2, 1]
-    first, second = (each.likelihood or 0.0 for each in best)
+    assert [hit.page_id for hit in best] == [2, 1]
+    first, second = (hit.likelihood or 0.0 for hit in best)
     unread = with_likelihoods(SearchMode.HYBRID, [one], among)[0].likelihood or 0.0
     assert 0 <= second < unread < first <= 1
 
@@ -215,7 +215,7 @@ def test_a_wiki_is_searched_on_the_scale_of_the_model_it_was_built_with(
 ) -> None:
     scaled = rerank_wiki.open_handle(scale=CosineScale(0.3, 0.9))
     for mode in RERANKED_MODES:
-        before, after = (each.search(SearchRequest(QUERY, 30, mode)).hits for each in (plain, scaled))
+        before, after = (handle.search(SearchRequest(QUERY, 30, mode)).hits for handle in (plain, scaled))
         assert [hit.distance for hit in before] != [hit.score for hit in before]
         assert {hit.path: hit.distance for hit in before} == {hit.path: hit.distance for hit in after}
         assert [hit.score for hit in before] != [hit.score for hit in after]

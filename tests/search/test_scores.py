@@ -98,22 +98,22 @@ candidate = st.builds(
 
 @given(st.sampled_from(SearchMode), st.lists(candidate, max_size=12))
 def test_scores_do_not_change_the_order(mode: SearchMode, found: list[Candidate]) -> None:
-    def amount(each: Candidate) -> float:
-        meaning, words = max(0.0, 1.0 - (each.distance or 0.0)), each.keyword_share or 0.0
+    def amount(hit: Candidate) -> float:
+        meaning, words = max(0.0, 1.0 - (hit.distance or 0.0)), hit.keyword_share or 0.0
         if mode is SearchMode.SEMANTIC:
             return meaning
         return (
-            words + 0.2 * each.title_overlap
+            words + 0.2 * hit.title_overlap
             if mode is SearchMode.KEYWORD
-            else (meaning + words) / 2 + 0.3 * each.title_overlap * meaning
+            else (meaning + words) / 2 + 0.3 * hit.title_overlap * meaning
         )
 
     best = rank_candidates(mode, found)
     scored = with_likelihoods(mode, best, get_competition(mode, best))
-    assert [each._replace(likelihood=None) for each in scored] == best
+    assert [hit._replace(likelihood=None) for hit in scored] == best
     for one, after in pairwise(best):
         assert amount(one) >= amount(after) - 1e-9
-    judged = [each.score for each in rate_hits(mode, scored)]
+    judged = [hit.score for hit in rate_hits(mode, scored)]
     assert judged == sorted(judged, reverse=True)
     assert all(0 <= score <= 1 for score in judged)
 

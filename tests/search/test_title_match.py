@@ -27,7 +27,7 @@ def make_stored_page(page_id: int, name: str) -> StoredPage:
 
 def measure_title_overlap(query: KeywordQuery, *names: str, language: str = "english") -> list[float]:
     pages = {number: make_stored_page(number, name) for number, name in enumerate(names)}
-    found = TitleMatcher(lambda page_ids: {each: pages[each] for each in page_ids}, language).score_titles(
+    found = TitleMatcher(lambda page_ids: {item: pages[item] for item in page_ids}, language).score_titles(
         query, pages, 1
     )
     return [found.get(number, 0.0) for number in pages]
@@ -128,9 +128,9 @@ def test_a_name_match_is_weighted_by_the_meaning() -> None:
     far = Candidate(1, 1, distance=0.9, keyword_share=0.3, title_overlap=1.0)
     near = Candidate(2, 2, distance=0.5, keyword_share=0.3, title_overlap=1.0)
     gained = [
-        compute_evidence(SearchMode.HYBRID, each)
-        - compute_evidence(SearchMode.HYBRID, each._replace(title_overlap=0.0))
-        for each in (far, near)
+        compute_evidence(SearchMode.HYBRID, item)
+        - compute_evidence(SearchMode.HYBRID, item._replace(title_overlap=0.0))
+        for item in (far, near)
     ]
     assert 0 < gained[0] < gained[1]
     assert rank_candidates(SearchMode.HYBRID, [far, near]) == [near, far]

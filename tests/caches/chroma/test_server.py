@@ -83,7 +83,7 @@ def test_a_server_is_used_and_may_stop_and_restart(fixture: ChromaFixture, serve
         assert get_metric(engine, "rebuilds") == 1
         assert engine.check() == ""
         listed = httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json()
-        assert [each["name"] for each in listed] == [f"wikiholt_{WIKI_ID}"]
+        assert [collection["name"] for collection in listed] == [f"wikiholt_{WIKI_ID}"]
         engine.delete_wiki(WIKI_ID, "one")
         assert httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json() == []
         cache.close()

@@ -51,8 +51,8 @@ def test_edits_and_deletions_keep_the_scores_of_the_store(
         index = create_index(root, first)
         cache = open_cache(index, root)
         for edit in edits:
-            pages = tuple(each for each in edit if isinstance(each, PageEntry))
-            index.apply(IndexChange(pages, tuple(each for each in edit if isinstance(each, str))))
+            pages = tuple(part for part in edit if isinstance(part, PageEntry))
+            index.apply(IndexChange(pages, tuple(part for part in edit if isinstance(part, str))))
             if reopen:
                 cache.close()
                 cache = open_cache(index, root)

@@ -89,11 +89,11 @@ def test_identifiers_joined_by_punctuation(text: str, found: list[str]) -> None:
     "text", ["a" * 300_000 + ":", "a." * 200_000 + "/", "a/" * 200_000, "." * 300_000 + ":", "-a:" * 99_999]
 )
 def test_a_page_of_punctuation_is_read_quickly(text: str) -> None:
-    assert all(len(each) <= 64 for each in find_identifiers(text))
+    assert all(len(identifier) <= 64 for identifier in find_identifiers(text))
 
 
 @given(st.text(st.sampled_from("ab1._-/\\:@# \n東é"), max_size=60))
 def test_identifiers_contain_no_space_and_are_stable(text: str) -> None:
-    for each in find_identifiers(text):
-        assert len(each.split()) == 1
-        assert each in find_identifiers(each)
+    for identifier in find_identifiers(text):
+        assert len(identifier.split()) == 1
+        assert identifier in find_identifiers(identifier)

@@ -63,7 +63,9 @@ def test_both_stores_find_the_same_pages_in_every_language(
                     service.get_handle("house").search(SearchRequest(typed, 10, mode)) for service in services
                 )
                 assert one.hits[0].path == page, (typed, mode)
-                seen = [[(hit.path, round(hit.score, 4), hit.snippet) for hit in each.hits] for each in (one, other)]
+                seen = [
+                    [(hit.path, round(hit.score, 4), hit.snippet) for hit in answer.hits] for answer in (one, other)
+                ]
                 assert seen[0] == seen[1], (typed, mode)
 
 

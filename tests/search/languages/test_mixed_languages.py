@@ -155,7 +155,7 @@ def test_the_recipe_depends_on_the_languages_and_not_on_their_order() -> None:
     one = TextPipeline(language=join_languages("english", ["german", "french", "english", "german"]))
     other = TextPipeline(language=join_languages("english", ["french", "german"]))
     alone = TextPipeline(language=join_languages("english", []))
-    recipes = [each.build_recipe(FakeEmbedder()) for each in (one, other, alone)]
+    recipes = [pipeline.build_recipe(FakeEmbedder()) for pipeline in (one, other, alone)]
     assert recipes[0] == recipes[1] != recipes[2]
     assert [TextPipeline.from_recipe(recipe) for recipe in recipes] == [one, other, alone]
     assert alone == TextPipeline()

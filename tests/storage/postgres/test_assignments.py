@@ -63,8 +63,8 @@ def node(home: Catalog) -> Iterator[Callable[..., AssignedNode]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.assignments.close()
+    for item in made:
+        item.assignments.close()
 
 
 def register_wikis(registry: Registry, count: int) -> set[str]:
@@ -202,4 +202,4 @@ def test_many_nodes_that_start_together_take_no_wiki_twice(
     for thread in threads:
         thread.join()
     wait_until(lambda: is_divided(nodes, wikis))
-    assert sorted(len(each.assigned) for each in nodes) == [10] * 6
+    assert sorted(len(item.assigned) for item in nodes) == [10] * 6

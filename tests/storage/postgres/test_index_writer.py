@@ -48,7 +48,7 @@ def test_text_that_postgresql_cannot_store_is_preserved(postgres: PostgresStore)
             assert (page.file, page.tags, page.category) == (f"{odd}/p.md", (odd, "T"), odd)
             assert [chunk.text for chunk in index.get_page_chunks([page.page_id])[page.page_id]] == [odd, "needle"]
             for where in (PageFilter(tags=(odd,)), PageFilter(categories=(odd,)), PageFilter(path_prefix=odd)):
-                assert [each.page_id for each in index.list_pages(where, None)[1]] == [page.page_id]
+                assert [found.page_id for found in index.list_pages(where, None)[1]] == [page.page_id]
             assert [link.target for link in index.get_links([page.page_id])] == [f"{odd} link"]
             assert index.find_links_by_key([fold_path(f"{odd} link")]) == index.get_links([page.page_id])
         assert len(index.search_keywords(KeywordQuery(("needle",)), 100, PageFilter())) == len(ODD_TEXTS)

@@ -136,7 +136,7 @@ def test_a_wiki_that_holds_every_lock_can_be_removed(store: PostgresStore) -> No
         with pytest.raises(psycopg.OperationalError):
             session.execute("SELECT 1")
     assert f"w_{HOSTILE}" in went
-    assert any(each.startswith("role ") for each in went)
+    assert any(removed.startswith("role ") for removed in went)
 
 
 def test_leases_of_other_wikis_are_renewed_while_the_notes_of_one_are_locked(store: PostgresStore) -> None:

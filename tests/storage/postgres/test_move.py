@@ -272,7 +272,7 @@ def test_an_operator_without_superuser_rights_moves_a_wiki_that_is_being_read(
         assert list_roles(here) == 1
         here.delete(WIKI_ID)
         assert list_roles(here) == 0
-        groups = [each.group for each in here.placements.catalog.list_databases()]
+        groups = [database.group for database in here.placements.catalog.list_databases()]
     for address in databases:
         pg.drop_database(address)
     with psycopg.connect(pg.get_dsn(), autocommit=True) as connection:
@@ -287,7 +287,7 @@ def test_vectors_of_the_real_model_are_the_same_after_a_move(store: PostgresStor
     index = store.create(WIKI_ID, Recipe(model.fingerprint, model.dimensions, "test"))
     made = [make_entry(f"{number}.md", [text], EMBEDDER) for number, text in enumerate(texts)]
     vectors = model.embed_passages(texts)
-    pages = tuple(replace(each, vectors=vectors[at : at + 1]) for at, each in enumerate(made))
+    pages = tuple(replace(entry, vectors=vectors[at : at + 1]) for at, entry in enumerate(made))
     index.apply(IndexChange(pages=pages, revision="r1"))
     before = index.search_vectors(model.embed_query("recovering lost data"), 3, None)
     assert before.chunk_ids[0] == 2

@@ -36,7 +36,7 @@ def make_record(query: str, at: float = NOW) -> QueryRecord:
 
 def read_queries(log: PostgresQueryLog, since: float = 0) -> list[str]:
     found = log.read(since)
-    return [each.query for each in found.records] if found else []
+    return [record.query for record in found.records] if found else []
 
 
 def test_a_foreign_table_with_the_same_name_is_not_changed(store: PostgresStore, addresses: tuple[str, str]) -> None:

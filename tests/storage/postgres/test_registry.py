@@ -239,13 +239,13 @@ def test_a_removed_wiki_is_deleted_from_the_backups_of_every_node(
     elsewhere = open_registry(empty, tmp_path / "elsewhere")
     dropped: list[str] = []
     elsewhere.backups.remove_leftovers = dropped.append
-    for each in (registry, elsewhere):
-        each.backups.create()
+    for opened in (registry, elsewhere):
+        opened.backups.create()
     registry.remove("garden")
     for _ in range(2):
         elsewhere.backups.finish_purges()
     assert dropped == [garden.id]
-    assert [backup.wikis for each in (registry, elsewhere) for backup in each.backups.list()] == [0, 0]
+    assert [backup.wikis for opened in (registry, elsewhere) for backup in opened.backups.list()] == [0, 0]
     with empty.read_connection() as connection:
         assert connection.execute("SELECT count(*) FROM marks").fetchone() == (1,)
 

@@ -153,8 +153,8 @@ def test_a_missing_index_is_restored(fixture: BackupFixture) -> None:
     fixture.get_wiki().backups.create()
     file = fixture.get_index_file()
     fixture.service.close()
-    for each in file.parent.iterdir():
-        each.unlink()
+    for leftover in file.parent.iterdir():
+        leftover.unlink()
     file.parent.rmdir()
     with pytest.raises(IndexMissing):
         fixture.find_paths("heron")

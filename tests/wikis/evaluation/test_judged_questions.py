@@ -11,11 +11,11 @@ QUERIES = ['{"id": "1", "text": "how to a"}', "", '{"_id": 2, "text": "b?", "mor
 
 def test_queries_have_their_relevant_pages() -> None:
     found = parse_judged_questions(QUERIES, ["1\ta.md\t2", "1\tb\t0", "2\t0\tb\t1", "", "3\tb\t0"], PAGES.get)
-    assert [(each.id, each.text, dict(each.relevant)) for each in found] == [
+    assert [(question.id, question.text, dict(question.relevant)) for question in found] == [
         ("1", "how to a", {"a": 2}),
         ("2", "b?", {"b": 1}),
     ]
-    assert {each.kind for each in found} == {QuestionKind.LABELLED}
+    assert {question.kind for question in found} == {QuestionKind.LABELLED}
 
 
 def test_a_header_line_is_not_a_judgement() -> None:

@@ -66,7 +66,9 @@ def test_former_titles_come_from_renames_and_from_retitled_pages(notes: IndexedW
     notes.repository.commit({"shed/old_barn.md": None, "shed/lodge.md": plain})
     notes.repository.commit({"shed/lodge.md": None, "house.md": plain + "One more line.\n"})
     mined = notes.sync().handle.mine_questions([QuestionKind.FORMER_TITLES])
-    questions = {text: dict(each.relevant) for text, each in filter_kind(mined, QuestionKind.FORMER_TITLES).items()}
+    questions = {
+        text: dict(question.relevant) for text, question in filter_kind(mined, QuestionKind.FORMER_TITLES).items()
+    }
     # A page with two former names gives one question, the same in every run.
     assert questions == {"Implements": {"tools": 1}, "lodge": {"house": 1}}
     assert mined == notes.handle.mine_questions([QuestionKind.FORMER_TITLES])
@@ -107,11 +109,11 @@ def test_a_sample_is_the_same_for_a_seed_and_keeps_to_its_limit() -> None:
     ]
     chosen = sample_questions(many, 10, 1)
     assert chosen == sample_questions(reversed(many), 10, 1)
-    assert [each.kind for each in chosen] == [QuestionKind.LINKS] * 10 + [QuestionKind.LABELLED] * 10
+    assert [question.kind for question in chosen] == [QuestionKind.LINKS] * 10 + [QuestionKind.LABELLED] * 10
     assert chosen != sample_questions(many, 10, 2)
     # Most of a sample stays when the wiki grows.
     more = [*many, Question("links-new", QuestionKind.LINKS, "a new one", {"a": 1})]
-    assert len({each.id for each in sample_questions(more, 10, 1)} - {each.id for each in chosen}) <= 1
+    assert len({question.id for question in sample_questions(more, 10, 1)} - {question.id for question in chosen}) <= 1
 
 
 def test_query_operators_are_removed_from_a_question() -> None:

@@ -56,8 +56,8 @@ def test_an_interval_contains_its_mean_and_narrows_with_more_values() -> None:
     draws = random.Random(7)
     values = [float(draws.random() < 0.7) for _ in range(400)]
     few, many = compute_interval(values[:40]), compute_interval(values)
-    for each in (few, many):
-        assert each.low < each.mean < each.high
+    for interval in (few, many):
+        assert interval.low < interval.mean < interval.high
     assert many.high - many.low < few.high - few.low
     # The normal approximation of the same interval.
     spread = 1.96 * math.sqrt(many.mean * (1 - many.mean) / 400)

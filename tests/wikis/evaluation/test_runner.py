@@ -35,7 +35,7 @@ def make_evaluation(ours: EvaluationRun, theirs: EvaluationRun, *runs: Evaluatio
 
 def test_the_page_with_the_link_is_removed_before_a_ranking_is_judged() -> None:
     outcome: QuestionOutcome = score_ranking(LINKED, make_ranking("Home", "heap", "shed"), 1.0)
-    assert [each.path for each in outcome.returned] == ["heap", "shed"]
+    assert [page.path for page in outcome.returned] == ["heap", "shed"]
     assert outcome.metrics == {"ndcg@10": 1.0, "recall@10": 1.0, "mrr": 1.0, "success@1": 1.0}
     kept = score_ranking(replace(LINKED, excluded=frozenset()), make_ranking("Home", "heap", "shed"), 1.0)
     assert kept.metrics["success@1"] == 0.0

@@ -30,7 +30,7 @@ def notes(tmp_path: Path) -> Iterator[IndexedWiki]:
 
 
 def list_names(notes: IndexedWiki, path: str) -> list[str]:
-    return [each.filename for each in notes.pages.list_attachments(path).files]
+    return [attachment.filename for attachment in notes.pages.list_attachments(path).files]
 
 
 def test_attachments_are_the_files_in_the_pages_directory_that_are_not_pages(notes: IndexedWiki) -> None:
@@ -122,7 +122,7 @@ def test_a_file_over_the_limit_is_neither_stored_nor_read(notes: IndexedWiki) ->
     with pytest.raises(InputTooLarge):
         notes.pages.add_attachment("home", "large.bin", b"x" * 2001, ADA)
     notes.repository.commit({"home/large.bin": b"x" * 2001})
-    assert [each.size for each in notes.pages.list_attachments("home").files] == [2001]
+    assert [attachment.size for attachment in notes.pages.list_attachments("home").files] == [2001]
     with pytest.raises(InputTooLarge):
         notes.pages.read_attachment("home", "large.bin")
 

@@ -285,7 +285,7 @@ def test_a_full_queue_drops_and_counts_records_without_waiting(fixture: QueryLog
     found = fixture.open_log().read(0)
     assert found is not None
     assert len(found.records) == 1001
-    assert sum(each.lost for each in found.records) == 501
+    assert sum(record.lost for record in found.records) == 501
 
 
 def test_a_locked_log_delays_no_search_and_records_are_written_later(

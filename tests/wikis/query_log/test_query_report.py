@@ -15,7 +15,7 @@ def build_test_report(*entries: QueryRecord, limit: int = 10) -> QueryReport:
 
 
 def get_kept_queries(*entries: QueryRecord) -> list[str]:
-    return [each.query for each in drop_unfinished_queries(entries)]
+    return [record.query for record in drop_unfinished_queries(entries)]
 
 
 def test_queries_that_differ_in_case_and_space_are_the_same() -> None:
@@ -37,7 +37,7 @@ def test_queries_without_results_are_listed_by_frequency_with_suggestion_and_fil
         make_query_record("Tax Return", 400, nothing_relevant=True, filtered=True),
     )
     assert found.without_result == 3
-    assert [(each.query, each.without_result, each.filtered) for each in found.unanswered] == [
+    assert [(record.query, record.without_result, record.filtered) for record in found.unanswered] == [
         ("Tax Return", 2, 1),
         ("hereon", 1, 0),
     ]
@@ -47,7 +47,10 @@ def test_queries_without_results_are_listed_by_frequency_with_suggestion_and_fil
 def test_the_slowest_answer_of_each_query_is_shown_with_shares_of_all() -> None:
     entries = [make_query_record(f"q{number}", number * 100, ms=float(number)) for number in range(1, 21)]
     found = build_test_report(*entries, make_query_record("q20", 9000, ms=500, degraded=True, mode="keyword"), limit=2)
-    assert [(each.query, each.ms, each.degraded) for each in found.slow] == [("q20", 500, True), ("q19", 19, False)]
+    assert [(record.query, record.ms, record.degraded) for record in found.slow] == [
+        ("q20", 500, True),
+        ("q19", 19, False),
+    ]
     assert (found.p50_ms, found.p95_ms) == (11, 20)
     assert found.degraded == 1
 
@@ -76,7 +79,7 @@ def test_unfinished_queries_are_counted_separately_with_their_time() -> None:
     ]
     found = build_test_report(*typed, make_query_record("pump", 200, ms=1))
     assert (found.searches, found.beginnings, found.queries) == (2, 3, 2)
-    assert [each.query for each in found.frequent] == ["heron", "pump"]
+    assert [record.query for record in found.frequent] == ["heron", "pump"]
     assert found.p50_ms == 50
 
 

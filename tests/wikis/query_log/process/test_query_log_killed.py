@@ -73,7 +73,7 @@ def run_and_kill(parent: "subprocess.Popen[str]", first: int, chance: random.Ran
 def read_batches(log: SqliteQueryLog) -> Counter[int]:
     found = log.read(0)
     assert found is None or found.damaged_at is None
-    return Counter(int(each.query.split()[0]) for each in found.records) if found else Counter()
+    return Counter(int(record.query.split()[0]) for record in found.records) if found else Counter()
 
 
 def test_committed_records_are_kept_whenever_the_writer_is_killed(tmp_path: Path) -> None:
