@@ -20,16 +20,16 @@ _MCP = ApiRoute("GET", "/mcp")
 _TOOLS = ("search", "fetch", "read_page", "list_pages", "similar_pages", "get_links", "page_history", "recent_changes")
 
 
-def make_mcp_request(builder: RequestBuilder, rng: Random) -> BuiltRequest:
-    """One MCP message as an HTTP request."""
+def make_mcp_request(builder: RequestBuilder, rng: Random, *, is_permitted: bool = False) -> BuiltRequest:
+    """One MCP message as an HTTP request; with `is_permitted`, by a caller who may read the wiki."""
     wikis = builder._env.wikis
     me, other = rng.sample(range(len(wikis)), 2)
-    caller = rng.choice(("read", "read", *CALLERS))
+    caller = "read" if is_permitted else rng.choice(("read", "read", *CALLERS))
     case = RequestCase(
         0,
         "read" if caller in ("write", "admin") else caller,
-        rng.choice(HOST_CHOICES),
-        rng.choice(PREFIX_CHOICES),
+        "own" if is_permitted else rng.choice(HOST_CHOICES),
+        "none" if is_permitted else rng.choice(PREFIX_CHOICES),
         me,
         other,
         0,

@@ -233,7 +233,9 @@ def run_load(
             at = builder.read_routes[case.route % len(builder.read_routes)]
             batch.append(replace(case, route=at, caller="read", host="own", prefix=rng.choice(["none", "mine"])))
         requests = [builder.build(case) for case in batch]
-        requests += [make_mcp_request(builder, rng) for _ in range(MCP_REQUESTS_PER_BATCH)]
+        requests += [
+            make_mcp_request(builder, rng, is_permitted=number % 3 == 0) for number in range(MCP_REQUESTS_PER_BATCH)
+        ]
         sent.extend(requests)
         detector.send_all(requests)
 

@@ -152,7 +152,8 @@ class ChromaVectorCache:
             raise ChromaError("Chroma returns fewer rows than the collection has.")
         hits = self._exact.score_chunks(vector, np.union1d(chunk_ids, verified.new_chunk_ids), limit)
         self._metrics.add("queries")
-        if len(hits.chunk_ids) < min(limit, verified.row_count):
+        # Rows that Chroma misses must not be hidden by newer chunks that make up for their number.
+        if len(hits.chunk_ids) < min(limit, verified.row_count + len(verified.new_chunk_ids)):
             return self._exact.search(vector, limit, None)
         return hits
 
