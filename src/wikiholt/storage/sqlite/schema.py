@@ -66,7 +66,8 @@ CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NU
 
 _REQUIRED_TABLES = {"state", "pages", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
 
-_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
+# Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
+_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000")
 _READER_PRAGMAS = ("cache_size = -16000",)
 FILE_SUFFIXES = ("", "-wal", "-shm")
 """Suffixes of the files of an SQLite database."""
