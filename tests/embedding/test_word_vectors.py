@@ -14,7 +14,7 @@ PASSAGE = (
     "The office is on the second floor, beside the stairs.",
     "Every evening a copy of all files is written to the disk in the cellar.",
     "Vehicles can be parked in the yard after six o'clock.",
-    "The last person to leave turns the heating down and the lights off.",
+    "Whoever leaves last turns the heating down and the lights off.",
 )
 
 

@@ -198,6 +198,7 @@ def test_a_failed_build_is_logged_and_retried_at_the_next_version(
     assert_agree(cache, index)
 
 
+@pytest.mark.slow
 def test_threads_search_one_version_while_another_refreshes(tmp_path: Path) -> None:
     index = create_index(
         tmp_path, [make_page(f"p{n}", body="token") for n in range(40)] + [make_page("q", body="x")] * 1

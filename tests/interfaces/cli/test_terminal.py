@@ -89,8 +89,8 @@ def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = (
         "import logging, sys\n"
         "from wikiholt.interfaces.cli import main as cli\n"
-        f"def instead(service, arguments):\n    {body}\n"
-        "cli._SERVICE_COMMANDS['list'] = instead\n"
+        f"def instead(parsed, settings):\n    {body}\n"
+        "cli._run_command = instead\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", script, *arguments, "list"]

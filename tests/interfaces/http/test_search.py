@@ -168,6 +168,7 @@ def test_no_answer_contains_text_of_another_wiki(shared: ServedApplication) -> N
         assert {hit["path"] for hit in response.json()["results"]} <= {"Home"}
 
 
+@pytest.mark.slow
 def test_64_concurrent_threads_get_answers_of_their_own_wiki(shared: ServedApplication) -> None:
     def ask(number: int) -> tuple[str, int, str]:
         key, word = (("read", "alphacanary"), ("other", "betacanary"))[number % 2]

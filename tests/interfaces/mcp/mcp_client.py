@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -73,7 +74,7 @@ def run_over_http(
             except MCPError as error:  # raised inside the client's tasks it would become an exception group
                 return error
 
-    result = anyio.run(run)
+    result = _run_in_thread(run)
     if isinstance(result, MCPError):
         raise result
     return result
@@ -89,7 +90,13 @@ def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mod
         async with Client(stdio_client(parameters), mode=mode) as client:
             return await work(client)
 
-    return anyio.run(run)
+    return _run_in_thread(run)
+
+
+def _run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
+    """Run in a new thread: a browser test may have left an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, run).result()
 
 
 async def _call_tool(name: str, arguments: Mapping[str, Any], client: Client) -> CallToolResult:
