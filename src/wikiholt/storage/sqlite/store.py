@@ -19,7 +19,14 @@ from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
 from wikiholt.storage import wiki_files
 from wikiholt.storage.sqlite import backup, schema, wiki_directory
 from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
-from wikiholt.storage.sqlite.file_marks import FileMark, compute_checksum, count_bytes, read_mark, write_mark
+from wikiholt.storage.sqlite.file_marks import (
+    COMPARED_BYTES,
+    FileMark,
+    compute_checksum,
+    count_bytes,
+    read_mark,
+    write_mark,
+)
 from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.wiki_directory import is_locked, lock_file
@@ -162,6 +169,8 @@ class SqliteStore:
             return VerificationResult.NONE
         if mark == FileMark(stamp, None):
             return VerificationResult.TOO_LARGE
+        if checksum is None and count_bytes(file) <= COMPARED_BYTES:
+            return VerificationResult.NONE  # it was busy or removed meanwhile, which says nothing about damage
         if checksum is None or mark != FileMark(stamp, checksum):
             # No writer left it like this, but the change may be in unused space: only a full check tells.
             if checksum is None or count_bytes(file) > _MAX_FULL_READ_BYTES:
