@@ -6,7 +6,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from wikiholt.domain.index import IndexChange, Recipe, VerificationResult
+from wikiholt.storage.sqlite import store as store_module
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
@@ -43,3 +46,10 @@ def test_an_index_as_its_writer_left_it_has_the_recorded_checksum(tmp_path: Path
     store = SqliteStore(tmp_path)
     write_index(store)
     assert store.compare_checksum(WIKI) is VerificationResult.COMPARED
+
+
+def test_a_checksum_that_cannot_be_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path)
+    write_index(store)
+    monkeypatch.setattr(store_module, "compute_checksum", lambda _: None)
+    assert SqliteStore(tmp_path).compare_checksum(WIKI) is VerificationResult.NONE
