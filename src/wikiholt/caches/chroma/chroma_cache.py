@@ -31,6 +31,8 @@ from wikiholt.domain.storage_protocols import WikiIndex
 
 MAX_CHROMA_LIMIT = 1000
 """Searches for more neighbours than this are answered by exact search."""
+_COMPLETE_ROWS = 256
+"""A query of a collection up to this size asks for all rows: the graph may lose rows, and then the number tells."""
 _PROBE_EVERY_SEARCHES, _PROBE_ROWS = 16, 4
 """Every 16th search, and the first on a new connection, also queries a few known rows to check that they are found."""
 
@@ -139,7 +141,7 @@ class ChromaVectorCache:
 
     def _search_chroma(self, verified: VerifiedCollection, vector: FloatArray, limit: int) -> VectorHits:
         """Score the candidates of Chroma and the newer chunks; if that gives too few hits, search exactly."""
-        row_limit = min(limit + EXTRA_NEIGHBOURS, verified.row_count)
+        row_limit = min(max(limit + EXTRA_NEIGHBOURS, _COMPLETE_ROWS), verified.row_count)
         if row_limit == 0:
             return self._exact.search(vector, limit, None)
         is_probing = next(self._search_counter) % _PROBE_EVERY_SEARCHES == 0
@@ -152,8 +154,9 @@ class ChromaVectorCache:
             raise ChromaError("Chroma returns fewer rows than the collection has.")
         hits = self._exact.score_chunks(vector, np.union1d(chunk_ids, verified.new_chunk_ids), limit)
         self._metrics.add("queries")
-        # Rows that Chroma misses must not be hidden by newer chunks that make up for their number.
-        if len(hits.chunk_ids) < min(limit, verified.row_count + len(verified.new_chunk_ids)):
+        # Rows that Chroma misses must not be hidden by farther or newer chunks that make up for their number.
+        is_row_missing = row_limit == verified.row_count and len(chunk_ids) < row_limit
+        if is_row_missing or len(hits.chunk_ids) < min(limit, verified.row_count + len(verified.new_chunk_ids)):
             return self._exact.search(vector, limit, None)
         return hits
 
