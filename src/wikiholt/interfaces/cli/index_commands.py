@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict
 
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.storage_protocols import IndexStore
@@ -19,12 +21,13 @@ from wikiholt.interfaces.cli.command import (
 )
 from wikiholt.interfaces.cli.output import TerminalStyle, show_sync_progress, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import (
+    ActivityDocument,
     build_error_document,
     build_estimate_document,
     build_status_document,
     build_sync_document,
 )
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.scheduler.activity import read_activity
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
 from wikiholt.scheduler.wiki_records import WikiActivity
@@ -111,11 +114,19 @@ def run_status(context: CommandContext) -> int:
 # Work on an index by any process.
 
 
+class UnfinishedReindexDocument(TypedDict):
+    """A reindex that is not complete and not running."""
+
+    started_at: str | None
+    pages_done: int
+    pages_total: int
+
+
 class WorkDocument(TypedDict):
     """The running activity and the unfinished reindex of a wiki, if any."""
 
-    activity: dict[str, object] | None
-    unfinished_reindex: dict[str, object] | None
+    activity: ActivityDocument | None
+    unfinished_reindex: UnfinishedReindexDocument | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,22 +181,9 @@ def format_work(work: WikiWork, style: TerminalStyle) -> list[str]:
 
 
 def build_work_document(work: WikiWork) -> WorkDocument:
-    activity, job = work.activity, work.job
     return {
-        "activity": None
-        if activity is None
-        else {
-            "kind": activity.kind,
-            "since": format_date(activity.since),
-            "pages_done": activity.pages_done,
-            "pages_total": activity.pages_total,
-            "chunks_embedded": activity.chunks_embedded,
-        },
-        "unfinished_reindex": {
-            "started_at": format_date(job.started_at) if job.started_at else None,
-            "pages_done": job.pages_done,
-            "pages_total": job.pages_total,
-        }
+        "activity": build_document(ActivityDocument, work.activity) if work.activity else None,
+        "unfinished_reindex": build_document(UnfinishedReindexDocument, work.job)
         if work.is_reindex_unfinished
         else None,
     }

@@ -27,7 +27,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     ReadPageArguments,
     ReadPageResult,
 )
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
 from wikiholt.interfaces.schemas.page_schemas import (
     build_changelog_document,
     build_commit_document,
@@ -55,23 +55,23 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
         arguments["revision"] = params.revision
     if last < len(lines):
         arguments["to_line"] = last
-    return {
-        "path": path,
-        "title": wiki.path_style.to_display_title(page.name, page.path),
-        "content": part.text,
-        "lines": [part.first, part.last],
-        "total_lines": len(lines),
-        "outline": _build_outline(page.headings),
-        "category": page.metadata.category,
-        "tags": list(page.metadata.tags),
-        "last_updated": format_date(page.metadata.last_updated),
-        "revision": page.revision,
-        "read_at": page.read_at,
-        "last_commit": build_commit_document(page.last_commit) if page.last_commit else None,
-        "warnings": [*page.warnings, *page.notes],
-        "notice": DATA_NOTICE,
-        "rest": _build_page_continuation(part, last, "read_page", arguments),
-    }
+    return build_document(
+        ReadPageResult,
+        page,
+        wiki.path_style,
+        title=wiki.path_style.to_display_title(page.name, page.path),
+        content=part.text,
+        lines=[part.first, part.last],
+        total_lines=len(lines),
+        outline=build_documents(OutlineEntry, page.headings[:_MAX_HEADINGS]),
+        category=page.metadata.category,
+        tags=list(page.metadata.tags),
+        last_updated=format_date(page.metadata.last_updated),
+        last_commit=build_commit_document(page.last_commit) if page.last_commit else None,
+        warnings=[*page.warnings, *page.notes],
+        notice=DATA_NOTICE,
+        rest=_build_page_continuation(part, last, "read_page", arguments),
+    )
 
 
 def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchResult:
@@ -147,13 +147,6 @@ def _is_matching_heading(heading: Heading, text: str) -> bool:
     return text.casefold() == heading.text.casefold()
 
 
-def _build_outline(headings: Sequence[Heading]) -> list[OutlineEntry]:
-    return [
-        {"level": heading.level, "text": heading.text, "anchor": heading.anchor, "line": heading.line}
-        for heading in headings[:_MAX_HEADINGS]
-    ]
-
-
 def _build_page_continuation(part: TextPart, last: int, tool: str, arguments: dict[str, Any]) -> Continuation | None:
     if part.rest is None:
         return None
@@ -180,19 +173,14 @@ def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> Li
         stale = _is_stale(handle)
     document = build_page_list_document(page_list, wiki.path_style)
     pages = _take_fitting_items(document["pages"], budget)
+    done = params.offset + len(pages)
+    arguments = params.model_dump(exclude_defaults=True)
     return {
+        **document,
         "pages": pages,
-        "total": document["total"],
         "offset": params.offset,
-        "indexed_revision": document["indexed_revision"],
         "stale": stale,
-        "rest": _build_list_continuation(
-            "list_pages",
-            params.model_dump(exclude_defaults=True),
-            params.offset + len(pages),
-            document["total"] - params.offset - len(pages),
-            "pages",
-        ),
+        "rest": _build_list_continuation("list_pages", arguments, done, document["total"] - done, "pages"),
     }
 
 
@@ -204,8 +192,8 @@ def find_orphans(wiki: WikiSession, params: OrphansArguments, budget: int) -> Or
     done = params.offset + len(pages)
     arguments = params.model_dump(exclude_defaults=True)
     return {
+        **document,
         "pages": pages,
-        "total": document["total"],
         "offset": params.offset,
         "stale": stale,
         "rest": _build_list_continuation("find_orphans", arguments, done, document["total"] - done, "pages"),
