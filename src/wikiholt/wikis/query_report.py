@@ -89,7 +89,7 @@ class QueryReport:
     searches: int
     unfinished: int
     queries: int
-    surfaces: Mapping[str, int]
+    interfaces: Mapping[str, int]
     without_result: int
     degraded: int
     lost: int
@@ -133,7 +133,7 @@ def build_report(
         searches=len(finished),
         unfinished=len(records) - len(finished),
         queries=len(groups),
-        surfaces=dict(sorted(Counter(record.surface for record in finished).items())),
+        interfaces=dict(sorted(Counter(record.surface for record in finished).items())),
         without_result=sum(query.without_result for query in queries),
         degraded=sum(record.degraded for record in records),
         lost=sum(record.lost for record in records),

@@ -140,14 +140,14 @@ def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) 
     for status in statuses:
         state = (
             style.format_error("unavailable")
-            if status.away
+            if status.error
             else f"PostgreSQL {status.server}, pgvector {status.vector}"
         )
         closed = "" if status.open else ", closed to new wikis"
         lines.append(f"{style.format_bold(status.name)}  {format_count(status.wikis, 'wiki')}{closed}; {state}")
         lines.append(style.format_dim(f"  {to_safe_line(status.address)}"))
-        if status.away:
-            lines.append(f"  {to_safe_line(status.away)}")
+        if status.error:
+            lines.append(f"  {to_safe_line(status.error)}")
         if status.behind:
             count = format_count(status.behind, "wiki")
             lines.append(style.format_warning(f"  {count} with an older schema: run `wikiholt upgrade`"))

@@ -63,7 +63,7 @@ def format_summary(report: QueryReport) -> list[str]:
     if not report.searches:
         return [f"No searches were logged from {period}.", *_format_notes(report)]
     typed = f" (and {format_count(report.unfinished, 'unfinished one')} while typing)" if report.unfinished else ""
-    interfaces = ", ".join(f"{count} by {interface}" for interface, count in report.surfaces.items())
+    interfaces = ", ".join(f"{count} by {interface}" for interface, count in report.interfaces.items())
     searches = "1 search" if report.searches == 1 else f"{report.searches} searches"
     queries = "1 query" if report.queries == 1 else f"{report.queries} queries"
     return [

@@ -74,7 +74,7 @@ def _build_result(
         nothing_relevant=result.nothing_relevant or not result.hits,
         notes=notes,
         notice=DATA_NOTICE,
-        rest=_build_continuation(fitted, budget, get_call) if fitted.omitted or fitted.was_shortened else None,
+        continuation=_build_continuation(fitted, budget, get_call) if fitted.omitted or fitted.was_shortened else None,
     )
 
 

@@ -261,7 +261,7 @@ class SearchToolResult(TypedDict):
     head_revision: str | None
     notes: list[str]
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class OutlineEntry(TypedDict):
@@ -290,7 +290,7 @@ class ReadPageResult(TypedDict):
     last_commit: CommitDocument | None
     warnings: list[str]
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class FetchMetadata(TypedDict):
@@ -302,7 +302,7 @@ class FetchMetadata(TypedDict):
     revision: str
     last_updated: str | None
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class FetchResult(TypedDict):
@@ -320,7 +320,7 @@ class ListPagesResult(PageListDocument):
 
     offset: int
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class LinksResult(LinksDocument):
@@ -328,20 +328,20 @@ class LinksResult(LinksDocument):
 
     totals: dict[str, int]
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class ChangesResult(TypedDict):
     """Commits that changed pages, newest first."""
 
     entries: list[ChangeDocument]
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class HistoryResult(HistoryDocument):
     """The commits that changed a page, newest first."""
 
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class OrphansResult(OrphansDocument):
@@ -349,4 +349,4 @@ class OrphansResult(OrphansDocument):
 
     offset: int
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None

@@ -152,7 +152,7 @@ class QueryReportDocument(TypedDict):
     searches: int
     unfinished: int
     queries: int
-    surfaces: dict[str, int]
+    interfaces: dict[str, int]
     without_result_total: int
     degraded: int
     lost: int
