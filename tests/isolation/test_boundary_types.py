@@ -56,7 +56,6 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.keys.",
     "wikiholt.wikis.rate_limit.",
     "wikiholt.wikis.registry",  # and its files, schema and backups
-    "wikiholt.wikis.removal.",
     "wikiholt.wikis.service.",
     "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )

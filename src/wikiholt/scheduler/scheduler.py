@@ -24,10 +24,10 @@ from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, w
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.tasks import WikiTasks
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery
-from wikiholt.scheduler.wiki_queue import SyncPriority
 from wikiholt.scheduler.wiki_records import (
     SchedulerConfig,
     SchedulerCounters,
+    SyncPriority,
     SyncState,
     WikiActivity,
     WikiEntry,

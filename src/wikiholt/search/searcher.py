@@ -32,16 +32,18 @@ from wikiholt.search.query import InterpretedQuery, QueryInterpreter
 from wikiholt.search.ranking import (
     Candidate,
     Competition,
+    find_nearest_pages,
     get_competition,
     group_by_page,
+    make_probe_vectors,
     merge_channels,
     rank_candidates,
+    score_similar,
     with_likelihoods,
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
-from wikiholt.search.similar import find_nearest_pages, make_probe_vectors, score_similar
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.links import fold_path
 from wikiholt.text.snippets import SentenceScorer

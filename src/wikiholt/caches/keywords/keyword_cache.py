@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileName, MappedFile
-from wikiholt.caches.keywords import keyword_scores, postings_file
+from wikiholt.caches.keywords import keyword_view, postings_file
 from wikiholt.caches.keywords.keyword_view import KeywordView, make_view, merge_postings
 from wikiholt.caches.keywords.lexicon import ViewLexicon
 from wikiholt.caches.keywords.postings import Postings, PostingsBuilder
@@ -61,11 +61,11 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
 
         Raises CacheCannotAnswer for phrases, CacheNotReady and CacheBroken.
         """
-        return keyword_scores.search_keywords(self._get_view(), query, limit, page_ids)
+        return keyword_view.search_keywords(self._get_view(), query, limit, page_ids)
 
     def get_max_score(self, query: KeywordQuery) -> float:
         """Return an upper bound of the scores for this query. Raises the same errors as `search`."""
-        return keyword_scores.get_max_score(self._get_view(), query)
+        return keyword_view.get_max_score(self._get_view(), query)
 
     def get_lexicon(self) -> Lexicon:
         """Return the terms at the cache's version. Raises CacheNotReady and CacheBroken."""
@@ -191,7 +191,7 @@ def matches_index(view: KeywordView, index: WikiIndex) -> bool | None:
         return False if index.get_version() == view.version else None
     for number in _sample_terms(view):
         query = KeywordQuery((view.postings.terms.get_term(number),))
-        cached = keyword_scores.search_keywords(view, query, _COMPARED_HITS, None)
+        cached = keyword_view.search_keywords(view, query, _COMPARED_HITS, None)
         stored = index.search_keywords(query, _COMPARED_HITS, PageFilter())
         if index.get_version() != view.version:
             return None
@@ -228,10 +228,10 @@ class PatchedKeywordCache:
         """Do nothing: the cache does not follow the index."""
 
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
-        return keyword_scores.search_keywords(self._view, query, limit, page_ids)
+        return keyword_view.search_keywords(self._view, query, limit, page_ids)
 
     def get_max_score(self, query: KeywordQuery) -> float:
-        return keyword_scores.get_max_score(self._view, query)
+        return keyword_view.get_max_score(self._view, query)
 
     def get_lexicon(self) -> Lexicon:
         return ViewLexicon(self._view)
