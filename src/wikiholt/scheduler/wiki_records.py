@@ -1,4 +1,4 @@
-"""Records of the scheduler: its configuration, its entry for each wiki, its queue of wikis, and the state it reports."""
+"""Records of the scheduler: its configuration, its entry and queue of wikis, and the state it reports."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -118,9 +118,6 @@ class SyncState:
     failures: int
     """Number of consecutive failed syncs."""
     error: WikiholtError | None
-    next_try_seconds: float
-    synced_revision: str | None
-    """The revision its index is known to have."""
     backup_error: WikiholtError | None = None
     """Why its last scheduled backup failed."""
 
@@ -146,7 +143,6 @@ class SchedulerCounters:
     notifications: int = 0
     reindexes: int = 0
     checks: int = 0
-    broken_found: int = 0
     backups: int = 0
     backup_failures: int = 0
 
