@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 from wikiholt.domain.storage_protocols import IndexStore, NodeAssignments, NodeMessage
 from wikiholt.errors import WikiholtError
@@ -18,7 +19,9 @@ _FIRST_POLL_S, _MAX_POLL_S = 0.05, 0.5
 """Seconds between two polls of an index that another node brings to HEAD, increasing."""
 _MAX_TOUCHED_WIKIS = 100_000
 
-_HEALTHY_STATE = SyncState(waiting=False, missing=False, failures=0, error=None)
+_HEALTHY_STATE = SyncState(
+    waiting=False, missing=False, failures=0, error=None, next_try_seconds=0.0, synced_revision=None
+)
 
 
 def publish_state(store: IndexStore, entry: WikiEntry) -> None:
@@ -42,11 +45,14 @@ def read_state(store: IndexStore, wiki_id: str) -> SyncState:
     """The state published by the node that syncs the wiki; healthy if it published none."""
     try:
         note = json.loads(store.get_note(wiki_id, _STATE_NOTE) or "")
+        next_try = (datetime.fromisoformat(note["next_try"]) - datetime.now(UTC)).total_seconds()
         return SyncState(
             waiting=False,
             missing=bool(note["missing"]),
             failures=int(note["failures"]),
             error=_decode_error(note["error"]),
+            next_try_seconds=max(0.0, next_try),
+            synced_revision=None,
             backup_error=_decode_error(note["backup_error"]),
         )
     except (WikiholtError, ValueError, TypeError, KeyError):
@@ -56,11 +62,13 @@ def read_state(store: IndexStore, wiki_id: str) -> SyncState:
 def _encode_state(entry: WikiEntry) -> str:
     if not (entry.missing or entry.failures or entry.backup_error):
         return ""
+    next_try = datetime.now(UTC) + timedelta(seconds=max(0.0, entry.retry_at - time.monotonic()))
     return json.dumps(
         {
             "missing": entry.missing,
             "failures": entry.failures,
             "error": _encode_error(entry.error),
+            "next_try": next_try.isoformat(),
             "backup_error": _encode_error(entry.backup_error),
         }
     )

@@ -118,6 +118,9 @@ class SyncState:
     failures: int
     """Number of consecutive failed syncs."""
     error: WikiholtError | None
+    next_try_seconds: float
+    synced_revision: str | None
+    """The revision its index is known to have."""
     backup_error: WikiholtError | None = None
     """Why its last scheduled backup failed."""
 
