@@ -107,9 +107,8 @@ class Searcher:
             raise InvalidQuery(
                 "no reranker is configured", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
-        context = _SearchContext(
-            interpreted, request, self._find_allowed_pages(request, interpreted), state.version, known
-        )
+        allowed = self._find_allowed_pages(request, interpreted)
+        context = _SearchContext(interpreted, request, allowed, state.version, known)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
@@ -411,8 +410,7 @@ class _SearchContext:
     request: SearchRequest
     allowed: IntArray | None
     version: int
-    known: IndexVersion | None
-    """What the caller has read already; its HEAD is used if the index still has that version."""
+    known: IndexVersion | None  # what the caller has read; its HEAD is used if the index still has that version
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False
