@@ -13,8 +13,7 @@ from tests.support.paths import PYTHON_PATH
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import Busy
-from wikiholt.scheduler.activity import lock_activity, read_activity
-from wikiholt.scheduler.reindex_job import ReindexState
+from wikiholt.scheduler.reindex_job import ReindexState, lock_activity, read_activity
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig, WikiActivity
 from wikiholt.storage.sqlite.store import SqliteStore

@@ -17,10 +17,9 @@ from threading import Thread
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.storage_protocols import NodeAssignments, NodeMessage
 from wikiholt.errors import Busy, WikiholtError
-from wikiholt.scheduler.activity import read_activity
 from wikiholt.scheduler.nodes import OtherNodes, SingleNode, read_state
 from wikiholt.scheduler.periodic import ScheduledBackups, ScheduledChecks
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_activity, read_job, write_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.tasks import WikiTasks
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery
