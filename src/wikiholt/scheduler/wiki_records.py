@@ -123,6 +123,8 @@ class SyncState:
     """The revision its index is known to have."""
     backup_error: WikiholtError | None = None
     """Why its last scheduled backup failed."""
+    watched: bool = False
+    """Whether changes of its source are noticed at once, not only by the scheduled checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,11 @@ class WikiEntry:
     @property
     def is_remote(self) -> bool:
         return not self.wiki.source.startswith("/")
+
+    @property
+    def has_mirror(self) -> bool:
+        """Whether its pages are read from a mirror, which a fetch brings up to date."""
+        return self.is_remote or self.wiki.is_directory
 
     def record_failure(self, error: WikiholtError, head: str | None, now: float) -> None:
         """Record a failure. The delay before the next try doubles with each failure, up to an hour."""
