@@ -93,7 +93,7 @@ class Searcher:
         self._title_matcher = TitleMatcher(index.get_pages, language)
         self._state: IndexState | None = None
 
-    def search(self, request: SearchRequest, known: IndexVersion | None = None) -> SearchResult:
+    def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
         began = time.perf_counter()
         state = self._get_state()
@@ -117,7 +117,7 @@ class Searcher:
         return self._build_result(context, best, state, began)
 
     def find_similar(
-        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, known: IndexVersion | None = None
+        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None
     ) -> SearchResult:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
