@@ -39,7 +39,8 @@ class CommandContext:
 
     @property
     def style(self) -> TerminalStyle:
-        return TerminalStyle.from_stream(sys.stdout)
+        style = TerminalStyle.from_stream(sys.stdout)
+        return TerminalStyle(style.use_color and not getattr(self.arguments, "no_color", False))
 
     @property
     def show_progress(self) -> bool:
@@ -84,6 +85,7 @@ def add_command(
     parser = commands.add_parser(name, help=text, description=_to_sentence(text))
     if json:
         parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+        parser.add_argument("--no-color", action="store_true", help="print no colors and no links")
     parser.set_defaults(run=run, changes_registry=changes_registry)
     return parser
 

@@ -51,6 +51,7 @@ class HitDocument(TypedDict):
     section_path: str | None
     total_chunks: int
     page_word_count: int
+    file: str
 
 
 class SearchResultDocument(TypedDict):
@@ -117,6 +118,7 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         "section_path": " > ".join(hit.heading_path) or None,
         "total_chunks": hit.total_chunks,
         "page_word_count": hit.page_words,
+        "file": hit.file,
     }
 
 

@@ -20,7 +20,7 @@ from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageLocator
+from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator
 from wikiholt.wikis.pages.page_reader import PageReader
 from wikiholt.wikis.pages.page_writer import PageRenamer, PageWriter
 
@@ -36,7 +36,7 @@ class WikiPages:
     """
 
     def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
-        locator = PageLocator(source, open_index)
+        self._locator = locator = PageLocator(source, open_index)
         self._indexed_pages = IndexedPages(open_index)
         self._reader = PageReader(source, pipeline, locator, self._indexed_pages)
         self._writer = PageWriter(source, pipeline, locator)
@@ -50,6 +50,10 @@ class WikiPages:
     def get_facets(self, where: PageFilter = _NO_FILTER) -> Facets:
         """The categories, tags and top-level directories of the pages that pass, with counts. Needs the index."""
         return self._indexed_pages.get_facets(where)
+
+    def find_file(self, path: str) -> PageFile | None:
+        """The file of the page at HEAD, or None if there is no such page. Raises InvalidPage."""
+        return self._locator.find_page(path, self._locator.get_head())
 
     def read(self, path: str, revision: str | None = None) -> PageContent:
         """The page at HEAD, or at a revision that is an ancestor of HEAD."""
