@@ -20,6 +20,7 @@ from wikiholt.interfaces.cli import (
     report_command,
     search_command,
     serve_command,
+    shell_commands,
     wiki_commands,
 )
 
@@ -55,6 +56,7 @@ _COMMAND_MODULES = (
     report_command,
     mcp_command,
     admin_commands,
+    shell_commands,
 )
 
 

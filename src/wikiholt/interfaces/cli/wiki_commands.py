@@ -40,7 +40,8 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="NAME=VALUE",
         help="a setting and its value; an empty value unsets it, - reads it from standard input",
     )
-    add_command(commands, "list", "list the wikis", run_list)
+    listing = add_command(commands, "list", "list the wikis", run_list)
+    listing.add_argument("--slugs", action="store_true", help="print only the names")
     text = "accept the repository at a wiki's path as its own, such as a restored copy"
     add_slug(add_command(commands, "rebind", text, run_rebind, changes_registry=True))
     text = "delete a wiki's index, keys and registration; the repository is not touched"
@@ -90,6 +91,8 @@ def run_list(context: CommandContext) -> int:
     wikis = context.service.list_wikis()
     width = max((len(wiki.slug) for wiki in wikis), default=0)
     lines = [f"{wiki.slug:{width}}  {to_safe_line(redact_url(wiki.source))}" for wiki in wikis]
+    if context.arguments.slugs:
+        return context.print_result({"wikis": [wiki.slug for wiki in wikis]}, [wiki.slug for wiki in wikis])
     return context.print_result(
         {"wikis": [build_wiki_document(wiki) for wiki in wikis]},
         lines or ["No wikis yet. Next: wikiholt add SLUG PATH"],
