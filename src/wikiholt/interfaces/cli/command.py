@@ -15,6 +15,8 @@ from wikiholt.wikis.service import WikiService
 
 NOTHING_FOUND_EXIT_CODE = 1
 PROBLEMS_FOUND_EXIT_CODE = 10
+CANCELLED_EXIT_CODE = 130
+"""The user did not confirm; the same as for an interrupt."""
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _MAX_CAUSE_CHARS = 500
@@ -101,6 +103,15 @@ def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: all wikis)")
     else:
         parser.add_argument("slug", metavar="SLUG", help="the wiki")
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; only yes is a confirmation. Without a terminal nobody is asked, and the answer is yes."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:

@@ -30,14 +30,15 @@ def _iter_lines(commands: Sequence[Command], exit_codes: str) -> Iterator[str]:
     program, *others = commands
     yield f'.TH WIKIHOLT 1 "" "wikiholt {__version__}" "User Commands"'
     yield from (".SH NAME", r"wikiholt \- search for wikis that live in git", ".SH SYNOPSIS")
-    yield rf".B wikiholt\fR [\fIOPTION\fR]... \fICOMMAND\fR [\fIARGUMENT\fR]..."
+    yield r".B wikiholt\fR [\fIOPTION\fR]... \fICOMMAND\fR [\fIARGUMENT\fR]..."
     yield from (".SH DESCRIPTION", _escape(program.help), ".SH OPTIONS")
     yield from _iter_parameters(program.options)
     yield ".SH COMMANDS"
     for command in others:
         if not command.below:
             yield from (f".SS {_format_synopsis(command)}", _escape(command.help))
-            yield from _iter_parameters((*command.arguments, *command.options))
+            options = [option for option in command.options if "--help" not in option.names]
+            yield from _iter_parameters((*command.arguments, *options))
     yield ".SH EXIT STATUS"
     for code, meaning in re.findall(r"^ *(\d+) (.+)$", exit_codes, re.MULTILINE):
         yield from (".TP", rf"\fB{code}\fR", _escape(meaning))
@@ -53,10 +54,7 @@ def _iter_lines(commands: Sequence[Command], exit_codes: str) -> Iterator[str]:
 
 
 def _format_synopsis(command: Command) -> str:
-    arguments = [
-        f"[{argument.value}]" if argument.optional else argument.value
-        for argument in command.arguments
-    ]
+    arguments = [f"[{argument.value}]" if argument.optional else argument.value for argument in command.arguments]
     text = " ".join(["wikiholt", command.name, *arguments])
     return f'"{_escape(text)}"'
 
@@ -74,4 +72,5 @@ def _iter_parameters(parameters: Sequence[Parameter]) -> Iterator[str]:
 def _escape(text: str) -> str:
     """Text that roff shows as it is."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq").replace("`", r"\(ga")
-    return re.sub(r"(?m)^([.'])", r"\\&\1", escaped)
+    ascii_text = "".join(char if char.isascii() else rf"\[u{ord(char):04X}]" for char in escaped)
+    return re.sub(r"(?m)^([.'])", r"\\&\1", ascii_text)

@@ -248,7 +248,7 @@ class _ZshWriter:
 
 def _iter_fish_lines(commands: Sequence[Command]) -> Iterator[str]:
     for command in commands:
-        at = f"complete -c wikiholt -n '__wikiholt_at {_quote_fish(command.name, '"')}'"
+        at = f"complete -c wikiholt -n '__wikiholt_at \"{command.name}\"'"
         for name, text in command.below:
             yield f"{at} -a {name} -d {_quote_fish(text)}"
         for option in command.options:
@@ -258,7 +258,7 @@ def _iter_fish_lines(commands: Sequence[Command]) -> Iterator[str]:
         for position, argument in enumerate(command.arguments):
             if argument.kind:
                 last = _MANY if argument.repeatable else position
-                condition = f"'__wikiholt_argument {_quote_fish(command.name, '"')} {position} {last}'"
+                condition = f"'__wikiholt_argument \"{command.name}\" {position} {last}'"
                 yield f"complete -c wikiholt -n {condition}{_write_fish_values(argument, needs_value=False)}"
 
 
@@ -273,6 +273,6 @@ def _write_fish_values(parameter: Parameter, *, needs_value: bool) -> str:
     return f"{required} -F"
 
 
-def _quote_fish(text: str, quote: str = "'") -> str:
-    escaped = text.replace("\\", "\\\\").replace(quote, f"\\{quote}")
-    return f"{quote}{escaped}{quote}"
+def _quote_fish(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
