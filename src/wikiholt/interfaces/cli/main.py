@@ -84,9 +84,7 @@ def _parse_overrides(parsed: Namespace) -> dict[str, object]:
 
 
 class _SafeFormatter(logging.Formatter):
-    """Log lines may quote pages and git output. Quoted text must not look like a log line. Times are in UTC."""
-
-    converter = time.gmtime
+    """Log lines may quote pages and git output. Quoted text must not look like a log line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return output.to_safe_line(super().formatMessage(record))
@@ -98,7 +96,9 @@ class _SafeFormatter(logging.Formatter):
 def _configure_logging(level: str, *, with_time: bool) -> None:
     handler = logging.StreamHandler()
     time_field = "%(asctime)s " if with_time else ""
-    handler.setFormatter(_SafeFormatter(f"{time_field}%(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
+    formatter = _SafeFormatter(f"{time_field}%(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler])
 
 
