@@ -1,71 +1,16 @@
-"""`read`, `open`, `similar`, `links`, `recent` and the formats of hits."""
+"""`read`, `open`, `similar`, `links` and `recent`."""
 
-import csv
-import io
 import json
 import re
-import shutil
-import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.interfaces.cli.cli_fixtures import CommandRunner, use_fake_model
+from tests.interfaces.cli.cli_fixtures import CommandRunner
+from tests.interfaces.cli.house_wiki import HOUSE_FILES
 from tests.support.git_repository import Repository
-from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.cli.open_command import build_editor_command
-
-COFFEE = """---
-title: Coffee machine
-tags: [kitchen]
----
-Ask before you buy another one.
-
-## Descaling
-
-Descale the boiler every month. See [[Kitchen/Tea]] and [nowhere](Missing.md).
-
-### Vinegar
-
-Never use vinegar.
-
-## Milk
-
-Rinse the frother.
-"""
-FILES: dict[str, str | bytes | None] = {
-    "Kitchen/Coffee.md": COFFEE,
-    "Kitchen/Tea.md": "# Tea\n\nBoil water. Back to [the machine](Coffee.md#milk).\n",
-    "Home.md": "# Home\n\nWelcome to the boiler room.\n",
-    "notes/Tea.md": "# Tea\n\nTea of the notes, for \x1b]0;owned\x07 guests.\n",
-    "windows.md": "---\r\ntitle: Windows\r\n---\r\n\r\n# Windows\r\n\r\nGlazing of the greenhouse.\r\n",
-}
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("pages")
-    repository = Repository(directory / "house")
-    repository.commit({"Old.md": "# Old\n"}, "Start")
-    repository.commit({**FILES, "Old.md": None}, "Write the house\n\nwith details")
-    repository.commit({"Home.md": "# Home\n\nWelcome to the boiler room.\n\nMind the step.\n"}, "Warn")
-    with pytest.MonkeyPatch.context() as patch:
-        use_fake_model(patch)
-        base = ["--data", str(directory / "data"), "--set", "model=fake"]
-        assert main([*base, "add", "house", str(repository.path)]) == 0
-        assert main([*base, "sync", "house", "--quiet"]) == 0
-    return directory
-
-
-@pytest.fixture
-def run(prepared: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
-    for name in ("VISUAL", "EDITOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(prepared / "house")
-    return CommandRunner(prepared / "data", capsys, monkeypatch)
-
 
 # ── which page ──
 
@@ -157,7 +102,7 @@ def test_an_unknown_heading_or_line_is_an_error(run: CommandRunner) -> None:
 def test_raw_text_is_exact_in_a_file_and_harmless_on_a_terminal(
     run: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("read", "windows", "--raw").out == FILES["windows.md"]
+    assert run("read", "windows", "--raw").out == HOUSE_FILES["windows.md"]
     assert "\x1b]0;owned\x07" in run("read", "notes/Tea", "--raw").out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert "\x1b" not in run("read", "notes/Tea", "--raw").out
@@ -286,7 +231,7 @@ def test_links_show_both_directions_and_broken_targets(run: CommandRunner) -> No
         "  Kitchen/Tea.md:3  Tea",
         "",
         "Broken links (1)",
-        "  Kitchen/Missing",
+        "  Kitchen/Coffee.md:9 → Kitchen/Missing",
     ]
     assert "#milk  Coffee machine" in run("links", "Kitchen/Tea").out
     assert json.loads(run("links", "Home", "--json").out) == {
@@ -309,94 +254,31 @@ def test_recent_lists_pages_newest_first_and_marks_deleted_ones(run: CommandRunn
     assert run("recent", "-n", "0").code == 2
 
 
-# ── hits ──
-
-
-def find_line(text: str, words: str) -> int:
-    return next(number for number, line in enumerate(re.split(r"\r\n|\n", text), 1) if words in line)
-
-
-@pytest.mark.parametrize(("file", "words"), [("windows.md", "Glazing"), ("notes/Tea.md", "guests")])
-def test_the_line_of_a_hit_counts_the_frontmatter(run: CommandRunner, file: str, words: str) -> None:
-    (hit,) = [
-        hit
-        for hit in json.loads(run("search", "house", words, "--mode", "keyword", "--json").out)["results"]
-        if hit["file"] == file
-    ]
-    first, last = hit["lines"]
-    text = str(FILES[file])
-    assert first <= find_line(text, words) <= last
-    assert re.split(r"\r\n|\n", text)[first - 1] == hit["text"].split("\n")[0]
-
-
-def test_hits_name_files_from_the_current_directory(
-    run: CommandRunner, prepared: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_wiki_without_an_index_can_be_read_but_has_no_links(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("search", "house", "vinegar", "--mode", "keyword", "-n", "1")
-    assert "\n   Kitchen/Coffee.md:11\n" in run(*arguments).out, "the line of the matching word"
-    monkeypatch.chdir(prepared / "house" / "notes")
-    assert run(*arguments, "--files").out == "../Kitchen/Coffee.md\n"
-    monkeypatch.chdir(prepared)
-    assert run(*arguments, "--files").out == "house/Kitchen/Coffee.md\n"
+    monkeypatch.chdir(tmp_path)
+    repository = Repository(tmp_path / "pond")
+    repository.commit({"Home.md": "# Home\n\nWelcome.\n"})
+    run = CommandRunner(tmp_path / "data", capsys, monkeypatch)
+    assert run("add", "pond", str(repository.path)).code == 0
+    assert run("read", "home").out == "Home\n====\n\nWelcome.\n"
+    assert run("recent").out == "2023-11-14 22:14  pond/Home.md  Home  Ada · Write\n"
+    answer = run("links", "Home")
+    assert answer.code == 7
+    assert "hint:" in answer.err
+    assert run("read", "Welcome").code == 3
 
 
-def test_files_that_are_not_on_disk_are_named_from_the_wiki(
-    run: CommandRunner, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_bare_repository_has_no_files_to_open(
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = prepared / "house" / "Home.md"
-    page.rename(tmp_path / "aside")
-    try:
-        monkeypatch.chdir(tmp_path)
-        assert run("search", "house", "step", "--mode", "keyword", "--files").out == "Home.md\n"
-    finally:
-        shutil.move(tmp_path / "aside", page)
-
-
-def test_a_terminal_gets_links(run: CommandRunner, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    link = f"\x1b]8;;file://{socket.gethostname()}{prepared}/house/Home.md\x1b\\Home.md:5\x1b]8;;\x1b\\"
-    arguments = ("search", "house", "step", "--mode", "keyword")
-    assert link in run(*arguments).out
-    assert "\x1b" not in run(*arguments, "--no-color").out
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in run(*arguments).out
-
-
-def test_full_shows_the_passage_with_matches_in_color(run: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("search", "house", "vinegar", "--mode", "keyword", "-n", "1", "--full")
-    assert "   ### Vinegar\n\n   Never use vinegar.\n" in run(*arguments).out
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    assert "Never use \x1b[1m\x1b[32mvinegar\x1b[0m." in run(*arguments).out
-
-
-def test_formats_for_scripts(run: CommandRunner) -> None:
-    arguments = ("search", "house", "boiler", "--mode", "keyword")
-    files = run(*arguments, "--format", "paths").out.splitlines()
-    assert sorted(files) == ["Home.md", "Kitchen/Coffee.md"]
-    hits = [json.loads(line) for line in run(*arguments, "--format", "jsonl").out.splitlines()]
-    assert [hit["file"] for hit in hits] == files
-    rows = list(csv.DictReader(io.StringIO(run(*arguments, "--format", "csv").out)))
-    assert [row["file"] for row in rows] == files
-    lines = {"Home.md": "3", "Kitchen/Coffee.md": "9"}
-    assert [row["line"] for row in rows] == [lines[file] for file in files]
-    assert json.loads(run(*arguments, "--format", "json").out)["total"] == 2
-    answer = run(*arguments, "--format", "csv", "--files")
+    bare = Repository(tmp_path / "bare.git", "--bare")
+    bare.run_git("fetch", "--quiet", str(prepared / "house"), "main:main")
+    run = CommandRunner(tmp_path / "data", capsys, monkeypatch)
+    monkeypatch.setenv("EDITOR", "nano")
+    assert run("add", "bare", str(bare.path)).code == 0
+    answer = run("open", "Home")
     assert answer.code == 2
-    assert "csv and paths" in answer.err
-
-
-def test_a_minimum_score_removes_weaker_hits(run: CommandRunner) -> None:
-    arguments = ("search", "house", "boiler", "--mode", "keyword")
-    scores = sorted(hit["score"] for hit in json.loads(run(*arguments, "--json").out)["results"])
-    kept = json.loads(run(*arguments, "--json", "--min-score", str(scores[-1])).out)
-    assert kept["total"] == scores.count(scores[-1])
-    answer = run(*arguments, "--files", "--min-score", "1")
-    assert (answer.code, answer.out) == (1, "")
-    assert run(*arguments, "--min-score", "7").code == 2
-
-
-def test_a_relative_place_opens_from_any_directory(run: CommandRunner, prepared: Path) -> None:
-    (file,) = run("search", "house", "frother", "--mode", "keyword", "-n", "1", "--files").out.splitlines()
-    assert Path(file).samefile(prepared / "house" / "Kitchen" / "Coffee.md")
+    assert "Home is not a file on this disk" in answer.err
+    assert run("recent", "-n", "1", "--files").out == "Home.md\n"

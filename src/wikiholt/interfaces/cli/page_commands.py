@@ -134,7 +134,10 @@ def run_links(context: CommandContext) -> int:
         f"  {places.format(files.get(link.path, link.path), link.line, style)}  {to_safe_line(link.name)}"
         for link in links.linked_from
     ]
-    broken = [f"  {style.format_warning(to_safe_line(path))}" for path in links.missing]
+    broken = [
+        f"  {places.format(target.file, line, style)} → {style.format_warning(to_safe_line(path))}"
+        for path, line in zip(links.missing, links.missing_lines, strict=True)
+    ]
     lines: list[str] = []
     for title, rows in (("Links", outgoing), ("Linked from", incoming), ("Broken links", broken)):
         lines += [*([""] if lines else []), style.format_bold(f"{title} ({len(rows)})"), *rows]
