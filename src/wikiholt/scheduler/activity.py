@@ -5,12 +5,12 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime
 
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.storage_protocols import IndexStore
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.reindex_job import ReindexJob, complete_job, read_job, write_job
 from wikiholt.scheduler.wiki_records import WikiActivity
 from wikiholt.wikis.service import WikiService
 
@@ -72,12 +72,4 @@ def finish_reindex_job(service: WikiService, wiki_id: str, report: SyncReport) -
     """Mark an interrupted reindex job of the service as complete after a reindex by this process."""
     work = read_wiki_work(service, wiki_id)
     if work.is_reindex_unfinished:
-        job = replace(
-            work.job,
-            state=ReindexState.COMPLETE,
-            finished_at=datetime.now(UTC),
-            pages_done=work.job.pages_total,
-            problems=len(report.problems),
-            revision=report.revision,
-        )
-        write_job(service.components.store, wiki_id, job)
+        write_job(service.components.store, wiki_id, complete_job(work.job, report))

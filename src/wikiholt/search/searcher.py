@@ -32,16 +32,18 @@ from wikiholt.search.query import InterpretedQuery, QueryInterpreter
 from wikiholt.search.ranking import (
     Candidate,
     Competition,
+    find_nearest_pages,
     get_competition,
     group_by_page,
+    make_probe_vectors,
     merge_channels,
     rank_candidates,
+    score_similar,
     with_likelihoods,
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
-from wikiholt.search.similar import find_nearest_pages, make_probe_vectors, score_similar
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.links import fold_path
 from wikiholt.text.snippets import SentenceScorer
@@ -105,9 +107,8 @@ class Searcher:
             raise InvalidQuery(
                 "no reranker is configured", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
-        context = _SearchContext(
-            interpreted, request, self._find_allowed_pages(request, interpreted), state.version, known
-        )
+        allowed = self._find_allowed_pages(request, interpreted)
+        context = _SearchContext(interpreted, request, allowed, state.version, known)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
@@ -409,8 +410,7 @@ class _SearchContext:
     request: SearchRequest
     allowed: IntArray | None
     version: int
-    known: IndexVersion | None
-    """What the caller has read already; its HEAD is used if the index still has that version."""
+    known: IndexVersion | None  # what the caller has read; its HEAD is used if the index still has that version
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False

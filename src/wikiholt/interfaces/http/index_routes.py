@@ -59,6 +59,7 @@ class IndexDocument(IndexStatusDocument):
     activity: ActivityDocument | None
     waiting: bool
     missing: bool
+    watched: bool
 
 
 class ReindexJobDocument(TypedDict):
@@ -156,6 +157,7 @@ def _build_index_document(index: IndexControl) -> IndexDocument:
         "activity": build_document(ActivityDocument, activity) if activity else None,
         "waiting": sync_state.waiting,
         "missing": sync_state.missing,
+        "watched": sync_state.watched,
     }
 
 
