@@ -1,6 +1,7 @@
 """`read`, `open`, `similar`, `links` and `recent`."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -282,3 +283,24 @@ def test_a_bare_repository_has_no_files_to_open(
     assert answer.code == 2
     assert "Home is not a file on this disk" in answer.err
     assert run("recent", "-n", "1", "--files").out == "Home.md\n"
+
+
+def test_a_directory_of_pages_works_like_a_repository(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for age, name in enumerate(("New", "Old")):
+        (notes / f"{name}.md").write_text(f"# {name} page\n\nAbout [[Missing]] heron.\n")
+        os.utime(notes / f"{name}.md", (1_700_000_000 - 60 * age,) * 2)
+    run = CommandRunner(tmp_path / "data", capsys, monkeypatch)
+    monkeypatch.chdir(notes)
+    assert run("add", "notes", str(notes)).code == 0
+    assert run("sync", "notes", "--quiet").code == 0
+    assert run("recent").out.splitlines() == [
+        "2023-11-14 22:13  New.md  New page",
+        "2023-11-14 22:12  Old.md  Old page",
+    ]
+    assert run("read", "old page").out.startswith("Old page\n========\n")
+    assert "  New.md:3 → Missing" in run("links", "New.md").out
+    assert run("search", "notes", "heron", "--mode", "keyword", "--files").out.split() == ["New.md", "Old.md"]

@@ -3,10 +3,12 @@
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
+from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
+from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Heading, PageContent, PageLink
 from wikiholt.domain.protocols import Source
 from wikiholt.errors import IndexUnavailable, InvalidQuery, NoCommits, PageNotFound
@@ -154,15 +156,16 @@ def _format_end(link: PageLink, files: Mapping[str, str], places: FilePlaces) ->
 
 @dataclass(frozen=True, slots=True)
 class PageChange:
-    """The last change of a page. `author`, `message` and `revision` are empty if they are unknown."""
+    """The last change of a page."""
 
     file: str
     name: str
-    date: datetime
-    author: str = ""
-    message: str = ""
-    revision: str = ""
+    commit: Commit
     deleted: bool = False
+
+    @property
+    def is_snapshot(self) -> bool:
+        return (self.commit.author, self.commit.email) == (SNAPSHOT_AUTHOR.name, SNAPSHOT_AUTHOR.email)
 
 
 def run_recent(context: CommandContext) -> int:
@@ -174,10 +177,11 @@ def run_recent(context: CommandContext) -> int:
     places = FilePlaces.for_wiki(handle.wiki)
     lines = []
     for change in changes:
-        by = " · ".join(to_safe_line(text) for text in (change.author, change.message.partition("\n")[0]) if text)
+        commit = change.commit
+        by = " · ".join(to_safe_line(text) for text in (commit.author, commit.message.partition("\n")[0]) if text)
         state = style.format_warning("deleted  ") if change.deleted else ""
         file = places.format(change.file, None, style)
-        row = f"{change.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
+        row = f"{commit.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
         lines.append(row + style.format_dim(f"  {by}") if by else row)
     if arguments.files:
         lines = [to_safe_line(places.to_shown_path(change.file)) for change in changes if not change.deleted]
@@ -186,33 +190,43 @@ def run_recent(context: CommandContext) -> int:
 
 
 def find_changes(handle: WikiHandle, source: Source, limit: int) -> list[PageChange]:
-    """The last change of each of `limit` pages, newest first: from the history, or else from the index."""
-    names = _read_names(handle)
+    """The last change of each of `limit` pages, newest first."""
     try:
-        existing = source.read_tree(source.get_head())
+        head = source.get_head()
     except NoCommits:
         return []
+    existing, names = source.read_tree(head), _read_names(handle)
     changes: dict[str, PageChange] = {}
     for skip in range(0, _MAX_COMMITS, _COMMITS_PER_READ):
         entries = handle.pages.read_changelog(_COMMITS_PER_READ, skip)
         for entry in entries:
-            commit = entry.commit
             for file in entry.files:
-                name = names.get(file, ("", None))[0] or make_page_name(file)
-                details = (name, commit.date, commit.author, commit.message, commit.revision)
-                changes.setdefault(file, PageChange(file, *details, deleted=file not in existing))
+                name = names.get(file) or make_page_name(file)
+                changes.setdefault(file, PageChange(file, name, entry.commit, deleted=file not in existing))
         if len(entries) < _COMMITS_PER_READ or len(changes) >= limit:
             break
-    if not changes:
-        dated = [PageChange(file, name, date) for file, (name, date) in names.items() if date is not None]
-        return sorted(dated, key=lambda change: change.date, reverse=True)[:limit]
-    return list(changes.values())[:limit]
+    return _use_file_dates(list(changes.values()), source, head)[:limit]
 
 
-def _read_names(handle: WikiHandle) -> dict[str, tuple[str, datetime | None]]:
-    """Name and date of every indexed page, by file; empty without an index."""
+def _use_file_dates(changes: list[PageChange], source: Source, head: str) -> list[PageChange]:
+    """Replace snapshots of a directory, which only tell when it was scanned, by the dates of the files."""
+    files = [change.file for change in changes if change.is_snapshot and not change.deleted]
+    if not files:
+        return changes
+    dates = source.get_change_dates(files, head, None)
+    dated = [_set_date(change, dates) if change.is_snapshot else change for change in changes]
+    return sorted(dated, key=lambda change: change.commit.date, reverse=True)
+
+
+def _set_date(change: PageChange, dates: Mapping[str, datetime]) -> PageChange:
+    date = dates.get(change.file, change.commit.date)
+    return replace(change, commit=replace(change.commit, date=date, author="", message=""))
+
+
+def _read_names(handle: WikiHandle) -> dict[str, str]:
+    """The name of every indexed page, by file; empty without an index."""
     try:
-        return {page.file: (page.name, page.last_updated) for page in handle.pages.list().pages}
+        return {page.file: page.name for page in handle.pages.list().pages}
     except IndexUnavailable:
         return {}
 
@@ -222,9 +236,9 @@ def _build_change_document(change: PageChange) -> dict[str, object]:
         "name": change.name,
         "path": get_page_path(change.file),
         "file": change.file,
-        "date": format_date(change.date),
-        "author": change.author,
-        "message": change.message,
-        "revision": change.revision,
+        "date": format_date(change.commit.date),
+        "author": change.commit.author,
+        "message": change.commit.message,
+        "revision": change.commit.revision,
         "deleted": change.deleted,
     }
