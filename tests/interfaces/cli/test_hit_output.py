@@ -69,6 +69,15 @@ def test_a_terminal_gets_links(run: CommandRunner, prepared: Path, monkeypatch: 
     assert "\x1b" not in run(*arguments).out
 
 
+def test_no_color_works_before_and_after_the_command(run: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    arguments = ("search", "house", "step", "--mode", "keyword")
+    assert "\x1b" in run(*arguments).out
+    assert "\x1b" not in run(*arguments, "--no-color").out
+    assert "\x1b" not in run("--no-color", *arguments).out
+
+
 def test_full_shows_the_passage_with_matches_in_color(run: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("search", "house", "vinegar", "--mode", "keyword", "-n", "1", "--full")
     assert "   ### Vinegar\n\n   Never use vinegar.\n" in run(*arguments).out

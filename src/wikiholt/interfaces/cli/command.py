@@ -87,7 +87,10 @@ def add_command(
     parser = commands.add_parser(name, help=text, description=_to_sentence(text))
     if json:
         parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-        parser.add_argument("--no-color", action="store_true", help="print no colors and no links")
+        # No default here, so that the option also works before the command.
+        parser.add_argument(
+            "--no-color", action="store_true", default=argparse.SUPPRESS, help="print no colors and no links"
+        )
     parser.set_defaults(run=run, changes_registry=changes_registry)
     return parser
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from wikiholt.domain.search import Hit
 from wikiholt.domain.wiki import Wiki
-from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.interfaces.cli.output import TerminalStyle, find_best_line, to_safe_line
 from wikiholt.interfaces.cli.wiki_selection import get_current_directory, get_root
 
 
@@ -40,6 +41,10 @@ class FilePlaces:
         if self.current_directory is None:
             return str(path)
         return min(os.path.relpath(path, self.current_directory), str(path), key=len)
+
+    def format_hit(self, hit: Hit, style: TerminalStyle) -> str:
+        """The file and line of the hit as safe text: a link on a terminal."""
+        return self.format(hit.file, find_best_line(hit), style)
 
     def format(self, file: str, line: int | None, style: TerminalStyle) -> str:
         """The place as safe text: a link on a terminal."""

@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from wikiholt.domain.search import Hit, SearchResult
 from wikiholt.domain.wiki import Wiki
@@ -14,7 +15,9 @@ from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext
 from wikiholt.interfaces.cli.file_places import FilePlaces
 from wikiholt.interfaces.cli.output import to_safe_line
-from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document, format_did_you_mean
+
+if TYPE_CHECKING:
+    from wikiholt.interfaces.schemas.search_schemas import SearchResultDocument
 
 _FORMATS = ("text", "json", "jsonl", "csv", "paths")
 _CSV_COLUMNS = ("score", "confidence", "file", "line", "title", "heading", "snippet")
@@ -35,12 +38,12 @@ def print_hits(context: CommandContext, wiki: Wiki, result: SearchResult, hints:
     places = FilePlaces.for_wiki(wiki)
     match _choose_format(arguments):
         case "text":
-            lines = output.format_result(result, context.style, places.format, full=arguments.full)
+            lines = output.format_result(result, context.style, places.format_hit, full=arguments.full)
             output.print_lines([*lines, *hints])
         case "json":
-            sys.stdout.write(output.format_json(build_result_document(result)) + "\n")
+            sys.stdout.write(output.format_json(_build_result_document(result)) + "\n")
         case "jsonl":
-            _write_lines(output.format_json(build_hit_document(hit), indent=None) for hit in result.hits)
+            _write_lines(output.format_json(hit, indent=None) for hit in _build_result_document(result)["results"])
         case "csv":
             sys.stdout.write(_format_csv(result.hits, places, full=arguments.full))
         case "paths":
@@ -57,6 +60,12 @@ def _choose_format(arguments: argparse.Namespace) -> str:
             f"Two formats are specified: {' and '.join(sorted(chosen))}.", hint="Use one of --format, --json, --files."
         )
     return str(chosen.pop()) if chosen else "text"
+
+
+def _build_result_document(result: SearchResult) -> "SearchResultDocument":
+    from wikiholt.interfaces.schemas.search_schemas import build_result_document  # noqa: PLC0415 - text needs no schemas
+
+    return build_result_document(result)
 
 
 def _drop_low_scores(result: SearchResult, min_score: float) -> SearchResult:
@@ -88,7 +97,11 @@ def _write_lines(lines: Iterable[str]) -> None:
 
 def _print_notes(result: SearchResult) -> None:
     """What the format has no place for, on stderr."""
-    notes = [format_did_you_mean(result)] if result.did_you_mean else []
+    notes: list[str] = []
+    if result.did_you_mean:
+        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean  # noqa: PLC0415
+
+        notes.append(format_did_you_mean(result))
     notes += ["Nothing clearly relevant was found."] if result.hits and result.nothing_relevant else []
     for note in (*notes, *result.notes):
         sys.stderr.write(f"note: {to_safe_line(note)}\n")

@@ -112,19 +112,19 @@ def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
 
 
-PlaceFormatter = Callable[[str, int, TerminalStyle], str]
-"""Formats a file and a line of it for the terminal."""
-
-
-def format_place(file: str, line: int, _: TerminalStyle) -> str:
-    """The place as text, with the file as it is."""
-    return f"{to_safe_line(file)}:{line}"
+def format_place(hit: Hit, _: TerminalStyle) -> str:
+    """The file of the hit, from the wiki's directory, and its line."""
+    return f"{to_safe_line(hit.file or hit.path)}:{find_best_line(hit)}"
 
 
 def format_result(
-    result: SearchResult, style: TerminalStyle, place: PlaceFormatter = format_place, *, full: bool = False
+    result: SearchResult,
+    style: TerminalStyle,
+    place: Callable[[Hit, TerminalStyle], str] = format_place,
+    *,
+    full: bool = False,
 ) -> list[str]:
-    """The result as text; with `full`, each hit shows its entire passage instead of a snippet."""
+    """The result as text. `place` formats where a hit is; with `full`, each hit shows its entire passage."""
     lines: list[str] = []
     if result.did_you_mean:
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
@@ -141,11 +141,13 @@ def format_result(
     return lines
 
 
-def _format_hit(number: int, hit: Hit, style: TerminalStyle, place: PlaceFormatter, *, full: bool = False) -> list[str]:
+def _format_hit(
+    number: int, hit: Hit, style: TerminalStyle, place: Callable[[Hit, TerminalStyle], str], *, full: bool
+) -> list[str]:
     headings = "".join(f" › {to_safe_line(heading)}" for heading in hit.heading_path if heading != hit.name)
     evidence = style.format_dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
     head = f"{number}. {style.format_bold(to_safe_line(hit.name))}  {evidence}"
-    where = place(hit.file or hit.path, find_best_line(hit), style) + (style.format_dim(headings) if headings else "")
+    where = place(hit, style) + (style.format_dim(headings) if headings else "")
     rows = _format_passage(hit, style) if full else _format_snippet(hit.snippet, style)
     return [head, f"   {where}", *(f"   {row}".rstrip() for row in rows), ""]
 

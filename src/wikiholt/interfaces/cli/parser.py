@@ -74,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for this command; repeatable"
     )
+    parser.add_argument("--no-color", action="store_true", help="print no colors and no links")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in _COMMAND_MODULES:
         module.add_arguments(commands)
