@@ -28,6 +28,7 @@ from wikiholt.scheduler.wiki_discovery import WikiDiscovery
 from wikiholt.scheduler.wiki_records import (
     SchedulerConfig,
     SchedulerCounters,
+    SchedulerProgress,
     SyncPriority,
     SyncState,
     WikiActivity,
@@ -239,6 +240,10 @@ class Scheduler:
 
     def get_counters(self) -> SchedulerCounters:
         return self._state.get_counters()
+
+    def get_progress(self) -> SchedulerProgress:
+        """How far the wikis of this node are. Cheap enough to be called every second."""
+        return self._state.get_progress()
 
     @property
     def skipped(self) -> Sequence[DiscoveredRepository]:

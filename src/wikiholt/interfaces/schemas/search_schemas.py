@@ -51,6 +51,7 @@ class HitDocument(TypedDict):
     section_path: str | None
     total_chunks: int
     page_word_count: int
+    file: str
 
 
 class SearchResultDocument(TypedDict):

@@ -83,14 +83,15 @@ def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLin
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
     names = PageNameIndex([*known, path])
     links_to: list[PageLink] = []
-    missing: dict[str, None] = {}
+    missing: dict[str, int] = {}
     for link in outgoing:
         target = names.find_page(link.paths, link.wiki)
         if target is None and not is_attachment(link.paths[0], link.wiki):
-            missing[link.paths[0]] = None
+            missing.setdefault(link.paths[0], link.line)
         elif target is not None and target != path and target in known:
             links_to.append(PageLink(target, known[target].name, link.text, get_fragment(link.target), link.line))
-    return PageLinks(path, tuple(links_to), _find_backlinks(index, path, incoming, names), tuple(missing))
+    backlinks = _find_backlinks(index, path, incoming, names)
+    return PageLinks(path, tuple(links_to), backlinks, tuple(missing), tuple(missing.values()))
 
 
 def _find_backlinks(
