@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from tests.support.git_repository import Repository
+from tests.support.tiers import choose
 from wikiholt.app.bootstrap import open_application, open_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -26,6 +27,8 @@ from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli.main import main
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
+PAGE_COUNT = choose(1500, 600)
+"""Enough for a signal to arrive before all pages are indexed."""
 
 
 class ServeProcess:
@@ -102,7 +105,7 @@ def test_new_and_changed_repositories_are_served_until_a_signal_stops_the_server
 @pytest.mark.model
 def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continues(tmp_path: Path) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
-    Repository(wikis / "large").commit(make_pages(1500))
+    Repository(wikis / "large").commit(make_pages(PAGE_COUNT))
 
     def indexed() -> int:
         service = open_service(data)
@@ -116,7 +119,7 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
         wait_until(lambda: indexed() >= 48)
         assert service.stop(signal.SIGTERM, 60) == 0
     count_before = indexed()
-    assert 48 <= count_before < 1500
+    assert 48 <= count_before < PAGE_COUNT
     service_of_data = open_service(data)
     try:
         assert service_of_data.get_handle("large").check() == []
@@ -125,7 +128,7 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
     with run_serve(data, str(wikis)) as service:
         assert indexed() >= count_before
         wait_until(lambda: service.get("w/large/api/v1/status").json()["stale"] is False, 240)
-        assert service.get("w/large/api/v1/status").json()["pages"] == 1500
+        assert service.get("w/large/api/v1/status").json()["pages"] == PAGE_COUNT
         assert service.stop(signal.SIGTERM, 60) == 0
 
 
