@@ -10,7 +10,6 @@ from typing_extensions import TypedDict
 
 from wikiholt.domain.git import Commit, LogEntry
 from wikiholt.domain.page import (
-    Facet,
     Facets,
     PageContent,
     PageDeleteResult,
@@ -21,7 +20,7 @@ from wikiholt.domain.page import (
     PageRenameResult,
     PageWriteResult,
 )
-from wikiholt.domain.search import StoredPage
+from wikiholt.domain.search import Facet, StoredPage
 from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
