@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.query import InterpretedQuery
-from wikiholt.search.request import SearchRequest
+from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.text.snippets import SentenceScorer
 
 
@@ -17,6 +17,8 @@ class SearchContext:
     request: SearchRequest
     allowed: IntArray | None
     version: int
+    known: IndexVersion | None
+    """What the caller has read already; its HEAD is used if the index still has that version."""
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False

@@ -41,7 +41,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
     with_related_likelihoods,
 )
-from wikiholt.search.request import MAX_HITS, MAX_OFFSET, SearchRequest
+from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
 from wikiholt.search.search_context import SearchContext
 from wikiholt.search.similar import find_nearest_pages, make_probe_vectors, score_similar
@@ -96,7 +96,7 @@ class Searcher:
         self._order = HitOrder(index, boost_rules)
         self._state: IndexState | None = None
 
-    def search(self, request: SearchRequest) -> SearchResult:
+    def search(self, request: SearchRequest, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
         began = time.perf_counter()
         state = self._get_state()
@@ -104,7 +104,9 @@ class Searcher:
         request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
         self._check_query(request, interpreted, has_words=bool(fields.text.strip()))
-        context = SearchContext(interpreted, request, self._find_allowed_pages(request, interpreted), state.version)
+        context = SearchContext(
+            interpreted, request, self._find_allowed_pages(request, interpreted), state.version, known
+        )
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
@@ -125,7 +127,9 @@ class Searcher:
                 "no reranker is configured", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
 
-    def find_similar(self, path: str, n: int = 5, where: PageFilter = _NO_FILTER) -> SearchResult:
+    def find_similar(
+        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, known: IndexVersion | None = None
+    ) -> SearchResult:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
         request = SearchRequest(path, n, SearchMode.SEMANTIC, where)
@@ -134,7 +138,7 @@ class Searcher:
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
         no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
-        context = SearchContext(no_query, request, others, state.version)
+        context = SearchContext(no_query, request, others, state.version, known)
         own = self._index.get_page_vectors([page.page_id]).vectors
         if not len(own):
             context.notes.append("this page has no passage to compare")
@@ -418,6 +422,9 @@ class Searcher:
         if self._get_head is None:
             context.notes.append("HEAD was not checked (search.stale_check is off)")
             return None
+        known = context.known
+        if known is not None and known.head is not None and known.version == context.version:
+            return known.head
         try:
             return self._get_head()
         except WikiholtError as error:

@@ -8,7 +8,14 @@ from typing_extensions import TypedDict
 
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
-from wikiholt.interfaces.schemas.page_schemas import ChangeDocument, CommitDocument, ListedPageDocument
+from wikiholt.interfaces.schemas.page_schemas import (
+    ChangeDocument,
+    CommitDocument,
+    HistoryDocument,
+    LinksDocument,
+    OrphansDocument,
+    PageListDocument,
+)
 from wikiholt.search.request import MAX_HITS, MAX_QUERY_CHARS, SearchRequest
 
 MIN_TOKENS, MAX_TOKENS = 200, 50_000
@@ -259,7 +266,7 @@ class SearchToolResult(TypedDict):
     head_revision: str | None
     notes: list[str]
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class OutlineEntry(TypedDict):
@@ -288,7 +295,7 @@ class ReadPageResult(TypedDict):
     last_commit: CommitDocument | None
     warnings: list[str]
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class FetchMetadata(TypedDict):
@@ -300,7 +307,7 @@ class FetchMetadata(TypedDict):
     revision: str
     last_updated: str | None
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class FetchResult(TypedDict):
@@ -313,49 +320,38 @@ class FetchResult(TypedDict):
     metadata: FetchMetadata
 
 
-class ListPagesResult(TypedDict):
+class ListPagesResult(PageListDocument):
     """Pages by path; `total` is the number of all matches."""
 
-    pages: list[ListedPageDocument]
-    total: int
     offset: int
-    indexed_revision: str | None
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
-class LinksResult(TypedDict):
+class LinksResult(LinksDocument):
     """Outgoing links, incoming links, and broken links of a page."""
 
-    path: str
-    links_to: list[str]
-    linked_from: list[str]
-    missing: list[str]
     totals: dict[str, int]
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class ChangesResult(TypedDict):
     """Commits that changed pages, newest first."""
 
     entries: list[ChangeDocument]
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
-class HistoryResult(TypedDict):
+class HistoryResult(HistoryDocument):
     """The commits that changed a page, newest first."""
 
-    path: str
-    history: list[CommitDocument]
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
-class OrphansResult(TypedDict):
+class OrphansResult(OrphansDocument):
     """Pages that no other page links to."""
 
-    pages: list[ListedPageDocument]
-    total: int
     offset: int
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None
