@@ -153,6 +153,8 @@ class PageLink:
     text: str
     anchor: str
     line: int
+    aliases: tuple[str, ...] = ()
+    """The other names of the page at the other end, if the link leads there."""
 
 
 @dataclass(frozen=True, slots=True)

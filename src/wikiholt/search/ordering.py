@@ -66,7 +66,27 @@ class HitOrder:
         overrides = self._get_overrides(version)
         return not (self._rules or overrides.boosts or overrides.pins or request.sort is SortOrder.DATE)
 
-    def apply(
+    def select(
+        self,
+        request: SearchRequest,
+        mode: SearchMode,
+        candidates: Sequence[Candidate],
+        fixed_count: int,
+        version: int,
+        allowed: IntArray | None,
+    ) -> list[Candidate]:
+        """The candidates of the requested hits, from candidates that are ranked and have likelihoods.
+
+        Only the first `fixed_count` are reordered: they do not depend on the requested hits, so that one page of hits
+        continues the one before. Pinned pages come first.
+        """
+        ordered = self._order(request, mode, candidates[:fixed_count], version, allowed)
+        if request.sort is SortOrder.RELEVANCE:
+            shown = {candidate.page_id for candidate in ordered}
+            ordered += [candidate for candidate in candidates[fixed_count:] if candidate.page_id not in shown]
+        return ordered[request.offset : request.depth]
+
+    def _order(
         self,
         request: SearchRequest,
         mode: SearchMode,
@@ -74,7 +94,6 @@ class HitOrder:
         version: int,
         allowed: IntArray | None,
     ) -> list[Candidate]:
-        """The candidates, ranked and with likelihoods, in the order of the hits. Pinned pages come first."""
         if request.sort is SortOrder.DATE:
             return self._sort_by_date(mode, candidates)
         overrides = self._get_overrides(version)
@@ -123,7 +142,8 @@ def move_pinned(candidates: Sequence[Candidate], pinned: Sequence[int]) -> list[
     found: dict[int, Candidate] = {}
     for candidate in candidates:
         found.setdefault(candidate.page_id, candidate)
-    first = [found.get(page_id, Candidate(page_id))._replace(likelihood=1.0) for page_id in pinned]
+    first = [found.get(page_id, Candidate(page_id)) for page_id in pinned]
+    first = [candidate._replace(likelihood=1.0, channels=(*candidate.channels, "pinned")) for candidate in first]
     return first + [candidate for candidate in candidates if candidate.page_id not in pinned]
 
 

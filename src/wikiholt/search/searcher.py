@@ -15,7 +15,7 @@ import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, SupportsSentenceScoring, VectorCache
-from wikiholt.domain.search import Confidence, KeywordQuery, PageFilter, SearchMode, SearchResult, SortOrder, StoredPage
+from wikiholt.domain.search import Confidence, KeywordQuery, PageFilter, SearchMode, SearchResult, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
     CacheCannotAnswer,
@@ -117,7 +117,7 @@ class Searcher:
     def _check_query(self, request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool) -> None:
         query = interpreted.query
         if not has_words:
-            raise InvalidQuery("the query contains only filters", hint="add a word to search for, or list the pages")
+            raise InvalidQuery("the query contains only filters", hint="add a word to search for")
         if query.excluded and not query:
             raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
         if request.mode is SearchMode.KEYWORD and not query:
@@ -221,14 +221,9 @@ class Searcher:
         if self._order.is_plain(request, context.version):
             best = best[: request.depth]
             return limit_likelihoods(with_likelihoods(mode, best, competition))[request.offset :]
-        # Only candidates that do not depend on the requested hits are reordered, so that one page of hits continues
-        # the one before.
-        count = len(candidates) if mode is SearchMode.HYBRID else MAX_HITS
         rated = limit_likelihoods(with_likelihoods(mode, best, competition))
-        ordered = self._order.apply(request, mode, rated[:count], context.version, context.allowed)
-        rest = rated[count:] if request.sort is SortOrder.RELEVANCE else []
-        shown = {candidate.page_id for candidate in ordered}
-        return (ordered + [c for c in rest if c.page_id not in shown])[request.offset : request.depth]
+        fixed_count = len(candidates) if mode is SearchMode.HYBRID else MAX_HITS
+        return self._order.select(request, mode, rated, fixed_count, context.version, context.allowed)
 
     def _find_candidates(
         self, context: SearchContext, vector: FloatArray | None, shares: Mapping[int, float]
@@ -376,9 +371,8 @@ class Searcher:
             more = self._search_by_meaning(context, vector, context.request.depth + len(known))
         elif context.request.depth > MAX_HITS and len(known) >= MAX_HITS:
             shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
-            more = rank_candidates(
-                SearchMode.KEYWORD, self._with_title_overlap(context, merge_channels((), shares, {}))
-            )
+            found = self._with_title_overlap(context, merge_channels((), shares, {}))
+            more = rank_candidates(SearchMode.KEYWORD, found)
         else:
             more = []
         return [candidate for candidate in more if candidate.page_id not in known]

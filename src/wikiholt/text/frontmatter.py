@@ -312,11 +312,12 @@ def _get_names(fields: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> t
 
 
 def _get_boost(fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> float:
-    text = fields.get("boost")
-    if text is None or text in _NULL_VALUES:
+    value = fields.get("boost")
+    text = value.strip() if isinstance(value, str) else ""
+    if value is None or (isinstance(value, str) and text in _NULL_VALUES):
         return 1.0
     try:
-        boost = float(text) if isinstance(text, str) else 0.0
+        boost = float(text or 0)
     except ValueError:
         boost = 0.0
     if _MIN_BOOST <= boost <= _MAX_BOOST:

@@ -13,7 +13,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import (
     Count,
-    ListParams,
+    FacetParams,
     NoParams,
     SearchParams,
     SemanticParams,
@@ -97,18 +97,17 @@ def find_similar(
 )
 def get_facets(
     context: RequestContextDep,
-    params: Annotated[ListParams, parse_query(ListParams)],
+    params: Annotated[FacetParams, parse_query(FacetParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List all categories, tags and folders with their page counts."""
+    """List all categories, tags and folders, and the values of frontmatter properties, with their page counts."""
     wiki = context.open_wiki(Scope.READ)
     with wiki.use_handle() as handle:
-        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter())
+        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter(), params.facets)
         if if_none_match and matches_etag(if_none_match, tag):
             return make_not_modified_response(tag)
-        return make_json_response(
-            build_facets_document(handle.pages.get_facets(wiki.to_git_filter(params.to_filter()))), etag=tag
-        )
+        facets = handle.pages.get_facets(wiki.to_git_filter(params.to_filter()), params.facets)
+        return make_json_response(build_facets_document(facets), etag=tag)
 
 
 def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | None) -> Response:

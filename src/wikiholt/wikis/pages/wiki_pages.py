@@ -47,9 +47,12 @@ class WikiPages:
         """The indexed pages that pass the filter, by path. Needs the index."""
         return self._indexed_pages.list(where, limit, offset)
 
-    def get_facets(self, where: PageFilter = _NO_FILTER) -> Facets:
-        """The categories, tags and top-level directories of the pages that pass, with counts. Needs the index."""
-        return self._indexed_pages.get_facets(where)
+    def get_facets(self, where: PageFilter = _NO_FILTER, properties: Sequence[str] = ()) -> Facets:
+        """The categories, tags, top-level directories and properties of the pages that pass, with counts.
+
+        Needs the index.
+        """
+        return self._indexed_pages.get_facets(where, properties)
 
     def read(self, path: str, revision: str | None = None) -> PageContent:
         """The page at HEAD, or at a revision that is an ancestor of HEAD."""
