@@ -52,6 +52,8 @@ _BY_MODULE = {
     ),
     "storage/postgres/index.py": (
         "'' if limit is None else ' AND number < %s'",
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "column",
         "execute(sql)",
@@ -214,6 +216,8 @@ _BY_MODULE = {
         "execute(sql)",
     ),
     "storage/sqlite/index.py": (
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "execute(sql)",
         "first",
@@ -250,6 +254,8 @@ _BY_MODULE = {
     ),
     "storage/sqlite/schema.py": (
         "FTS_TABLE",
+        "HAS_ORDER_OVERRIDE",
+        "HAS_PROPERTIES",
         "execute('BEGIN;' + _CREATE_TABLES)",
         "format_sqlite_columns()",
         "setting",

@@ -3,9 +3,8 @@
 from wikiholt.storage import page_table
 from wikiholt.storage.page_table import PageRow
 
-ROW = PageRow._make(
-    [1, "a.md", "a", "A", "b", *[None] * 5, 0, "[]", "[]", 1, b"", 1, "a", "a", 1, 1, *["[]"] * 3, "a", 2.0, "[1]"]
-)
+_OLDER = (1, "a.md", "a", "A", "b", *[None] * 5, 0, "[]", "[]", 1, b"", 1, "a", "a", 1, 1)
+ROW = PageRow._make((*_OLDER, "{}", "[]", "[]", "a", 2.0, '["x"]'))
 
 
 def test_column_types_follow_the_types_of_the_row() -> None:

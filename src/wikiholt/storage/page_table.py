@@ -71,7 +71,7 @@ class AddedColumn:
 
 
 ADDED_COLUMNS: Mapping[str, AddedColumn] = {
-    "properties": AddedColumn(2, "[]"),
+    "properties": AddedColumn(2, "{}"),
     "aliases": AddedColumn(2, "[]"),
     "alias_keys": AddedColumn(2, "[]"),
     "titles": AddedColumn(2, ""),
@@ -207,21 +207,30 @@ def to_page_columns(entry: PageEntry) -> dict[str, object]:
 
 
 def _encode_properties(properties: Sequence[PageProperty]) -> str:
-    values = [value for page_property in properties for value in iter_property_values(page_property)]
-    return json.dumps(values, ensure_ascii=False)
+    """Encode properties as name → kind → values. The kinds are text (`t`), number, date, and text as spelled."""
+    encoded: dict[str, dict[str, list[object]]] = {}
+    for value in (value for page_property in properties for value in iter_property_values(page_property)):
+        kinds = encoded.setdefault(value.name, {"t": [], "s": []})
+        kinds["t"].append(value.key)
+        kinds["s"].append(value.spelling)
+        if value.number is not None:
+            kinds.setdefault("n", []).append(value.number)
+        if value.date is not None:
+            kinds.setdefault("d", []).append(value.date)
+    return json.dumps(encoded, ensure_ascii=False)
 
 
 @translate_damage
 def count_property_values(encoded: Iterable[str], names: Sequence[str]) -> tuple[PropertyFacets, ...]:
     """The facets of these properties, from the column `properties` of pages."""
-    wanted = {fold_property_name(name): name for name in names}
-    counts: dict[str, Counter[str]] = {name: Counter() for name in wanted}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     for text in encoded:
-        # A page counts once for a value that it has twice.
-        values = {(name, key): spelling for name, key, _, _, spelling in json.loads(text) if name in wanted}
-        for (name, _), spelling in values.items():
-            counts[name][spelling] += 1
-    return tuple(PropertyFacets(wanted[name], merge_case(counts[name])) for name in wanted)
+        properties = json.loads(text)
+        for name, spellings in counts.items():
+            kinds = properties.get(fold_property_name(name), {"t": (), "s": ()})
+            # A page counts once for a value that it has twice.
+            spellings.update(dict(zip(kinds["t"], kinds["s"], strict=True)).values())
+    return tuple(PropertyFacets(name, merge_case(counts[name])) for name in counts)
 
 
 def merge_case(counts: Counter[str]) -> tuple[Facet, ...]:
@@ -252,23 +261,30 @@ class SqlDialect:
     has_tag: str
     """The condition that a page has a tag."""
     has_title: str
-    property_items: str
-    """The values of the page's properties as rows with a column `value`, for FROM."""
-    property_text: str
-    property_number: str
-    """The field of such a value with the number `{0}`, see `PropertyValue`."""
+    has_properties: str
+    """The condition that the properties of a page pass a test (`{0}`)."""
+    property_values: str
+    """The values of a property and a kind (`{0}`) as rows with a column `value`, for FROM."""
+    number: str
+    """A number among these values."""
+    encode_property: Callable[[str, str], str]
+    """Encode the name of a property, for values of a kind."""
     encode_text: Callable[[str], str] = str
     encode_key: Callable[[str], str] = str
     """Encode a value for a text column, and for an indexed column."""
 
 
+HAS_PROPERTIES = "properties <> '{}'"
+"""The condition of pages with properties. In SQLite an index with it answers without reading the pages."""
+
 SQLITE = SqlDialect(
     "?",
     has_tag="id IN (SELECT page_id FROM tags WHERE tag = ?)",
     has_title="instr(titles, ?) > 0",
-    property_items="json_each(properties)",
-    property_text="json_extract(value, '$[{0}]')",
-    property_number="json_extract(value, '$[{0}]')",
+    has_properties=f"id IN (SELECT id FROM pages INDEXED BY pages_properties WHERE {HAS_PROPERTIES} AND {{0}})",
+    property_values="json_each(properties, ?)",
+    number="value",
+    encode_property='$."{}".{}'.format,
 )
 
 
@@ -322,38 +338,33 @@ class _ClauseBuilder:
         return f"({' AND '.join(nested.conditions) or 'true'})"
 
     def _add_property(self, condition: PropertyCondition) -> None:
-        name = self._dialect.encode_text(condition.name)
-        if condition.operator not in ("=", "!="):
-            test, values = self._build_range(condition)
-            self._add(self._format_property(test), name, *values)
-            return
-        test, values = self._build_equality(condition)
-        has_value = self._format_property(test)
-        if condition.operator == "=":
-            self._add(has_value, name, *values)
-        else:
-            self._add(f"({self._format_property('true')} AND NOT {has_value})", name, name, *values)
+        test, *values = (
+            self._build_range(condition) if condition.operator[0] in "<>" else self._build_equality(condition)
+        )
+        if condition.operator == "!=":
+            has_property, *names = self._build_test(condition, "t", "true")
+            test, values = f"{has_property} AND NOT {test}", names + values
+        self._add(self._dialect.has_properties.replace("{0}", test), *values)
 
-    def _format_property(self, test: str) -> str:
-        is_named = f"{self._dialect.property_text.format(0)} = ?"
-        return f"EXISTS (SELECT 1 FROM {self._dialect.property_items} WHERE {is_named} AND {test})"
+    def _build_test(self, condition: PropertyCondition, kind: str, test: str, *values: object) -> tuple[Any, ...]:
+        """The condition that one of the property's values passes the test, followed by its values."""
+        sql = f"EXISTS (SELECT 1 FROM {self._dialect.property_values.format(kind)} WHERE {test})"
+        return sql, self._dialect.encode_property(condition.name, kind), *values
 
-    def _build_equality(self, condition: PropertyCondition) -> tuple[str, list[object]]:
-        number, date = (self._dialect.property_number.format(field) for field in (2, 3))
-        tests, values = [f"{self._dialect.property_text.format(1)} = ?"], [self._dialect.encode_text(condition.text)]
-        bounds: list[object] = []
+    def _build_equality(self, condition: PropertyCondition) -> tuple[Any, ...]:
+        text, number = self._dialect.encode_text(condition.text), self._dialect.number
+        tests = [self._build_test(condition, "t", "value = ?", text)]
         if condition.number is not None:
-            tests.append(f"{number} = ?")
-            bounds.append(condition.number)
+            tests.append(self._build_test(condition, "n", f"{number} = ?", condition.number))
         if condition.start is not None:
-            tests.append(f"({date} >= ? AND {date} < ?)")
-            bounds += [condition.start, condition.end]
-        return f"({' OR '.join(tests)})", [*values, *bounds]
+            period = f"{number} >= ? AND {number} < ?"
+            tests.append(self._build_test(condition, "d", period, condition.start, condition.end))
+        return f"({' OR '.join(sql for sql, *_ in tests)})", *(value for _, *values in tests for value in values)
 
-    def _build_range(self, condition: PropertyCondition) -> tuple[str, list[object]]:
-        number, date = (self._dialect.property_number.format(field) for field in (2, 3))
+    def _build_range(self, condition: PropertyCondition) -> tuple[Any, ...]:
+        number, operator = self._dialect.number, condition.operator
         if condition.number is not None:
-            return f"{number} {condition.operator} ?", [condition.number]
+            return self._build_test(condition, "n", f"{number} {operator} ?", condition.number)
         # A date is a period: <= includes the whole day, and > begins after it.
-        bound = condition.end if condition.operator in ("<=", ">") else condition.start
-        return f"{date} {'<' if condition.operator[0] == '<' else '>='} ?", [bound]
+        bound = condition.end if operator in ("<=", ">") else condition.start
+        return self._build_test(condition, "d", f"{number} {'<' if operator[0] == '<' else '>='} ?", bound)

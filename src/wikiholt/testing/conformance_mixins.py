@@ -105,6 +105,7 @@ class ListingConformance:
             ("nothing=x", set()),
             ("nothing!=x", set()),
             ("größe=schräg & 'quoted' \\ \"x\"", {"a"}),
+            ('a.b\'s $[0] "n"=x', {"a"}),
         ],
     )
     def test_pages_are_filtered_by_any_property(self, index: WikiIndex, condition: str, expected: set[str]) -> None:
@@ -114,7 +115,7 @@ class ListingConformance:
             "c": {"status": ["draft"], "owner": ["Ann  Lee"], "priority": ["-1.5"], "due-date": ["2026-01-02"]},
             "d": {},
         }
-        pages["a"]["Größe"] = ["schräg & 'quoted' \\ \"x\""]
+        pages["a"] |= {"Größe": ["schräg & 'quoted' \\ \"x\""], 'a.b\'s $[0] "n"': ["x"]}
         index.apply(
             IndexChange(
                 pages=tuple(

@@ -13,7 +13,7 @@ from wikiholt.text.charset import to_one_line
 
 _TEXT_CHARACTERS = r"[^\x00=<>!]"
 CONDITION_PATTERN = (
-    rf"^{_TEXT_CHARACTERS}*[^\x00=<>!\s_-]{_TEXT_CHARACTERS}*"
+    rf"^{_TEXT_CHARACTERS}*[^\x00=<>!\s_\x22\\-]{_TEXT_CHARACTERS}*"
     r"(!?=\s*[^\x00=<>!\s][^\x00]*"
     r"|[<>]=?\s*-?[0-9]{1,15}|[<>]=?[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))$"
 )
@@ -22,7 +22,7 @@ CONDITION_PATTERN = (
 _OPERATOR = re.compile(r"!=|<=|>=|=|<|>")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _DATE = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[Tt ]([0-9]{2}:.{1,30}))?")
-_NAME_SEPARATORS = re.compile(r"[\s_-]")
+_IGNORED_IN_NAMES = re.compile(r"""[\s_"\\-]""")
 _DAY_S, _INSTANT_S = 86_400.0, 1e-6
 _EXAMPLES = "write NAME=VALUE, or one of != < <= > >=: status=draft, priority>=3, 'due<2026-01-01'"
 
@@ -39,8 +39,11 @@ class PropertyValue(NamedTuple):
 
 
 def fold_property_name(name: str) -> str:
-    """The form in which names are compared: `Due date`, `due_date` and `due-date` are the same property."""
-    return _NAME_SEPARATORS.sub("", name).casefold()
+    """The form in which names are compared: `Due date`, `due_date` and `due-date` are the same property.
+
+    It has no character that a JSON path would have to escape.
+    """
+    return _IGNORED_IN_NAMES.sub("", name).casefold()
 
 
 def fold_title(text: str) -> str:
@@ -56,7 +59,7 @@ def fold_pinned_query(text: str) -> str:
 def iter_property_values(page_property: PageProperty) -> Iterator[PropertyValue]:
     """The values of a property in the form that the index stores."""
     name = fold_property_name(page_property.name)
-    for text in page_property.values:
+    for text in page_property.values if name else ():
         spelling = to_one_line(text)
         yield PropertyValue(name, spelling.casefold(), _parse_number(spelling), _parse_date(spelling), spelling)
 

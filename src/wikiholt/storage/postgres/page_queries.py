@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from wikiholt.domain.page import Facets
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.storage import page_table
-from wikiholt.storage.page_table import STORED_PAGE_COLUMNS, SqlDialect
+from wikiholt.storage.page_table import HAS_PROPERTIES, STORED_PAGE_COLUMNS, SqlDialect
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import encode_key, encode_text
@@ -16,9 +16,10 @@ _POSTGRES = SqlDialect(
     "%s",
     has_tag="tag_keys @> ARRAY[?]::text[]",
     has_title="strpos(titles, ?) > 0",
-    property_items="jsonb_array_elements(properties::jsonb) AS item(value)",
-    property_text="value->>{0}",
-    property_number="(value->>{0})::float8",
+    has_properties=f"({HAS_PROPERTIES} AND {{0}})",
+    property_values="jsonb_array_elements_text(properties::jsonb #> ARRAY[?, '{0}']::text[]) AS item(value)",
+    number="value::float8",
+    encode_property=lambda name, _: encode_text(name),
     encode_text=encode_text,
     encode_key=encode_key,
 )

@@ -280,8 +280,9 @@ class SqliteIndex:
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
         with self._pool.read_connection() as db:
-            sql = f"SELECT {ORDER_COLUMNS} FROM pages WHERE {HAS_ORDER_OVERRIDE} ORDER BY path, file"
-            return [to_order_override(row) for row in db.execute(sql)]
+            # Without INDEXED BY, SQLite would read all pages in the order of their paths.
+            sql = f"SELECT {ORDER_COLUMNS} FROM pages INDEXED BY pages_order WHERE {HAS_ORDER_OVERRIDE}"
+            return [to_order_override(row) for row in db.execute(f"{sql} ORDER BY path, file")]
 
     def close(self) -> None:
         self._pool.close()
