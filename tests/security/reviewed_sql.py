@@ -176,7 +176,6 @@ _BY_MODULE = {
         "execute(sql.SQL('CREATE SCHEMA {}').format(quarantine))",
         "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{self._timeout_s:.3f}s'))",
     ),
-    "storage/postgres/schema.py": ("', '.join(map(format_postgres_column, PageRow._fields))",),
     "storage/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
         "', '.join((f'chunks.{name}' for name in ChunkRow._fields))",

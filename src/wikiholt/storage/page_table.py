@@ -338,9 +338,8 @@ class _ClauseBuilder:
         return f"({' AND '.join(nested.conditions) or 'true'})"
 
     def _add_property(self, condition: PropertyCondition) -> None:
-        test, *values = (
-            self._build_range(condition) if condition.operator[0] in "<>" else self._build_equality(condition)
-        )
+        build = self._build_range if condition.operator[0] in "<>" else self._build_equality
+        test, *values = build(condition)
         if condition.operator == "!=":
             has_property, *names = self._build_test(condition, "t", "true")
             test, values = f"{has_property} AND NOT {test}", names + values

@@ -15,13 +15,16 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, WIKI_ID, create_filled_index, open_node_store
 from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange
+from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
-from wikiholt.errors import IndexTooNew
+from wikiholt.errors import IndexCorrupt, IndexTooNew
+from wikiholt.storage import page_table
 from wikiholt.storage.postgres import migrations
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.schema import SchemaLayout, SchemaMigration
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.testing.fakes import make_entry
+from wikiholt.text.properties import parse_condition
 
 WIKI_IDS = [f"wiki{number:08d}" for number in range(50)]
 
@@ -197,3 +200,39 @@ def test_one_wiki_that_cannot_be_migrated_blocks_no_other(
     done = migrations.upgrade_all(store.placements)
     assert (done.upgraded_count, [wiki_id for wiki_id, _ in done.failed]) == (2, ["aaaaaaaa1"])
     assert migrations.upgrade_all(store.placements).upgraded_count == 0
+
+
+def test_an_index_of_the_first_layout_gets_the_later_columns_and_stays_intact(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(page_table, "fold_title", lambda _: "")  # so that the new columns have the values of older rows
+        create_filled_index(store, WIKI_ID).close()
+    placement = store.placements.get(WIKI_ID)
+    with store.placements.get_operator_connections(placement).write_transaction() as connection:
+        for column in page_table.ADDED_COLUMNS:
+            connection.execute(f"ALTER TABLE {placement.schema}.g1_pages DROP COLUMN {column}")
+        connection.execute(f"UPDATE {placement.schema}.notes SET text = '1 1' WHERE name = 'layout'")
+    with store.placements.catalog.write_transaction() as connection:
+        connection.execute("UPDATE placements SET layout = 1")
+    store.placements.invalidate(WIKI_ID)
+    assert migrations.upgrade_all(store.placements).upgraded_count == 1
+    index = store.open(WIKI_ID)
+    assert index.check() == []
+    assert len(index.search_keywords(KeywordQuery(terms=("needle",)), 5, PageFilter())) == 3
+    where = PageFilter(properties=(parse_condition("status=draft"),))
+    assert index.list_pages(where, None) == (0, [])
+    draft = PageMetadata(properties=(PageProperty("status", ("draft",)),))
+    index.apply(IndexChange(pages=(make_entry("0.md", ["needle"], EMBEDDER, metadata=draft),)))
+    assert index.list_pages(where, None)[0] == 1
+    assert index.check() == []
+
+
+def test_properties_that_cannot_be_read_are_damage(store: PostgresStore) -> None:
+    index = create_filled_index(store, WIKI_ID)
+    with store.get_connections(WIKI_ID).write_transaction() as connection:
+        connection.execute("UPDATE g1_pages SET properties = '{'")
+    with pytest.raises(IndexCorrupt) as caught:
+        index.list_pages(PageFilter(properties=(parse_condition("status=draft"),)), None)
+    assert "wikiholt sync" in caught.value.hint
+    assert index.check()
