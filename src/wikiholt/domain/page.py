@@ -165,6 +165,8 @@ class PageLinks:
     links_to: tuple[PageLink, ...] = ()
     linked_from: tuple[PageLink, ...] = ()
     missing: tuple[str, ...] = ()
+    missing_lines: tuple[int, ...] = ()
+    """The line of the first link to each missing target."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,18 +33,20 @@ from wikiholt.search.query import InterpretedQuery, QueryInterpreter
 from wikiholt.search.ranking import (
     Candidate,
     Competition,
+    find_nearest_pages,
     get_competition,
     group_by_page,
     limit_likelihoods,
+    make_probe_vectors,
     merge_channels,
     rank_candidates,
+    score_similar,
     with_likelihoods,
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
 from wikiholt.search.search_context import SearchContext
-from wikiholt.search.similar import find_nearest_pages, make_probe_vectors, score_similar
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.links import fold_path
 from wikiholt.text.query_fields import parse_fields
@@ -104,9 +106,8 @@ class Searcher:
         request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
         self._check_query(request, interpreted, has_words=bool(fields.text.strip()))
-        context = SearchContext(
-            interpreted, request, self._find_allowed_pages(request, interpreted), state.version, known
-        )
+        allowed = self._find_allowed_pages(request, interpreted)
+        context = SearchContext(interpreted, request, allowed, state.version, known)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:

@@ -5,16 +5,9 @@ from contextlib import suppress
 
 from wikiholt.domain.search import SearchInterface, SearchMode, SortOrder
 from wikiholt.errors import ModelError
-from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.command import (
-    NOTHING_FOUND_EXIT_CODE,
-    CommandContext,
-    Subparsers,
-    add_command,
-    add_slug,
-)
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
+from wikiholt.interfaces.cli.hit_output import add_hit_options, print_hits
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 
@@ -46,6 +39,7 @@ def add_arguments(commands: Subparsers) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the reranker scores the best pages again (default: if rerank.model is set)",
     )
+    add_hit_options(parser)
 
 
 def run_search(context: CommandContext) -> int:
@@ -64,11 +58,9 @@ def run_search(context: CommandContext) -> int:
     handle = context.service.get_handle(arguments.slug)
     _load_models(context.service, request)
     result = handle.search(request, interface=SearchInterface.CLI)
-    lines = output.format_result(result, context.style)
-    if result.stale and result.head_revision:
-        lines.append(f"hint: run `wikiholt sync {arguments.slug}` to index the latest changes")
-    context.print_result(build_result_document(result), lines)
-    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+    stale = result.stale and result.head_revision
+    hints = [f"hint: run `wikiholt sync {handle.wiki.slug}` to index the latest changes"] if stale else []
+    return print_hits(context, handle.wiki, result, hints)
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:

@@ -24,7 +24,7 @@ from wikiholt.domain.page import (
     PageWriteResult,
 )
 from wikiholt.domain.search import PropertyFacets, StoredPage
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
@@ -166,8 +166,8 @@ def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS)
         path_style,
         frontmatter=dict(page.frontmatter) or None,
         category=page.metadata.category,
-        tags=list(page.metadata.tags),
-        last_updated=format_date(page.metadata.last_updated),
+        tags=page.metadata.tags,
+        last_updated=page.metadata.last_updated,
         content_length=page.words,
         **_build_link_lists(page, path_style),
         last_commit=build_commit_document(page.last_commit) if page.last_commit else None,

@@ -1,12 +1,13 @@
-"""JSON documents of search results, query reports and evaluations."""
+"""JSON documents of search results, query reports and evaluations, and snippets as HTML."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from html import escape
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from wikiholt.domain.search import Hit, SearchResult
+from wikiholt.domain.search import Hit, SearchResult, Snippet
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.schemas.page_schemas import FacetDocument, build_property_documents
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
@@ -51,6 +52,7 @@ class HitDocument(TypedDict):
     section_path: str | None
     total_chunks: int
     page_word_count: int
+    file: str
 
 
 class SearchResultDocument(TypedDict):
@@ -279,3 +281,28 @@ def _build_outcome(outcome: QuestionOutcome) -> dict[str, Any]:
 
 def _round_values(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in values.items()}
+
+
+# Snippets as HTML, for pages that the server renders
+
+
+def render_snippet(snippet: Snippet) -> str:
+    """Render a snippet with its matches and the sentence closest to the query marked."""
+    closest = snippet.sentence
+    if closest is None:
+        return _mark_matches(snippet, 0, len(snippet.text))
+    before = _mark_matches(snippet, 0, closest.start)
+    inside = _mark_matches(snippet, closest.start, closest.end)
+    after = _mark_matches(snippet, closest.end, len(snippet.text))
+    return f'{before}<span class="closest">{inside}</span>{after}'
+
+
+def _mark_matches(snippet: Snippet, start: int, end: int) -> str:
+    parts: list[str] = []
+    text, position = snippet.text, start
+    for span in snippet.matches:
+        first, last = max(span.start, position), min(span.end, end)
+        if first < last:
+            parts += escape(text[position:first]), "<mark>", escape(text[first:last]), "</mark>"
+            position = last
+    return "".join([*parts, escape(text[position:end])])
