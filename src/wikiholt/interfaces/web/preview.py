@@ -97,10 +97,14 @@ def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings)
 
 def make_link_resolver(content: PageContent) -> LinkResolver:
     """Return a function that resolves links on this page, from the links in the index."""
-    names = PageNameIndex([*(link.path for link in content.links_to), content.path])
+    aliases = {link.path: link.aliases for link in content.links_to}
+    names = PageNameIndex([*aliases, content.path], aliases=aliases)
+    missing = frozenset(content.missing)  # such as an alias that another page has too
 
     def resolve(target: str, wiki: bool) -> str | None:
         paths = resolve_link_paths((target,), wiki, content.file)
+        if paths and paths[0] in missing:
+            return None
         # Without an index the existing pages are unknown: accept a link by path as it is.
         return names.find_page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
 
