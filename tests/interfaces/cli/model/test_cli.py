@@ -109,6 +109,8 @@ def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
         ("--category", "runbook", {"ops/backup"}),
         ("--path", "ops", {"ops/backup", "ops/coffee"}),
         ("--since", "2023-01-01", {"Home", "ops/backup"}),
+        ("--where", "Category=runbook", {"ops/backup"}),
+        ("--offset", "3", set()),
     ],
 )
 def test_filters_narrow_the_search(synced: Run, option: str, value: str, expected: set[str]) -> None:
