@@ -15,7 +15,7 @@ from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceMissing, WikiholtError, WikiNotFound
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.schemas.admin_schemas import build_status_document, build_wiki_document
 from wikiholt.search.request import SearchRequest

@@ -85,7 +85,7 @@ def test_an_ascii_terminal_works(tmp_path: Path) -> None:
 
 
 def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `wikiholt … list` in a separate process with the command replaced by `body`."""
+    """Run `wikiholt … status` in a separate process with the command replaced by `body`."""
     script = (
         "import logging, sys\n"
         "from wikiholt.interfaces.cli import main as cli\n"
@@ -93,7 +93,7 @@ def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         "cli._run_command = instead\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
-    command = [sys.executable, "-c", script, *arguments, "list"]
+    command = [sys.executable, "-c", script, *arguments, "status"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

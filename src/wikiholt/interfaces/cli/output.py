@@ -1,11 +1,12 @@
 """Terminal output: text that is safe to print, colors, formats of results, progress bars on stderr."""
 
+from __future__ import annotations
+
 import codecs
 import io
 import json
 import os
 import re
-import shutil
 import sys
 import textwrap
 import unicodedata
@@ -13,17 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NoReturn, Self, TextIO
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
-from tqdm import tqdm
+if TYPE_CHECKING:  # every command imports this module, also those that need nothing of the core
+    from tqdm import tqdm
 
-from wikiholt.domain.index import ReindexEstimate, SyncReport
-from wikiholt.domain.page import PageProblem
-from wikiholt.domain.search import Hit, SearchResult, Snippet
-from wikiholt.git.remote_url import redact_url
-from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
-from wikiholt.wikis.status import WikiStatus
+    from wikiholt.domain.index import ReindexEstimate, SyncReport
+    from wikiholt.domain.page import PageProblem
+    from wikiholt.domain.search import Hit, SearchResult, Snippet
+    from wikiholt.indexing.reconciler import SyncProgress
+    from wikiholt.wikis.status import WikiStatus
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
@@ -45,7 +45,7 @@ class TerminalStyle:
     use_color: bool
 
     @classmethod
-    def from_stream(cls, stream: TextIO) -> "TerminalStyle":
+    def from_stream(cls, stream: TextIO) -> TerminalStyle:
         return cls(stream.isatty() and not os.environ.get("NO_COLOR"))
 
     def format_bold(self, text: str) -> str:
@@ -111,6 +111,8 @@ def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
 def format_result(result: SearchResult, style: TerminalStyle) -> list[str]:
     lines: list[str] = []
     if result.did_you_mean:
+        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
     if not result.total:
         lines.append("Nothing found: no page matches the filters, phrases and exclusions.")
@@ -126,6 +128,8 @@ def format_result(result: SearchResult, style: TerminalStyle) -> list[str]:
 
 
 def _format_hit(number: int, hit: Hit, style: TerminalStyle) -> list[str]:
+    import shutil
+
     headings = [heading for heading in hit.heading_path[-2:] if heading != hit.name]
     where = " › ".join((hit.path, *headings))
     evidence = style.format_dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
@@ -213,6 +217,8 @@ def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> l
 
 
 def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
+    from wikiholt.git.remote_url import redact_url
+
     state = status.state
     lines = [
         style.format_bold(status.wiki.slug) + style.format_dim(f"  {to_safe_line(redact_url(status.wiki.source))}")
@@ -323,6 +329,8 @@ class _ProgressBar:
         if not self._visible or not total:
             return
         if self._bar is None:
+            from tqdm import tqdm
+
             self._bar = tqdm(total=total, desc=self._name, unit=self._unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(done - self._bar.n)

@@ -1,4 +1,4 @@
-"""`wikiholt add`, `set`, `list`, `rebind` and `remove`: which wikis there are, and their settings."""
+"""`wikiholt add`, `set`, `rebind` and `remove`: which wikis there are, and their settings."""
 
 import sys
 from pathlib import Path
@@ -40,7 +40,6 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="NAME=VALUE",
         help="a setting and its value; an empty value unsets it, - reads it from standard input",
     )
-    add_command(commands, "list", "list the wikis", run_list)
     text = "accept the repository at a wiki's path as its own, such as a restored copy"
     add_slug(add_command(commands, "rebind", text, run_rebind, changes_registry=True))
     text = "delete a wiki's index, keys and registration; the repository is not touched"
@@ -84,16 +83,6 @@ def _parse_pair(text: str) -> tuple[str, str]:
         raise InvalidSetting(f"{name!r} has no value.", hint="Write NAME=VALUE, or NAME= to unset it.")
     # Other users of this machine can see a secret on the command line.
     return name.strip(), sys.stdin.readline().strip() if value == "-" else value.strip()
-
-
-def run_list(context: CommandContext) -> int:
-    wikis = context.service.list_wikis()
-    width = max((len(wiki.slug) for wiki in wikis), default=0)
-    lines = [f"{wiki.slug:{width}}  {to_safe_line(redact_url(wiki.source))}" for wiki in wikis]
-    return context.print_result(
-        {"wikis": [build_wiki_document(wiki) for wiki in wikis]},
-        lines or ["No wikis yet. Next: wikiholt add SLUG PATH"],
-    )
 
 
 def run_rebind(context: CommandContext) -> int:

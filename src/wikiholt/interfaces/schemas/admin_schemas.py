@@ -3,19 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from typing_extensions import TypedDict
 
-from wikiholt.app.importer.import_report import ImportReport
 from wikiholt.app.settings.definitions import WIKI_SETTINGS
-from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
-from wikiholt.domain.page import PageProblem
-from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import redact_url
 from wikiholt.interfaces.schemas.common import format_date
-from wikiholt.wikis.status import WikiStatus
+
+if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
+    from wikiholt.app.importer.import_report import ImportReport
+    from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
+    from wikiholt.domain.page import PageProblem
+    from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
+    from wikiholt.wikis.status import WikiStatus
 
 
 class IndexHealthDocument(TypedDict):
@@ -44,7 +46,7 @@ class ReindexEstimateDocument(TypedDict):
     exact: bool
 
 
-def build_health_document(health: IndexHealth) -> IndexHealthDocument:
+def build_health_document(health: "IndexHealth") -> IndexHealthDocument:
     return {
         "condition": health.condition.value,
         "reason": health.reason or None,
@@ -53,7 +55,7 @@ def build_health_document(health: IndexHealth) -> IndexHealthDocument:
     }
 
 
-def build_estimate_document(estimate: ReindexEstimate) -> ReindexEstimateDocument:
+def build_estimate_document(estimate: "ReindexEstimate") -> ReindexEstimateDocument:
     return cast(ReindexEstimateDocument, asdict(estimate))  # the fields are the same
 
 
@@ -130,7 +132,7 @@ class SyncDocument(TypedDict):
     seconds: float
 
 
-def build_sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
+def build_sync_document(wiki: "Wiki", report: "SyncReport") -> SyncDocument:
     return {
         "wiki": wiki.slug,
         "revision": report.revision,
@@ -147,11 +149,11 @@ def build_sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
     }
 
 
-def build_problem_document(problem: PageProblem) -> ProblemDocument:
+def build_problem_document(problem: "PageProblem") -> ProblemDocument:
     return {"file": problem.file, "reason": problem.reason, "detail": problem.detail}
 
 
-def build_wiki_document(wiki: Wiki) -> WikiDocument:
+def build_wiki_document(wiki: "Wiki") -> WikiDocument:
     return {
         "slug": wiki.slug,
         "source": redact_url(wiki.source),
@@ -160,12 +162,12 @@ def build_wiki_document(wiki: Wiki) -> WikiDocument:
     }
 
 
-def get_public_settings(wiki: Wiki) -> dict[str, str]:
+def get_public_settings(wiki: "Wiki") -> dict[str, str]:
     """Return a wiki's settings with secret values hidden."""
     return {name: HIDDEN_VALUE if name in _SECRET_SETTINGS else text for name, text in wiki.settings.items()}
 
 
-def build_status_document(status: WikiStatus) -> StatusDocument:
+def build_status_document(status: "WikiStatus") -> StatusDocument:
     return {
         **build_wiki_document(status.wiki),
         **build_index_status(status, build_error_document(status.error) if status.error else None),
@@ -173,7 +175,7 @@ def build_status_document(status: WikiStatus) -> StatusDocument:
     }
 
 
-def build_index_status(status: WikiStatus, error: ErrorDocument | None) -> IndexStatusDocument:
+def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> IndexStatusDocument:
     """Build the part that all status documents share. The caller decides how much the error reveals."""
     state = status.state
     return {
@@ -228,7 +230,7 @@ class RegistryBackupDocument(TypedDict):
     fault: str | None
 
 
-def build_backup_document(backup: Backup) -> BackupDocument:
+def build_backup_document(backup: "Backup") -> BackupDocument:
     state = backup.state
     return {
         "name": backup.name,
@@ -245,7 +247,7 @@ def build_backup_document(backup: Backup) -> BackupDocument:
     }
 
 
-def build_registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocument:
+def build_registry_backup_document(backup: "RegistryBackup") -> RegistryBackupDocument:
     return {
         "name": backup.name,
         "taken_at": format_date(backup.taken_at),
@@ -278,7 +280,7 @@ class NewKeyDocument(KeyDocument):
     token: str
 
 
-def build_key_document(key: Key, wiki: Wiki | None) -> KeyDocument:
+def build_key_document(key: "Key", wiki: "Wiki | None") -> KeyDocument:
     return {
         "id": key.id,
         "wiki": wiki.slug if wiki else None,
@@ -290,14 +292,14 @@ def build_key_document(key: Key, wiki: Wiki | None) -> KeyDocument:
     }
 
 
-def build_new_key_document(key: Key, wiki: Wiki | None, token: str) -> NewKeyDocument:
+def build_new_key_document(key: "Key", wiki: "Wiki | None", token: str) -> NewKeyDocument:
     return {**build_key_document(key, wiki), "token": token}
 
 
 # Imports
 
 
-def build_import_document(report: ImportReport) -> Mapping[str, Any]:
+def build_import_document(report: "ImportReport") -> Mapping[str, Any]:
     """Build the report of an import; `proof` is null in a dry run."""
     return {
         "source": report.source,
