@@ -170,6 +170,8 @@ class Hit:
     """The full text of the chunk, as written on the page."""
     total_chunks: int = 0
     page_words: int = 0
+    wiki: str = ""
+    """The slug of its wiki in the merged result of several wikis; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class SearchResult:
     """The query with unknown words replaced by similar known ones; the hits were found with it."""
     reranked: bool = False
     """Whether a reranker rescored the best pages."""
+    wikis: tuple[str, ...] = ()
+    """The slugs of the wikis of a merged result; else empty."""
 
 
 # Query log.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikiholt.interfaces.cli import parser
+from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
     from wikiholt.app.settings.definitions import Settings
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 UNEXPECTED_EXIT_CODE = 70
 DEFAULT_LOG_LEVEL = "warning"
-INTERRUPTED_EXIT_CODE = 130
 _REGISTRY_BACKUP_INTERVAL_S = 300.0
 
 

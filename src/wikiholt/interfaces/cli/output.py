@@ -131,7 +131,7 @@ def _format_hit(number: int, hit: Hit, style: TerminalStyle) -> list[str]:
     import shutil
 
     headings = [heading for heading in hit.heading_path[-2:] if heading != hit.name]
-    where = " › ".join((hit.path, *headings))
+    where = (f"{hit.wiki}: " if hit.wiki else "") + " › ".join((hit.path, *headings))
     evidence = style.format_dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
     head = f"{number}. {style.format_bold(to_safe_line(hit.name))}  {evidence}"
     width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
@@ -182,7 +182,10 @@ def _apply_colors(rows: Iterable[str], style: TerminalStyle) -> Iterator[str]:
 
 
 def _format_footer(result: SearchResult) -> str:
-    freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
+    if result.wikis:
+        freshness = format_count(len(result.wikis), "wiki") + (", not all at HEAD" if result.stale else "")
+    else:
+        freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
     if result.indexed_revision and result.head_revision is None:
         freshness += ", HEAD unknown"
     elif result.indexed_revision and result.head_revision:
@@ -301,37 +304,46 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 @contextmanager
-def show_sync_progress(name: str, *, visible: bool) -> Iterator[Callable[[SyncProgress], None]]:
-    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work."""
-    with _ProgressBar(name, "page", visible=visible) as bar:
-        yield lambda progress: bar.update(
-            progress.pages_done, progress.pages_total, f"{progress.chunks_embedded} chunks"
-        )
+def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[Callable[[SyncProgress], None]]:
+    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work.
+
+    With `keep`, the complete bar stays on the screen.
+    """
+    with _ProgressBar(name, " passages", visible=visible, keep=keep) as bar:
+
+        def update(progress: SyncProgress) -> None:
+            if progress.pages_total:
+                total = max(progress.passages_expected, progress.passages_done)
+                bar.update(progress.passages_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
+
+        yield update
 
 
 @contextmanager
 def show_count_progress(name: str, unit: str, *, visible: bool) -> Iterator[Callable[[int, int], None]]:
     """A callback for (done, total). It draws a bar if `visible` and if there is work."""
     with _ProgressBar(name, unit, visible=visible) as bar:
-        yield bar.update
+        yield lambda done, total: bar.update(done, total) if total else None
 
 
 class _ProgressBar:
-    """A bar that appears with the first update."""
+    """A bar that appears with the first update. Its total may change: it is an estimate."""
 
-    def __init__(self, name: str, unit: str, *, visible: bool) -> None:
+    def __init__(self, name: str, unit: str, *, visible: bool, keep: bool = True) -> None:
         self._name = name
         self._unit = unit
         self._visible = visible
+        self._keep = keep
         self._bar: tqdm[NoReturn] | None = None
 
     def update(self, done: int, total: int, postfix: str = "") -> None:
-        if not self._visible or not total:
+        if not self._visible:
             return
         if self._bar is None:
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, desc=self._name, unit=self._unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
+            self._bar = tqdm(total=total, desc=self._name, unit=self._unit, ascii=" ▏▎▍▌▋▊▉█", leave=self._keep)
+        self._bar.total = total
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(done - self._bar.n)
 

@@ -28,6 +28,7 @@ exit codes:
 """
 _DESCRIPTION = "Search for wikis and folders of Markdown: by meaning and by keyword, offline, one index per wiki."
 _INVALID_USAGE_EXIT_CODE = 2
+INTERRUPTED_EXIT_CODE = 130
 _OPTIONS_WITH_VALUE = ("--data", "--config", "--set")
 
 

@@ -1,28 +1,35 @@
-"""`wikiholt search`."""
+"""`wikiholt search`: in a folder, with no other step before it."""
+
+from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wikiholt.domain.search import PageFilter, SearchInterface, SearchMode
-from wikiholt.errors import ModelError
+from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.command import (
-    NOTHING_FOUND_EXIT_CODE,
-    CommandContext,
-    Subparsers,
-    add_command,
-    add_slug,
-)
+from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
 from wikiholt.interfaces.schemas.common import parse_since
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
-from wikiholt.wikis.service import WikiService
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wikiholt.domain.search import SearchResult
+    from wikiholt.domain.wiki import Wiki
+    from wikiholt.wikis.handle import WikiHandle
+    from wikiholt.wikis.service import WikiService
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "search", "search a wiki", run_search)
-    add_slug(parser)
-    parser.add_argument("query", metavar="QUERY", help='words or a question; "a phrase", -word')
+    parser = add_command(commands, "search", "search the wiki of this folder, or other wikis", run_search)
+    parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word')
+    parser.add_argument(
+        "-w", "--wiki", action="append", default=[], metavar="SLUG", help="search this wiki; repeatable"
+    )
     parser.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument("--mode", choices=modes, default=str(SearchMode.HYBRID), help="how to search (default: hybrid)")
@@ -37,25 +44,99 @@ def add_arguments(commands: Subparsers) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the reranker scores the best pages again (default: if rerank.model is set)",
     )
+    parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
 
 
 def run_search(context: CommandContext) -> int:
-    arguments = context.arguments
+    request = _build_request(context.arguments)
+    wikis = choose_wikis(context)
+    handles = [context.service.get_handle(wiki.slug) for wiki in wikis]
+    if not context.arguments.no_sync:
+        is_named = len(wikis) == 1 or bool(context.arguments.wiki)
+        for handle in handles:
+            _update_index(context, handle, build_missing=is_named)
+    _load_models(context.service, request)
+    result = _search(handles, request)
+    _print_result(context, result, wikis)
+    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+
+
+def _build_request(arguments: argparse.Namespace) -> SearchRequest:
     where = PageFilter(
         tuple(arguments.category),
         tuple(arguments.tag),
         arguments.path,
         parse_since(arguments.since) if arguments.since is not None else None,
     )
-    request = SearchRequest(arguments.query, arguments.n, SearchMode(arguments.mode), where, rerank=arguments.rerank)
-    handle = context.service.get_handle(arguments.slug)
-    _load_models(context.service, request)
-    result = handle.search(request, interface=SearchInterface.CLI)
+    query = " ".join(arguments.words)
+    return SearchRequest(query, arguments.n, SearchMode(arguments.mode), where, rerank=arguments.rerank)
+
+
+def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
+    """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all."""
+    from wikiholt.interfaces.cli.folder_wikis import find_wikis_of_folder, register_folder, require_wikis
+
+    words, known = context.arguments.words, {wiki.slug: wiki for wiki in context.list_wikis()}
+    if context.arguments.wiki:
+        # The registry raises the error for a wiki that does not exist.
+        return [known.get(slug) or context.service.registry.get(slug) for slug in dict.fromkeys(context.arguments.wiki)]
+    if len(words) > 1 and words[0] in known:
+        sys.stderr.write(f"hint: to search the wiki {words[0]}, write `wikiholt search -w {words[0]} …`\n")
+    folder = Path.cwd().resolve()
+    if wikis := find_wikis_of_folder(list(known.values()), folder):
+        return wikis
+    wiki = register_folder(context, folder)
+    return [wiki] if wiki is not None else require_wikis(context, folder)
+
+
+def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing: bool) -> None:
+    """Sync the wiki if its source has changed. If that fails but there is an index, it is searched as it is."""
+    from wikiholt.interfaces.cli.sync_run import run_sync_work
+
+    slug = handle.wiki.slug
+    has_index = context.service.components.store.get_published(handle.wiki.id) is not None
+    if not has_index and not build_missing:
+        return
+    try:
+        head = context.service.get_source(handle.wiki).get_last_known_head() if has_index else ""
+        if has_index and handle.get_indexed_revision() == head:
+            return
+        if not has_index:
+            handle.fetch()
+        run_sync_work(
+            context,
+            handle,
+            "sync",
+            # A writer that updates an existing index is not worth waiting for.
+            lambda progress, pause: handle.sync(progress, pause, 0 if has_index else None),
+            keep_bar=False,
+        )
+    except Busy:
+        if not has_index:
+            raise
+        sys.stderr.write(f"note: another process is updating {slug}; the latest changes may be missing\n")
+    except WikiholtError as error:
+        if not has_index or isinstance(error, IndexUnavailable):
+            raise
+        sys.stderr.write(f"note: {slug} could not be synced: {output.to_safe_line(error.message)}\n")
+
+
+def _search(handles: Sequence[WikiHandle], request: SearchRequest) -> SearchResult:
+    if len(handles) == 1:
+        return handles[0].search(request, interface=SearchInterface.CLI)
+    from wikiholt.wikis.multi_search import search_wikis
+
+    return search_wikis(handles, request, interface=SearchInterface.CLI)
+
+
+def _print_result(context: CommandContext, result: SearchResult, wikis: Sequence[Wiki]) -> None:
+    from wikiholt.interfaces.schemas.search_schemas import build_result_document
+
     lines = output.format_result(result, context.style)
-    if result.stale and result.head_revision:
-        lines.append(f"hint: run `wikiholt sync {arguments.slug}` to index the latest changes")
+    if result.stale and (result.head_revision or result.wikis):
+        name = wikis[0].slug if len(wikis) == 1 else ""
+        lines.append(f"hint: run `{f'wikiholt sync {name}'.strip()}` to index the latest changes")
     context.print_result(build_result_document(result), lines)
-    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:

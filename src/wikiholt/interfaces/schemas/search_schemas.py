@@ -51,6 +51,7 @@ class HitDocument(TypedDict):
     section_path: str | None
     total_chunks: int
     page_word_count: int
+    wiki: str | None
 
 
 class SearchResultDocument(TypedDict):
@@ -71,6 +72,7 @@ class SearchResultDocument(TypedDict):
     reranked: bool
     nothing_relevant: bool
     notes: list[str]
+    wikis: list[str]
 
 
 def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:
@@ -90,6 +92,7 @@ def build_result_document(result: SearchResult, path_style: PathStyle = STORED_P
         "reranked": result.reranked,
         "nothing_relevant": result.nothing_relevant,
         "notes": list(result.notes),
+        "wikis": list(result.wikis),
     }
 
 
@@ -117,6 +120,7 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         "section_path": " > ".join(hit.heading_path) or None,
         "total_chunks": hit.total_chunks,
         "page_word_count": hit.page_words,
+        "wiki": hit.wiki or None,
     }
 
 
