@@ -314,7 +314,7 @@ def _dump_settings(settings: Mapping[str, str]) -> str:
 
 def _make_not_found_error(slug: str) -> WikiNotFound:
     shown = slug if len(slug) <= _MAX_SHOWN_CHARS else slug[:_MAX_SHOWN_CHARS] + "…"
-    return WikiNotFound(f"There is no wiki {shown!r}.", hint="`wikiholt list` shows all wikis.")
+    return WikiNotFound(f"There is no wiki {shown!r}.", hint="`wikiholt list` shows all wikis.", slug=shown)
 
 
 # Import of another registry's rows.

@@ -74,6 +74,17 @@ class CommandContext:
             raise WikiNotFound("there are no wikis yet", hint="add one: wikiholt add SLUG PATH")
         return slugs
 
+    def explain_missing_wiki(self, error: WikiNotFound) -> WikiNotFound:
+        """The same error, with the place where the wiki was looked for, and similar slugs."""
+        if not error.slug:
+            return error
+        similar = self.service.registry.suggest_slugs(error.slug)
+        place = "the database of the setting store" if self.settings.store else str(self.settings.data)
+        suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
+        return WikiNotFound(
+            f"There is no wiki {error.slug!r} in {place}.", hint=suggestion + "`wikiholt list` shows all wikis."
+        )
+
     def print_result(self, document: Mapping[str, Any], lines: Sequence[str]) -> int:
         """Print the result as text, or as JSON with --json. Returns exit code 0."""
         if self.arguments.json:

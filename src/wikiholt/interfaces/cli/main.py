@@ -55,11 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_command(parsed: Namespace, settings: Settings) -> int:
+    from wikiholt.errors import WikiNotFound
     from wikiholt.interfaces.cli.command import CommandContext
 
     context = CommandContext(parsed, settings, _open_service, lambda overrides: _load_settings(parsed, overrides))
     try:
-        exit_code: int = parsed.run(context)
+        try:
+            exit_code: int = parsed.run(context)
+        except WikiNotFound as error:
+            raise context.explain_missing_wiki(error) from error
         if parsed.changes_registry:
             from wikiholt.interfaces.cli.backup_commands import backup_registry_if_due
 

@@ -16,7 +16,7 @@ from wikiholt.interfaces.schemas.common import parse_since
 from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from wikiholt.domain.search import SearchResult
     from wikiholt.domain.wiki import Wiki
@@ -50,13 +50,13 @@ def add_arguments(commands: Subparsers) -> None:
 def run_search(context: CommandContext) -> int:
     request = _build_request(context.arguments)
     wikis = choose_wikis(context)
-    handles = [context.service.get_handle(wiki.slug) for wiki in wikis]
+    handles, failures = _open_handles(context.service, wikis)
     if not context.arguments.no_sync:
         is_named = len(wikis) == 1 or bool(context.arguments.wiki)
         for handle in handles:
             _update_index(context, handle, build_missing=is_named)
     _load_models(context.service, request)
-    result = _search(handles, request)
+    result = _search(handles, failures, request)
     _print_result(context, result, wikis)
     return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
 
@@ -121,12 +121,28 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
         sys.stderr.write(f"note: {slug} could not be synced: {output.to_safe_line(error.message)}\n")
 
 
-def _search(handles: Sequence[WikiHandle], request: SearchRequest) -> SearchResult:
-    if len(handles) == 1:
+def _open_handles(service: WikiService, wikis: Sequence[Wiki]) -> tuple[list[WikiHandle], dict[str, WikiholtError]]:
+    """The handles of the wikis, and the errors of those that cannot be opened. Raises the error of a single wiki."""
+    handles: list[WikiHandle] = []
+    failures: dict[str, WikiholtError] = {}
+    for wiki in wikis:
+        try:
+            handles.append(service.get_handle(wiki.slug))
+        except WikiholtError as error:
+            if len(wikis) == 1:
+                raise
+            failures[wiki.slug] = error
+    return handles, failures
+
+
+def _search(
+    handles: Sequence[WikiHandle], failures: Mapping[str, WikiholtError], request: SearchRequest
+) -> SearchResult:
+    if len(handles) == 1 and not failures:
         return handles[0].search(request, interface=SearchInterface.CLI)
     from wikiholt.wikis.multi_search import search_wikis
 
-    return search_wikis(handles, request, interface=SearchInterface.CLI)
+    return search_wikis(handles, request, interface=SearchInterface.CLI, failures=failures)
 
 
 def _print_result(context: CommandContext, result: SearchResult, wikis: Sequence[Wiki]) -> None:

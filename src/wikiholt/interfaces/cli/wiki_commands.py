@@ -10,6 +10,7 @@ from wikiholt.git.remote_url import is_remote, redact_url
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document, get_public_settings
+from wikiholt.wikis.slugs import propose_free_slug
 
 _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "url", "interval")
 """Options of `add` whose value is that of the setting."""
@@ -17,7 +18,7 @@ _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "url", "in
 
 def add_arguments(commands: Subparsers) -> None:
     add = add_command(commands, "add", "register a git repository as a wiki", run_add, changes_registry=True)
-    add_slug(add)
+    add.add_argument("slug", nargs="?", metavar="SLUG", help="name of the wiki (default: from the folder's name)")
     add.add_argument("source", metavar="PATH_OR_URL", help="the repository: a directory, or the URL of a remote")
     add.add_argument("--subdirectory", metavar="DIR", help="index only the pages below this directory")
     add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
@@ -57,8 +58,14 @@ def run_add(context: CommandContext) -> int:
     if arguments.public:
         settings["public"] = "true"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
-    wiki = context.service.add(arguments.slug, source, settings)
+    slug = arguments.slug or propose_free_slug(_get_folder_name(source), [w.slug for w in context.list_wikis()])
+    wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
+
+
+def _get_folder_name(source: str) -> str:
+    """The last part of a path or URL, from which a slug is made."""
+    return source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
 
 
 def run_set(context: CommandContext) -> int:

@@ -20,6 +20,7 @@ from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, Pa
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.schemas.common import parse_since, parse_until
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE, MAX_HITS, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -206,6 +207,16 @@ class SearchParams(ListParams):
 
     def to_request(self) -> SearchRequest:
         return SearchRequest(self.q, self.n, self.mode, self.to_filter(), self.max_chunks_per_page, self.rerank)
+
+
+class WikiSearchParams(SearchParams):
+    """Parameters of a search that may cover several wikis."""
+
+    wiki: list[FilterValue] = Field(
+        [],
+        max_length=MAX_WIKIS_PER_SEARCH,
+        description="Search this wiki; may be repeated. Needs an operator key, or the key of each wiki.",
+    )
 
 
 class SemanticParams(SearchParams):
