@@ -295,8 +295,12 @@ def test_the_command_line_shows_only_the_wiki_it_is_called_for(
     env: ServedEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for me, other in ((env.wikis[1], env.wikis[2]), (env.wikis[11], env.wikis[3])):
-        commands = [["status", me.slug], ["key", "list", me.slug], ["search", me.slug, "pump", "--mode", "keyword"]]
-        commands += [["search", me.slug, "pump", "--mode", "keyword", "--tag", other.get_word("tag")]]
+        commands = [
+            ["status", me.slug],
+            ["key", "list", me.slug],
+            ["search", "-w", me.slug, "pump", "--mode", "keyword"],
+        ]
+        commands += [["search", "-w", me.slug, "pump", "--mode", "keyword", "--tag", other.get_word("tag")]]
         commands += [["set", me.slug, f"hosts={other.host}"], ["key", "revoke", "aaaaaaaaaaaa"]]
         for arguments in commands:
             for options in ([], ["--json"]):

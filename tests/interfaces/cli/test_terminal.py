@@ -22,10 +22,10 @@ COMMAND = [sys.executable, "-m", "wikiholt.interfaces.cli.main"]
 @pytest.mark.parametrize(
     "arguments",
     [
-        [b"search", b"night", b"x\xff"],
-        [b"search", b"night", b"x", b"--tag", b"x\xff"],
-        [b"search", b"night", b"x", b"--category", b"x\xff"],
-        [b"search", b"night", b"x", b"--path", b"x\xff"],
+        [b"search", b"-w", b"night", b"x\xff"],
+        [b"search", b"-w", b"night", b"x", b"--tag", b"x\xff"],
+        [b"search", b"-w", b"night", b"x", b"--category", b"x\xff"],
+        [b"search", b"-w", b"night", b"x", b"--path", b"x\xff"],
     ],
 )
 def test_invalid_utf8_arguments_are_bad_input(tmp_path: Path, arguments: list[bytes]) -> None:

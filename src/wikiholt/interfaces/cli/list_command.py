@@ -16,7 +16,9 @@ def run_list(context: CommandContext) -> int:
         return context.print_result({"wikis": [build_wiki_document(wiki) for wiki in wikis]}, [])
     width = max((len(wiki.slug) for wiki in wikis), default=0)
     lines = [f"{wiki.slug:{width}}  {to_safe_line(_redact_source(wiki.source))}" for wiki in wikis]
-    return context.print_result({}, lines or ["No wikis yet. Next: `wikiholt search …` in a folder with pages"])
+    return context.print_result(
+        {}, lines or ["No wikis yet. Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`"]
+    )
 
 
 def _redact_source(source: str) -> str:

@@ -92,8 +92,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.fail(message, f"`{self.prog} --help` shows how to use it")
 
-    def fail(self, message: str, hint: str) -> NoReturn:
-        self.exit(_INVALID_USAGE_EXIT_CODE, f"error: {message}\nhint: {hint}\n")
+    def fail(self, message: str, hint: str, name: str = "", known: Iterable[str] = ()) -> NoReturn:
+        """Print the error, with the closest of the known names, and exit."""
+        import difflib
+
+        close = difflib.get_close_matches(name, list(known), n=1)
+        suggestion = f"Did you mean {close[0]}? " if close else ""
+        self.print_usage(sys.stderr)
+        self.exit(_INVALID_USAGE_EXIT_CODE, f"error: {message}\nhint: {suggestion}{hint}\n")
 
 
 class _TopParser(Parser):
@@ -125,7 +131,7 @@ def _format_options(parser: argparse.ArgumentParser) -> str:
     return formatter.format_help()
 
 
-def build_parser(names: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+def build_parser(names: Iterable[str] = tuple(COMMANDS)) -> Parser:
     """The parser with these commands. A parsed command has `run`, a function of its CommandContext."""
     parser = _TopParser(prog="wikiholt", usage="wikiholt [OPTIONS] COMMAND …", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"wikiholt {__version__}", help="print the version")
@@ -156,7 +162,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         return parsed
     parser = build_parser((name,) if name in COMMANDS else ())
     if name not in COMMANDS:
-        _fail(parser, f"there is no command {name!r}", name, COMMANDS, "`wikiholt --help` lists all commands")
+        parser.fail(f"there is no command {name!r}", "`wikiholt --help` lists all commands", name, COMMANDS)
     parsed, unknown = _parse_known(parser, given)
     if unknown:
         _fail_unknown(parser, name, parsed, unknown)
@@ -198,11 +204,12 @@ def _fail_unknown(
     command = _get_chosen_parser(parser, parsed)
     general = [text for action in parser._actions for text in action.option_strings]
     if option in general:
-        Parser.fail(command, f"{option} must stand before the command", f"write `wikiholt {option} … {name}`")
+        command.fail(f"{option} must stand before the command", f"write `wikiholt {option} … {name}`")
     kind = "option" if option.startswith("-") else "argument"
     options = [text for action in command._actions for text in action.option_strings]
     hint = f"`{command.prog} --help` lists its options"
-    _fail(command, f"`{command.prog}` has no {kind} {option!r}", option, options if kind == "option" else (), hint)
+    known = options if kind == "option" else ()
+    command.fail(f"`{command.prog}` has no {kind} {option!r}", hint, option, known)
 
 
 def _get_chosen_parser(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> Parser:
@@ -212,10 +219,3 @@ def _get_chosen_parser(parser: argparse.ArgumentParser, parsed: argparse.Namespa
             return _get_chosen_parser(action.choices[getattr(parsed, action.dest)], parsed)
     assert isinstance(parser, Parser)
     return parser
-
-
-def _fail(parser: argparse.ArgumentParser, message: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
-    import difflib
-
-    close = difflib.get_close_matches(name, list(known), n=1)
-    parser.exit(2, f"error: {message}\nhint: {f'Did you mean {close[0]}? ' if close else ''}{hint}\n")
