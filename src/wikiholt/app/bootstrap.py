@@ -27,7 +27,8 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.embedding.lazy import Lazy, PreviousModels, get_model_and_precision
 from wikiholt.errors import MissingDependency, ModelError
 from wikiholt.git.fetch import FetchLimits
-from wikiholt.git.remote import RemoteSource, SharedHead
+from wikiholt.git.mirror import SharedHead
+from wikiholt.git.remote import RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository_discovery import find_repositories
 from wikiholt.git.repository_identity import GitRepositoryIdentities
