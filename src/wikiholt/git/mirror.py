@@ -222,9 +222,7 @@ def is_usable(mirror: Path, timeout: float) -> bool:
 
 def read_mirror_tip(mirror: Path, timeout: float) -> str | None:
     """The commit at the tip of the mirror; None if it has none."""
-    result = make_mirror_runner(mirror, timeout).run(
-        "rev-parse", "--verify", "--quiet", f"{MIRROR_BRANCH}^{{commit}}"
-    )
+    result = make_mirror_runner(mirror, timeout).run("rev-parse", "--verify", "--quiet", f"{MIRROR_BRANCH}^{{commit}}")
     return result.stdout.decode().strip() if result.status == 0 else None
 
 

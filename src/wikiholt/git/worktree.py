@@ -49,27 +49,34 @@ def is_writable(root: Path, path: str) -> bool:
     return os.access(parent, os.W_OK | os.X_OK)
 
 
-def update_file(
-    root: Path, path: str, entry: GitEntry | None, data: bytes | None, *, durable: bool = False
-) -> None:
-    """Atomically replace the file; or remove it, together with directories that become empty.
-
-    With `durable`, a new content is on the disk when this returns. A commit has it anyway.
-    """
+def update_file(root: Path, path: str, entry: GitEntry | None, data: bytes | None) -> None:
+    """Atomically replace the file; or remove it, together with directories that become empty."""
     if entry is None or data is None:
         with suppress(FileNotFoundError), open_parent(root, path) as (directory, name):
             os.unlink(name, dir_fd=directory)
         _remove_empty_directories(root, path)
         return
+    # The temporary name depends on the content: the next writer replaces what a killed one left.
+    replace_file(root, path, data, f".wikiholt-{entry.object_id[:16]}", 0o777 if entry.mode == "100755" else 0o666)
+
+
+def replace_file(
+    root: Path, path: str, data: bytes, temporary: str, mode: int, *, durable: bool = False, keep_mode: bool = False
+) -> None:
+    """Atomically replace or create a file, through a temporary file in the same directory.
+
+    With `durable`, the content is on disk when this returns. With `keep_mode`, an existing file keeps its permissions.
+    """
     with open_parent(root, path, create=True) as (directory, name):
-        # The temporary name depends on the content: the next writer replaces what a killed one left.
-        temporary = f".wikiholt-{entry.object_id[:16]}"
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory)
-        mode = 0o777 if entry.mode == "100755" else 0o666
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
+                if keep_mode:
+                    with suppress(FileNotFoundError):
+                        old_mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+                        os.fchmod(file.fileno(), stat.S_IMODE(old_mode))
                 file.write(data)
                 if durable:
                     file.flush()

@@ -16,9 +16,15 @@ _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "url", "in
 
 
 def add_arguments(commands: Subparsers) -> None:
-    add = add_command(commands, "add", "register a git repository as a wiki", run_add, changes_registry=True)
+    text = "register a git repository or a directory of pages as a wiki"
+    add = add_command(commands, "add", text, run_add, changes_registry=True)
     add_slug(add)
-    add.add_argument("source", metavar="PATH_OR_URL", help="the repository: a directory, or the URL of a remote")
+    add.add_argument(
+        "source", metavar="PATH_OR_URL", help="a repository or a directory of pages, or the URL of a remote repository"
+    )
+    add.add_argument(
+        "--worktree", action="store_true", help="index the files on disk, with uncommitted edits, instead of HEAD"
+    )
     add.add_argument("--subdirectory", metavar="DIR", help="index only the pages below this directory")
     add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
     add.add_argument(
@@ -57,6 +63,8 @@ def run_add(context: CommandContext) -> int:
         settings["hosts"] = ", ".join(arguments.host)
     if arguments.public:
         settings["public"] = "true"
+    if arguments.worktree:
+        settings["kind"] = "directory"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
     wiki = context.service.add(arguments.slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
