@@ -23,6 +23,11 @@ class Wiki:
     """Identifies the repository, so that another one at the same path is detected; empty if unknown."""
 
     @property
+    def is_directory(self) -> bool:
+        """Whether its pages are the files in a directory, not those in a git repository."""
+        return self.settings.get("kind") == "directory"
+
+    @property
     def location(self) -> tuple[str, str]:
         """The repository's path and, as far as known, its creation time."""
         return self.source, self.repository.removeprefix("marked").strip()

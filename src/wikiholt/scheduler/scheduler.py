@@ -152,7 +152,7 @@ class Scheduler:
             return self._other_nodes.wait_until_fresh(wiki_id, timeout)
         entry, began = self._get_entry(wiki_id), time.monotonic()
         while True:
-            runs, fetched = entry.finished_runs, not entry.is_remote or entry.fetched_at >= began
+            runs, fetched = entry.finished_runs, not entry.has_mirror or entry.fetched_at >= began
             if fetched:
                 try:
                     head = self._service.get_source(entry.wiki).get_head()
@@ -255,7 +255,7 @@ class Scheduler:
         return entry
 
     def _request_sync(self, entry: WikiEntry, priority: SyncPriority, fetched: bool = False) -> None:
-        if entry.is_remote and not fetched:
+        if entry.has_mirror and not fetched:
             entry.fetch_urgent = True
             self._state.enqueue_fetch(entry, priority)
         else:

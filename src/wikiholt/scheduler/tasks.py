@@ -71,7 +71,7 @@ class WikiTasks:
             self._state.enqueue(entry, priority)
         elif entry.failures and now < entry.retry_at and entry.failed_head is None:
             return  # checking again would run git
-        elif entry.is_remote:
+        elif entry.has_mirror:
             self._state.enqueue_fetch(entry, SyncPriority.SCHEDULED)
         elif entry.failures and now >= entry.retry_at:
             self._state.enqueue(entry, SyncPriority.SCHEDULED)

@@ -100,7 +100,8 @@ class WikiDiscovery:
                 reason = f"another repository is already registered as {slug}"
                 skipped.append(DiscoveredRepository(slug, repository.path, reason))
             else:
-                new[slug] = (source, {"confined": str(repository.confined_to)} if repository.confined_to else {})
+                settings = {"confined": str(repository.confined_to or ""), "kind": repository.kind}
+                new[slug] = (source, {name: value for name, value in settings.items() if value})
         self._log_skipped(skipped)
         return self._service.registry.add_many([(slug, *values) for slug, values in new.items()]) if new else []
 

@@ -135,6 +135,11 @@ class WikiEntry:
     def is_remote(self) -> bool:
         return not self.wiki.source.startswith("/")
 
+    @property
+    def has_mirror(self) -> bool:
+        """Whether its pages are read from a mirror, which a fetch brings up to date."""
+        return self.is_remote or self.wiki.is_directory
+
     def record_failure(self, error: WikiholtError, head: str | None, now: float) -> None:
         """Record a failure. The delay before the next try doubles with each failure, up to an hour."""
         self.failures += 1

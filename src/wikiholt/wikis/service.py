@@ -45,10 +45,12 @@ class WikiService:
         *,
         max_open: int = 64,
         repositories: RepositoryIdentities | None = None,
+        complete_settings: Callable[[str, Mapping[str, str]], Mapping[str, str]] = lambda _, settings: settings,
     ) -> None:
         """Up to `max_open` handles are kept open; the least recently used is closed first.
 
         Without `repositories`, a repository that replaces another at the same path is not detected.
+        `complete_settings` adds what a new wiki's source implies to its settings.
         """
         self.registry = registry
         self.components = components
@@ -62,13 +64,16 @@ class WikiService:
         """Called with the id of a wiki whose index proves damaged."""
         self._lock = Lock()
         self._repositories = repositories
+        self._complete_settings = complete_settings
         registry.backups.remove_leftovers = self._remove_leftovers
         if repositories is not None:
             registry.bind = repositories.bind
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, after checking its repository and settings."""
-        self._validate(Wiki("", validate_slug(slug), source, datetime.now(UTC), settings))
+        validate_slug(slug)
+        settings = self._complete_settings(source, settings)
+        self._validate(Wiki("", slug, source, datetime.now(UTC), settings))
         return self.registry.add(slug, source, settings)
 
     def configure(self, slug: str, changes: Mapping[str, str]) -> Wiki:
@@ -76,7 +81,9 @@ class WikiService:
         wiki = self.registry.get(slug)
         settings = {name: text for name, text in {**wiki.settings, **changes}.items() if text}
         self._validate(replace(wiki, settings=settings))
-        return self.registry.update_settings(slug, changes)
+        changed = self.registry.update_settings(slug, changes)
+        # Directories and repositories are identified in different ways.
+        return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed)
 
     def remove(self, slug: str, wiki_id: str | None = None) -> RemovedWiki:
         """Remove a wiki's index, then its registration, keys and hosts. Its pages and commits are never touched.

@@ -48,7 +48,7 @@ _OPERATION = "Operation"
 _DATABASES = "PostgreSQL"
 COMMANDS = {
     "search": Command(_FIRST, "search_command", "search the wiki of this folder, or other wikis"),
-    "add": Command(_FIRST, "wiki_commands", "register a git repository as a wiki"),
+    "add": Command(_FIRST, "wiki_commands", "register a git repository or a directory of pages as a wiki"),
     "list": Command(_FIRST, "list_command", "list the wikis"),
     "status": Command(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
     "serve": Command(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),

@@ -17,9 +17,15 @@ _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "url", "in
 
 
 def add_arguments(commands: Subparsers) -> None:
-    add = add_command(commands, "add", "register a git repository as a wiki", run_add, changes_registry=True)
+    text = "register a git repository or a directory of pages as a wiki"
+    add = add_command(commands, "add", text, run_add, changes_registry=True)
     add.add_argument("slug", nargs="?", metavar="SLUG", help="name of the wiki (default: from the folder's name)")
-    add.add_argument("source", metavar="PATH_OR_URL", help="the repository: a directory, or the URL of a remote")
+    add.add_argument(
+        "source", metavar="PATH_OR_URL", help="a repository or a directory of pages, or the URL of a remote repository"
+    )
+    add.add_argument(
+        "--worktree", action="store_true", help="index the files on disk, with uncommitted edits, instead of HEAD"
+    )
     add.add_argument("--subdirectory", metavar="DIR", help="index only the pages below this directory")
     add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
     add.add_argument(
@@ -57,6 +63,8 @@ def run_add(context: CommandContext) -> int:
         settings["hosts"] = ", ".join(arguments.host)
     if arguments.public:
         settings["public"] = "true"
+    if arguments.worktree:
+        settings["kind"] = "directory"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
     slug = arguments.slug or propose_free_slug(_get_folder_name(source), [w.slug for w in context.list_wikis()])
     wiki = context.service.add(slug, source, settings)
