@@ -3,16 +3,20 @@
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSource, NoCommits, WikiNotFound
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
+from wikiholt.text.page_names import has_page_extension
 from wikiholt.wikis.slugs import propose_free_slug
 
 MAX_AUTOMATIC_PAGES = 5000
 """A folder with more pages is indexed only if it was registered with `wikiholt add`."""
+MAX_AUTOMATIC_FILES = 50_000
+"""The same for files of any kind, which all have to be listed."""
 
 
 def find_wikis_of_folder(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
@@ -38,23 +42,26 @@ def find_repository_root(folder: Path) -> Path | None:
 def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
     """Register the repository around the folder, or the folder itself; None if it has no pages.
 
-    Raises InvalidSource if it is the home directory, contains it, or has very many pages.
+    The home directory and those above it are never registered. Raises InvalidSource if there are very many pages.
     """
     root = find_repository_root(folder) or folder
     if is_home_or_above(root):
         return None
     service = context.service
-    wikis = service.list_wikis()
-    slug = propose_free_slug(root.name, {wiki.slug for wiki in wikis})
-    pages = _count_pages(context, root)
+    slug = propose_free_slug(root.name, {wiki.slug for wiki in service.list_wikis()})
+    settings: dict[str, str] = {}
+    pages = _count_committed_pages(context, root)
+    if not pages:
+        settings["kind"] = "directory"
+        pages = count_files(root)
     if not pages:
         return None
     if pages > MAX_AUTOMATIC_PAGES:
         raise InvalidSource(
-            f"{root} has {pages} pages, too many to index without being asked.",
-            hint=f"To index it: `wikiholt add {slug} {root}`. To search another wiki: `wikiholt search -w SLUG …`",
+            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: too many to index unasked.",
+            hint=f"To index it: `wikiholt add {slug} {root}`. To search another wiki: `wikiholt search -w SLUG WORDS`",
         )
-    wiki = service.add(slug, str(root), {})
+    wiki = service.add(slug, str(root), settings)
     context.arguments.changes_registry = True
     sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')} in {to_safe_line(str(root))}\n")
     return wiki
@@ -66,17 +73,28 @@ def is_home_or_above(folder: Path) -> bool:
     return home.is_relative_to(folder)
 
 
-def _count_pages(context: CommandContext, root: Path) -> int:
-    """The number of pages of a folder that is not registered yet."""
+def _count_committed_pages(context: CommandContext, root: Path) -> int:
+    """The number of pages at HEAD; 0 if the folder is no repository or has no commit."""
     if not (root / ".git").exists():
         return 0
-    from datetime import UTC, datetime
-
     source = context.service.get_source(Wiki("", "", str(root), datetime.now(UTC)))
     try:
         return len(source.read_tree(source.get_head()))
     except NoCommits:
         return 0
+
+
+def count_files(root: Path) -> int:
+    """The number of page files below a folder. Stops early, and returns a number above the limit, if there are many
+    files of any kind."""
+    pages = files = 0
+    for _, directories, names in os.walk(root):
+        directories[:] = [name for name in directories if not name.startswith(".") and name != "node_modules"]
+        files += len(names)
+        pages += sum(has_page_extension(name) and not name.startswith(".") for name in names)
+        if pages > MAX_AUTOMATIC_PAGES or files > MAX_AUTOMATIC_FILES:
+            return MAX_AUTOMATIC_PAGES + 1
+    return pages
 
 
 def require_wikis(context: CommandContext, folder: Path) -> Sequence[Wiki]:
@@ -90,6 +108,6 @@ def require_wikis(context: CommandContext, folder: Path) -> Sequence[Wiki]:
             hint="Change to a folder with pages, or register one: `wikiholt add PATH`",
         )
     raise WikiNotFound(
-        f"{folder} has no committed pages, and no wiki is registered in {context.settings.data}.",
+        f"{folder} has no pages, and no wiki is registered in {context.settings.data}.",
         hint="Change to a folder with Markdown files, or register one: `wikiholt add PATH`",
     )

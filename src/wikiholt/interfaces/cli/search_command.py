@@ -98,11 +98,10 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
     if not has_index and not build_missing:
         return
     try:
-        head = context.service.get_source(handle.wiki).get_last_known_head() if has_index else ""
-        if has_index and handle.get_indexed_revision() == head:
+        if handle.wiki.is_directory or not has_index:
+            handle.fetch()  # for a directory this scans it; a remote is fetched by `sync` and by the service
+        if has_index and handle.get_indexed_revision() == context.service.get_source(handle.wiki).get_last_known_head():
             return
-        if not has_index:
-            handle.fetch()
         run_sync_work(
             context,
             handle,
