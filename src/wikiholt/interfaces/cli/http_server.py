@@ -19,6 +19,7 @@ from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.local_server import serve_local_searches
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.request_context import is_loopback
 from wikiholt.interfaces.http.timeouts import TimeoutProtocol
@@ -40,7 +41,7 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
         with suppress(DatabaseUnavailable):  # the service waits for it
             application.service.list_wikis()  # fail now, not at each request, if the registry is missing or damaged
         _require_keys(application)
-        with _open_listener(settings.serve_host, settings.serve_port) as listener:
+        with _open_listener(settings.serve_host, settings.serve_port) as listener, serve_local_searches(application):
             _run_server(application, listener, lambda: _print_address(listener, as_json=as_json))
     finally:
         application.service.close()

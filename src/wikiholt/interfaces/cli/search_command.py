@@ -8,24 +8,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wikiholt.domain.search import PageFilter, SearchInterface, SearchMode
+from wikiholt.domain.search import SearchInterface, SearchMode
 from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
-from wikiholt.interfaces.schemas.common import parse_since
-from wikiholt.search.request import SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from wikiholt.domain.search import SearchResult
     from wikiholt.domain.wiki import Wiki
+    from wikiholt.interfaces.cli.search_question import SearchQuestion
+    from wikiholt.search.request import SearchRequest
     from wikiholt.wikis.handle import WikiHandle
     from wikiholt.wikis.service import WikiService
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "search", "search the wiki of this folder, or other wikis", run_search)
+    parser = add_command(commands, "search", "search the wiki of this folder, or other wikis", run_search, logs=False)
     parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word')
     parser.add_argument(
         "-w", "--wiki", action="append", default=[], metavar="SLUG", help="search this wiki; repeatable"
@@ -48,7 +48,38 @@ def add_arguments(commands: Subparsers) -> None:
 
 
 def run_search(context: CommandContext) -> int:
-    request = _build_request(context.arguments)
+    """Search through a running service of this data directory if there is one, else in this process."""
+    from wikiholt.interfaces.cli.search_question import SearchQuestion
+
+    question = SearchQuestion.from_arguments(context.arguments)
+    request = question.to_request()
+    answer = _ask_service(context, question)
+    if answer is not None:
+        return answer
+    from wikiholt.interfaces.cli.log_output import configure_logging
+
+    configure_logging(context.settings.log_level.upper())
+    return _search_here(context, request)
+
+
+def _ask_service(context: CommandContext, question: SearchQuestion) -> int | None:
+    """Print the answer of a running service and return the exit code; None if there is no service, or it declines."""
+    from dataclasses import asdict
+
+    from wikiholt.interfaces.cli.local_client import ask_service, decode_result
+
+    answer = ask_service(context.settings, {"search": asdict(question)})
+    if answer is None:
+        return None
+    if question.as_json:
+        context.print_result(answer["document"], [])
+        return 0 if answer["found"] else NOTHING_FOUND_EXIT_CODE
+    result = decode_result(answer["result"])
+    context.print_result({}, _format_result(context, result, answer["wikis"]))
+    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+
+
+def _search_here(context: CommandContext, request: SearchRequest) -> int:
     wikis = choose_wikis(context)
     handles, failures = _open_handles(context.service, wikis)
     if not context.arguments.no_sync:
@@ -57,19 +88,11 @@ def run_search(context: CommandContext) -> int:
             _update_index(context, handle, build_missing=is_named)
     _load_models(context.service, request)
     result = _search(handles, failures, request)
-    _print_result(context, result, wikis)
+    lines = _format_result(context, result, [wiki.slug for wiki in wikis])
+    from wikiholt.interfaces.schemas.search_schemas import build_result_document
+
+    context.print_result(build_result_document(result), lines)
     return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
-
-
-def _build_request(arguments: argparse.Namespace) -> SearchRequest:
-    where = PageFilter(
-        tuple(arguments.category),
-        tuple(arguments.tag),
-        arguments.path,
-        parse_since(arguments.since) if arguments.since is not None else None,
-    )
-    query = " ".join(arguments.words)
-    return SearchRequest(query, arguments.n, SearchMode(arguments.mode), where, rerank=arguments.rerank)
 
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
@@ -144,14 +167,12 @@ def _search(
     return search_wikis(handles, request, interface=SearchInterface.CLI, failures=failures)
 
 
-def _print_result(context: CommandContext, result: SearchResult, wikis: Sequence[Wiki]) -> None:
-    from wikiholt.interfaces.schemas.search_schemas import build_result_document
-
+def _format_result(context: CommandContext, result: SearchResult, slugs: Sequence[str]) -> list[str]:
     lines = output.format_result(result, context.style)
     if result.stale and (result.head_revision or result.wikis):
-        name = wikis[0].slug if len(wikis) == 1 else ""
+        name = slugs[0] if len(slugs) == 1 else ""
         lines.append(f"hint: run `{f'wikiholt sync {name}'.strip()}` to index the latest changes")
-    context.print_result(build_result_document(result), lines)
+    return lines
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:
