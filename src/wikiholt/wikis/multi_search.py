@@ -1,15 +1,24 @@
 """Merges searches of several wikis. Each wiki is searched by itself, through a handle that the caller may use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.errors import WikiholtError
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.session import WikiSession
 
 MAX_WIKIS_PER_SEARCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedWikis:
+    """The wikis that a caller may search: those that could be opened, and the errors of the others by slug."""
+
+    sessions: list[WikiSession]
+    failures: dict[str, WikiholtError]
 
 
 def search_wikis(

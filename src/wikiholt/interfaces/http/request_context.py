@@ -24,7 +24,7 @@ from wikiholt.scheduler.reindex_job import ReindexJob
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SyncState, WikiActivity
 from wikiholt.wikis.access import Grant, RequestIdentity
-from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH, OpenedWikis
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.session import WikiSession
 
@@ -64,14 +64,6 @@ class TokenIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedWikis:
-    """The wikis of one search: those that could be opened, and the errors of the others by slug."""
-
-    sessions: list[WikiSession]
-    failures: dict[str, WikiholtError]
-
-
-@dataclass(frozen=True, slots=True)
 class KeyAdmin:
     """The keys that a request may manage: those of `wiki`, or all keys if it is None."""
 
@@ -100,7 +92,7 @@ class RequestContext:
         self._check_rate_limit(grant.key)
         return self._open_session(grant)
 
-    def open_wikis(self, slugs: Sequence[str]) -> "OpenedWikis":
+    def open_wikis(self, slugs: Sequence[str]) -> OpenedWikis:
         """Open the wikis of a search: that of this request, or several with an operator key or the key of each."""
         with self._check_access():
             grants = self._application.access.authorize_search(self._identity, slugs)
@@ -121,9 +113,9 @@ class RequestContext:
                 opened.failures[grant.wiki.slug] = error
         return opened
 
-    def open_wiki_best_scope(self) -> WikiSession:
-        """Open the wiki of this request with the highest scope the client has. Raises AccessDenied without READ."""
-        return self.open_wiki(Scope.READ)
+    def open_wikis_best_scope(self) -> OpenedWikis:
+        """Open the wikis that the client's keys name, each with the highest scope the client has."""
+        return self.open_wikis(())
 
     def open_wiki_for_token(self, verify: Callable[[str], TokenIdentity]) -> WikiSession:
         """Open the wiki that a token of another issuer names. Raises what `verify` raises."""
@@ -272,9 +264,9 @@ class HostContext(RequestContext):
             raise Forbidden("This request is for another wiki.", hint="The host application serves one wiki.")
         return OpenedWikis([session], {})
 
-    def open_wiki_best_scope(self) -> WikiSession:
+    def open_wikis_best_scope(self) -> OpenedWikis:
         reads, writes = (scope in self._host_grant.scopes for scope in (Scope.READ, Scope.WRITE))
-        return self.open_wiki(Scope.WRITE if reads and writes else Scope.READ)
+        return OpenedWikis([self.open_wiki(Scope.WRITE if reads and writes else Scope.READ)], {})
 
     def require_known_host(self) -> None:
         """Allow every host name; the host application checks them."""

@@ -22,7 +22,7 @@ from wikiholt.interfaces.http.query_params import (
     WikiSearchParams,
     parse_query,
 )
-from wikiholt.interfaces.http.request_context import OpenedWikis, RequestContextDep
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import (
     IfNoneMatch,
     make_json_response,
@@ -37,7 +37,7 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
-from wikiholt.wikis.multi_search import search_wikis
+from wikiholt.wikis.multi_search import OpenedWikis, search_wikis
 from wikiholt.wikis.session import PathStyle, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["search"])

@@ -9,6 +9,7 @@ from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, Pa
 from wikiholt.interfaces.schemas.common import parse_since
 from wikiholt.interfaces.schemas.page_schemas import ChangeDocument, CommitDocument, ListedPageDocument
 from wikiholt.search.request import MAX_HITS, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 MIN_TOKENS, MAX_TOKENS = 200, 50_000
 
@@ -90,6 +91,22 @@ class SearchArguments(FilterArguments):
     )
     fresh: bool = Field(
         False, description="Wait until the index has reached the newest commit. It always waits for your own writes."
+    )
+
+    def to_request(self) -> SearchRequest:
+        return SearchRequest(self.query, self.n, SearchMode(self.mode), self.to_filter())
+
+
+class SearchWikisArguments(FilterArguments):
+    """Arguments of search_wikis."""
+
+    query: str = Field(
+        min_length=1, max_length=MAX_QUERY_CHARS, description='A question or words; "a phrase" and -word work too.'
+    )
+    wikis: list[str] = Field([], max_length=MAX_WIKIS_PER_SEARCH, description="Only these wikis; default: all.")
+    n: int = Field(8, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    mode: Literal["hybrid", "semantic", "keyword"] = Field(
+        "hybrid", description="By meaning and keywords, by meaning only, or by keywords only."
     )
 
     def to_request(self) -> SearchRequest:
@@ -237,6 +254,7 @@ class SearchToolHit(TypedDict):
     last_updated: str | None
     snippet: str
     text: str
+    wiki: str | None
 
 
 class SearchToolResult(TypedDict):
