@@ -57,16 +57,17 @@ def _open_server(path: Path, application: Application) -> "_Server | None":
     """A server at this path, or None if it is not possible: another service answers there, or the path is too long."""
     if is_socket_usable(path):
         return None
+    server = _Server(str(path), _Handler, bind_and_activate=False)
+    server.application = application
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        server = _Server(str(path), _Handler, bind_and_activate=False)
-        server.application = application
         server.server_bind()
         path.chmod(0o600)  # nobody can connect before it is activated
         server.server_activate()
     except OSError as error:
         _log.info("commands on this machine cannot search through this service: %s", error)
+        server.server_close()
         return None
     return server
 

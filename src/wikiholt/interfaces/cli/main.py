@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; committed batches are kept, and the next sync continues from there\n")
+        if arguments is None:  # do not wait for the model's threads
+            sys.stdout.flush()
+            os._exit(INTERRUPTED_EXIT_CODE)
         return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
         # The reader of our output closed it.

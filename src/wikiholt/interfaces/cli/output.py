@@ -340,9 +340,21 @@ class _ProgressBar:
         if not self._visible:
             return
         if self._bar is None:
+            import shutil
+
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, desc=self._name, unit=self._unit, ascii=" ▏▎▍▌▋▊▉█", leave=self._keep)
+            # Some terminals have no size. tqdm would then draw nothing.
+            columns, rows = shutil.get_terminal_size()
+            self._bar = tqdm(
+                total=total,
+                desc=self._name,
+                unit=self._unit,
+                ascii=" ▏▎▍▌▋▊▉█",
+                leave=self._keep,
+                ncols=columns,
+                nrows=rows,
+            )
         self._bar.total = total
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(done - self._bar.n)
