@@ -76,7 +76,7 @@ class AccessPolicy:
     def authorize_search(self, identity: RequestIdentity, slugs: Sequence[str]) -> list[Grant]:
         """The grants of a search: for the wiki of the request, or for several wikis.
 
-        Several wikis need the key of each, separated by commas, or an operator key, which stands for all wikis. `slugs`
+        Several wikis need the key of each, separated by commas, or an operator key, which opens all wikis. `slugs`
         names some of them. Raises what `authorize` raises; Forbidden for a wiki without a key, also if it does not
         exist.
         """

@@ -40,7 +40,6 @@ def test_help_groups_the_commands_and_starts_with_those_that_people_need_first(
     assert [line.split()[0] for line in first] == ["search", "add", "list", "status", "serve"]
     assert "PostgreSQL:\n" in out
     assert "--no-color" in out
-    assert "130 interrupted" in out
 
 
 def test_without_arguments_a_terminal_shows_the_overview_and_a_script_an_error(

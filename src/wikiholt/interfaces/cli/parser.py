@@ -24,7 +24,6 @@ exit codes:
   10 doctor found problems
   11 permission denied
   70 internal error
- 130 interrupted
 """
 _DESCRIPTION = "Search for wikis and folders of Markdown: by meaning and by keyword, offline, one index per wiki."
 _INVALID_USAGE_EXIT_CODE = 2
