@@ -11,6 +11,7 @@ _BY_MODULE = {
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
     "storage/checksums.py": (
+        "execute(_PAGE_QUERY)",
         "execute(_STATE_QUERY)",
         "execute(sql)",
     ),
@@ -51,11 +52,13 @@ _BY_MODULE = {
     ),
     "storage/postgres/index.py": (
         "'' if limit is None else ' AND number < %s'",
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "column",
         "execute(sql)",
         "rows.CHUNK_COLUMNS",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
         "self._tables.chunks",
         "self._tables.dropped",
         "self._tables.pages",
@@ -127,7 +130,7 @@ _BY_MODULE = {
     "storage/postgres/page_queries.py": (
         "clause or 'true'",
         "execute(sql)",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
         "source",
         "tables.pages",
     ),
@@ -212,11 +215,13 @@ _BY_MODULE = {
         "execute(sql)",
     ),
     "storage/sqlite/index.py": (
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "execute(sql)",
         "first",
         "rows.CHUNK_COLUMNS",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
         "table",
     ),
     "storage/sqlite/index_writer.py": (
@@ -236,7 +241,7 @@ _BY_MODULE = {
         "execute(sql)",
         "execute(sql.format(_format_placeholders(batch)))",
         "matching",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
     ),
     "storage/sqlite/query_log.py": (
         "_COLUMNS",
@@ -248,7 +253,10 @@ _BY_MODULE = {
     ),
     "storage/sqlite/schema.py": (
         "FTS_TABLE",
+        "HAS_ORDER_OVERRIDE",
+        "HAS_PROPERTIES",
         "execute('BEGIN;' + _CREATE_TABLES)",
+        "format_sqlite_columns()",
         "setting",
     ),
     "wikis/keys.py": (

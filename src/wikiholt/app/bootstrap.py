@@ -20,13 +20,14 @@ from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
+from wikiholt.directory.watcher import DirectoryWatcher
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.embedding.lazy import Lazy, PreviousModels, get_model_and_precision
+from wikiholt.embedding.model_loader import Lazy, PreviousModels, get_model_and_precision
 from wikiholt.errors import MissingDependency, ModelError
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import SharedHead
@@ -38,6 +39,7 @@ from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.search.ordering import parse_boost_rules
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.markdown import AnchorStyle
@@ -151,7 +153,7 @@ def open_application(
     only_id = service.registry.get(only_slug).id if only_slug is not None else None
     assignments = backend.open_assignments() if backend is not None and only_slug is None else None
     wikis = {root: find_wiki_at(root) for root in roots}
-    scheduler = Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments)
+    scheduler = Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments, DirectoryWatcher())
     service.on_damage = scheduler.request_repair
     return Application(
         service=service,
@@ -231,7 +233,8 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         confined = Path(own.confined) if own.confined else next(entries, None)
         source = GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined_to=confined)
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
-    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs)
+    rules = parse_boost_rules(own.boost)
+    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules)
 
 
 def _build_remote_source(wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend) -> RemoteSource:

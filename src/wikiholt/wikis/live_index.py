@@ -12,6 +12,8 @@ from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.ordering import BoostRule
+from wikiholt.search.request import IndexVersion
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.query_log import QueryLogWriter
@@ -33,6 +35,7 @@ class WikiConfig:
     check_head: bool = True
     log_queries: bool = False
     """Whether searches are recorded."""
+    boost_rules: tuple[BoostRule, ...] = ()
 
 
 def _raise_model_missing(recipe: Recipe) -> Embedder:
@@ -74,6 +77,14 @@ class Components:
     """Records searches of wikis that enable it. None if nothing can be recorded."""
 
 
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot:
+    """The published generation and HEAD as one request has read them."""
+
+    live_index: "LiveIndex"
+    version: IndexVersion
+
+
 class LiveIndex:
     """An open generation with its caches. Closed after `close_when_idle`, when the last search has ended."""
 
@@ -100,6 +111,7 @@ class LiveIndex:
             get_lexicon=components.lexicon(self.index, self._keywords),
             scale=components.scale(state.recipe),
             rerank_config=components.reranking,
+            boost_rules=config.boost_rules,
         )
         self._users = 0
         self._closing = False

@@ -1,16 +1,19 @@
 """Merges searches of several wikis. Each wiki is searched by itself, through a handle that the caller may use."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 
-from wikiholt.domain.search import SearchInterface, SearchResult
-from wikiholt.errors import WikiholtError
-from wikiholt.search.request import SearchRequest
+from wikiholt.domain.search import Facet, PropertyFacets, SearchInterface, SearchResult, SortOrder
+from wikiholt.errors import InvalidQuery, WikiholtError
+from wikiholt.search.request import MAX_HITS, SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.session import WikiSession
 
 MAX_WIKIS_PER_SEARCH = 50
+_OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,16 @@ def search_wikis(
     A wiki that cannot be searched is named in the notes, and so are those of `failures`, which could not be opened.
     Raises the first error if no wiki can be searched.
     """
+    if request.depth > MAX_HITS:
+        raise InvalidQuery(
+            f"{request.depth} hits of several wikis were requested", hint=f"use at most {MAX_HITS}, or name one wiki"
+        )
+    of_each = replace(request, offset=0, n=request.depth)
     results: dict[str, SearchResult] = {}
     errors = dict(failures)
     for handle in handles:
         try:
-            results[handle.wiki.slug] = handle.search(request, interface=interface)
+            results[handle.wiki.slug] = handle.search(of_each, interface=interface)
         except WikiholtError as error:
             errors[handle.wiki.slug] = error
     if not results:
@@ -49,7 +57,10 @@ def search_wikis(
 def _merge_results(request: SearchRequest, results: dict[str, SearchResult], reasons: dict[str, str]) -> SearchResult:
     hits = [replace(hit, wiki=slug) for slug, result in results.items() for hit in result.hits]
     # The sort is stable: hits of equal score stay in the order of their wiki.
-    hits.sort(key=lambda hit: -hit.score)
+    if request.sort is SortOrder.DATE:
+        hits.sort(key=lambda hit: hit.last_updated or _OLDEST, reverse=True)
+    else:
+        hits.sort(key=lambda hit: hit.score, reverse=True)
     corrected = {result.did_you_mean for result in results.values()}
     notes = [f"{slug}: {note}" for slug, result in results.items() for note in result.notes]
     if len(corrected) > 1:  # some wikis know the words as typed
@@ -58,7 +69,7 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
     return SearchResult(
         query=request.query,
         mode=next(iter(results.values())).mode,
-        hits=tuple(hits[: request.n]),
+        hits=tuple(hits[request.offset : request.depth]),
         total=sum(result.total for result in results.values()),
         took_ms=sum(result.took_ms for result in results.values()),
         indexed_revision=None,
@@ -69,5 +80,15 @@ def _merge_results(request: SearchRequest, results: dict[str, SearchResult], rea
         notes=tuple(notes),
         did_you_mean=corrected.pop() if len(corrected) == 1 else "",
         reranked=any(result.reranked for result in results.values()),
+        offset=request.offset,
+        facets=tuple(_merge_facets(name, results.values()) for name in request.facets),
         wikis=tuple(results),
     )
+
+
+def _merge_facets(name: str, results: Iterable[SearchResult]) -> PropertyFacets:
+    """The values of a property in all wikis, most frequent first."""
+    counts: Counter[str] = Counter()
+    for facet in (facet for result in results for facet in result.facets if facet.name == name):
+        counts.update({value.value: value.count for value in facet.values})
+    return PropertyFacets(name, tuple(Facet(value, count) for value, count in counts.most_common()))

@@ -50,6 +50,18 @@ def test_an_agent_sees_that_its_spelling_was_corrected(served: ServedApplication
     assert get_document(call_tool(url, served.tokens["read"], "search", query="+pritner drum"))["did_you_mean"] is None
 
 
+def test_an_agent_filters_by_property_and_reads_more_hits(served: ServedApplication, url: str) -> None:
+    search = partial(call_tool, url, served.tokens["read"], "search", query="printer")
+    assert [hit["path"] for hit in get_document(search(where="category=equipment"))["results"]] == ["Equipment/Printer"]
+    first, second = (get_document(search(n=1, offset=offset))["results"] for offset in (0, 1))
+    assert first[0]["path"] != second[0]["path"]
+    newest = [hit["last_updated"] for hit in get_document(search(sort="date"))["results"]]
+    assert newest == sorted(newest, reverse=True)
+    refused = search(where=["category>office"])
+    assert refused.is_error
+    assert "at column 10: > needs a number or a date" in get_text(refused)
+
+
 def test_tools_are_described_and_in_a_stable_order(served: ServedApplication, url: str) -> None:
     tools = list_tools(url, served.tokens["write"])
     assert [tool.name for tool in tools] == READ_TOOLS + WRITE_TOOLS
@@ -154,7 +166,7 @@ def test_a_long_page_is_split_into_parts_that_join_without_loss(served: ServedAp
         calls += 1
         document = get_document(answer)
         text = document["content"] if using == "read_page" else document["text"]
-        rest = document["rest"] if using == "read_page" else document["metadata"]["rest"]
+        rest = document["continuation"] if using == "read_page" else document["metadata"]["continuation"]
         assert estimate_tokens(text) <= 700
         assert estimate_tokens(get_text(answer)) < 1400
         texts.append((text, rest))
@@ -176,7 +188,7 @@ def test_answers_fit_the_token_budget_and_say_how_to_continue(served: ServedAppl
     document = get_document(small)
     assert estimate_tokens(get_text(small)) < 1500
     assert 1 <= len(document["results"]) < 40
-    rest = document["rest"]
+    rest = document["continuation"]
     assert rest["tool"] == "search"
     assert len(get_document(call_tool(url, read, "search", **rest["arguments"]))["results"]) > len(document["results"])
     seen: list[str] = []
@@ -184,9 +196,9 @@ def test_answers_fit_the_token_budget_and_say_how_to_continue(served: ServedAppl
     while True:
         listed = get_document(call_tool(url, read, "list_pages", **arguments))
         seen += [page["path"] for page in listed["pages"]]
-        if listed["rest"] is None:
+        if listed["continuation"] is None:
             break
-        arguments = listed["rest"]["arguments"]
+        arguments = listed["continuation"]["arguments"]
     assert seen == sorted(f"Many/Page {number}" for number in range(40))
     gone = {f"Many/Page {number}.md": None for number in range(40)}
     served.alpha.commit(dict(gone))
@@ -199,9 +211,9 @@ def test_links_are_listed_in_both_directions_with_paging(served: ServedApplicati
     assert get_document(call_tool(url, read, "get_links", path="Coffee"))["linked_from"] == ["Home"]
     first = get_document(call_tool(url, read, "get_links", path="Home", limit=1))
     assert first["links_to"] == ["Equipment/Printer"]
-    second = get_document(call_tool(url, read, "get_links", **first["rest"]["arguments"]))
+    second = get_document(call_tool(url, read, "get_links", **first["continuation"]["arguments"]))
     assert second["links_to"] == ["Coffee"]
-    assert second["rest"] is None
+    assert second["continuation"] is None
 
 
 @pytest.mark.parametrize(

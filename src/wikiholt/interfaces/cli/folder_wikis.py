@@ -10,6 +10,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSource, NoCommits, WikiNotFound
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
+from wikiholt.interfaces.cli.wiki_selection import find_wikis_of_directory
 from wikiholt.text.page_names import has_page_extension
 from wikiholt.wikis.slugs import propose_free_slug
 
@@ -20,18 +21,10 @@ MAX_AUTOMATIC_FILES = 50_000
 
 
 def find_wikis_of_folder(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
-    """The wikis whose pages the folder contains or belongs to; empty if none is registered for it.
-
-    Of nested sources the innermost counts. In a repository within a wiki's folder, only that repository counts.
-    """
+    """The wikis that the folder belongs to; in a repository within a wiki's folder, only those of that repository."""
     root = find_repository_root(folder)
-    inner = [directory for directory in (folder, *folder.parents) if root is None or directory.is_relative_to(root)]
-    for directory in inner:
-        here = [wiki for wiki in wikis if wiki.source == str(directory)]
-        if here:
-            position = folder.relative_to(directory)
-            return [wiki for wiki in here if position.is_relative_to(wiki.settings.get("subdirectory", ""))] or here
-    return []
+    found = find_wikis_of_directory(wikis, folder)
+    return [wiki for wiki in found if root is None or Path(wiki.source).resolve().is_relative_to(root)]
 
 
 def find_repository_root(folder: Path) -> Path | None:

@@ -5,11 +5,14 @@ from wikiholt.interfaces.cli.output import to_safe_line
 
 
 def add_arguments(commands: Subparsers) -> None:
-    add_command(commands, "list", "list the wikis", run_list, logs=False)
+    parser = add_command(commands, "list", "list the wikis", run_list, logs=False)
+    parser.add_argument("--slugs", action="store_true", help="print only the names")
 
 
 def run_list(context: CommandContext) -> int:
     wikis = context.list_wikis()
+    if context.arguments.slugs:
+        return context.print_result({"wikis": [wiki.slug for wiki in wikis]}, [wiki.slug for wiki in wikis])
     if context.arguments.json:
         from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 from wikiholt import __version__
 from wikiholt.domain.search import SearchResult
+from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
 
 if TYPE_CHECKING:
@@ -77,7 +78,17 @@ def is_socket_usable(path: Path) -> bool:
     return False
 
 
-# Search results as JSON. The fields of the dataclasses are the format, because both ends have the same version.
+# Wikis and results as JSON. The fields of the dataclasses are the format, because both ends have the same version.
+
+
+def encode_wiki(wiki: Wiki) -> dict[str, Any]:
+    """What the client needs to name the files of a wiki. Not its other settings, which may be secret."""
+    settings = {name: wiki.settings[name] for name in ("subdirectory", "kind") if name in wiki.settings}
+    return {"slug": wiki.slug, "source": wiki.source, "settings": settings}
+
+
+def decode_wiki(document: Mapping[str, Any]) -> Wiki:
+    return Wiki("", document["slug"], document["source"], datetime.min, document["settings"])  # noqa: DTZ901 - not used
 
 
 def encode_result(result: SearchResult) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from wikiholt.interfaces.cli.local_client import (
     MAX_LINE_BYTES,
     SOCKET_NAME,
     encode_result,
+    encode_wiki,
     fingerprint_settings,
     is_socket_usable,
 )
@@ -110,10 +111,8 @@ def _answer(application: Application, question: Mapping[str, Any]) -> Mapping[st
         result = _run(application, search, wikis)
     except WikiholtError as error:
         return {"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}}
-    slugs = [wiki.slug for wiki in wikis]
-    if search.as_json:
-        return {"document": build_result_document(result), "found": bool(result.hits), "wikis": slugs}
-    return {"result": encode_result(result), "wikis": slugs}
+    document = build_result_document(result) if search.as_json else None
+    return {"result": encode_result(result), "document": document, "wikis": [encode_wiki(wiki) for wiki in wikis]}
 
 
 def _find_wikis(application: Application, search: SearchQuestion) -> list[Wiki]:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 
 from wikiholt.interfaces.cli import output
 
@@ -16,10 +17,13 @@ class SafeFormatter(logging.Formatter):
         return output.to_safe_text(super().format(record)).replace("\n", "\n  ")
 
 
-def configure_logging(level: str) -> None:
+def configure_logging(level: str, *, with_time: bool = False) -> None:
     """Write log lines from this level on to standard error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(SafeFormatter("%(levelname)s %(name)s: %(message)s"))
+    time_field = "%(asctime)s " if with_time else ""
+    formatter = SafeFormatter(f"{time_field}%(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler])
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 UNEXPECTED_EXIT_CODE = 70
 DEFAULT_LOG_LEVEL = "warning"
 _REGISTRY_BACKUP_INTERVAL_S = 300.0
+_LONG_RUNNING_COMMANDS = ("serve", "mcp")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.logs or settings.log_level != DEFAULT_LOG_LEVEL:
             from wikiholt.interfaces.cli.log_output import configure_logging
 
-            configure_logging(settings.log_level.upper())
+            configure_logging(settings.log_level.upper(), with_time=parsed.command in _LONG_RUNNING_COMMANDS)
         return _run_command(parsed, settings)
     except WikiholtError as error:
         print_error(error)

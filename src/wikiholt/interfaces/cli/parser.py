@@ -40,6 +40,7 @@ class Command(NamedTuple):
 
 
 _FIRST = "Start here"
+_PAGES = "Pages"
 _INDEXES = "Wikis and indexes"
 _SERVICE = "Service and keys"
 _QUALITY = "Quality"
@@ -51,6 +52,11 @@ COMMANDS = {
     "list": Command(_FIRST, "list_command", "list the wikis"),
     "status": Command(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
     "serve": Command(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
+    "read": Command(_PAGES, "page_commands", "show a page, or the section below one of its headings"),
+    "open": Command(_PAGES, "open_command", "open a page in your editor, or in the browser"),
+    "similar": Command(_PAGES, "page_commands", "find pages similar to a page"),
+    "links": Command(_PAGES, "page_commands", "show the links of a page, the links to it, and its broken links"),
+    "recent": Command(_PAGES, "page_commands", "list the pages that changed last, newest first"),
     "sync": Command(_INDEXES, "index_commands", "update indexes to the HEAD of their repositories"),
     "reindex": Command(
         _INDEXES,
@@ -74,6 +80,8 @@ COMMANDS = {
     "report": Command(_QUALITY, "report_command", "show what was searched for in a wiki, if searches are logged"),
     "doctor": Command(_OPERATION, "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
     "settings": Command(_OPERATION, "admin_commands", "show all settings and their values"),
+    "completion": Command(_OPERATION, "shell_commands", "print the completion script for a shell"),
+    "man": Command(_OPERATION, "shell_commands", "print the manual page, for man -l -"),
     "backup": Command(_OPERATION, "backup_commands", "create a verified copy of a wiki's index, or of everything"),
     "restore": Command(_OPERATION, "backup_commands", "restore a backup, or list the backups"),
     "database": Command(_DATABASES, "database_commands", "add, list and remove the databases of the wikis"),
@@ -139,7 +147,7 @@ def build_parser(names: Iterable[str] = tuple(COMMANDS)) -> Parser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for this command; repeatable"
     )
-    parser.add_argument("--no-color", action="store_true", help="no colors, as with the variable NO_COLOR")
+    parser.add_argument("--no-color", action="store_true", help="print no colors and no links")
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=Parser, prog="wikiholt"
     )

@@ -8,10 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wikiholt.domain.search import SearchInterface, SearchMode
+from wikiholt.domain.search import SearchInterface, SearchMode, SortOrder
 from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.hit_output import add_hit_options, choose_format, print_hits
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,36 +28,47 @@ if TYPE_CHECKING:
 
 def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "search", "search the wiki of this folder, or other wikis", run_search, logs=False)
-    parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word')
+    parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word, tag:x')
     parser.add_argument(
         "-w", "--wiki", action="append", default=[], metavar="SLUG", help="search this wiki; repeatable"
     )
     parser.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument("--mode", choices=modes, default=str(SearchMode.HYBRID), help="how to search (default: hybrid)")
-    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeatable")
+    for param in FILTER_PARAMS:
+        if param.is_list:
+            parser.add_argument(param.option, action="append", default=[], metavar=param.metavar, help=param.help)
+        else:
+            parser.add_argument(param.option, metavar=param.metavar, help=param.help)
+    orders = [str(order) for order in SortOrder]
+    parser.add_argument("--sort", choices=orders, default=orders[0], help="the order of the pages (default: relevance)")
+    parser.add_argument("--offset", type=int, default=0, metavar="N", help="number of pages to skip, 0 to 900")
     parser.add_argument(
-        "--category", action="append", default=[], metavar="NAME", help="only in this category; repeatable"
+        "--facets",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="count the values of this frontmatter property; repeatable",
     )
-    parser.add_argument("--path", default="", metavar="PREFIX", help="only pages at or below this path")
-    parser.add_argument("--since", metavar="WHEN", help="only pages updated since a date (2024-05-31), or 7d, 12h, 3w")
     parser.add_argument(
         "--rerank",
         action=argparse.BooleanOptionalAction,
         help="whether the reranker scores the best pages again (default: if rerank.model is set)",
     )
     parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
+    add_hit_options(parser)
 
 
 def run_search(context: CommandContext) -> int:
     """Search through a running service of this data directory if there is one, else in this process."""
     from wikiholt.interfaces.cli.search_question import SearchQuestion
 
-    question = SearchQuestion.from_arguments(context.arguments)
+    as_json = choose_format(context.arguments) in ("json", "jsonl")
+    question = SearchQuestion.from_arguments(context.arguments, as_json=as_json)
     request = question.to_request()
-    answer = _ask_service(context, question)
-    if answer is not None:
-        return answer
+    exit_code = _ask_service(context, question)
+    if exit_code is not None:
+        return exit_code
     from wikiholt.interfaces.cli.log_output import configure_logging
 
     configure_logging(context.settings.log_level.upper())
@@ -66,17 +79,14 @@ def _ask_service(context: CommandContext, question: SearchQuestion) -> int | Non
     """Print the answer of a running service and return the exit code; None if there is no service, or it declines."""
     from dataclasses import asdict
 
-    from wikiholt.interfaces.cli.local_client import ask_service, decode_result
+    from wikiholt.interfaces.cli.local_client import ask_service, decode_result, decode_wiki
 
     answer = ask_service(context.settings, {"search": asdict(question)})
     if answer is None:
         return None
-    if question.as_json:
-        context.print_result(answer["document"], [])
-        return 0 if answer["found"] else NOTHING_FOUND_EXIT_CODE
+    wikis = [decode_wiki(document) for document in answer["wikis"]]
     result = decode_result(answer["result"])
-    context.print_result({}, _format_result(context, result, answer["wikis"]))
-    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+    return print_hits(context, wikis, result, _make_hints(result, wikis), answer["document"])
 
 
 def _search_here(context: CommandContext, request: SearchRequest) -> int:
@@ -88,11 +98,7 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
             _update_index(context, handle, build_missing=is_named)
     _load_models(context.service, request)
     result = _search(handles, failures, request)
-    lines = _format_result(context, result, [wiki.slug for wiki in wikis])
-    from wikiholt.interfaces.schemas.search_schemas import build_result_document
-
-    context.print_result(build_result_document(result), lines)
-    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+    return print_hits(context, wikis, result, _make_hints(result, wikis))
 
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
@@ -167,12 +173,11 @@ def _search(
     return search_wikis(handles, request, interface=SearchInterface.CLI, failures=failures)
 
 
-def _format_result(context: CommandContext, result: SearchResult, slugs: Sequence[str]) -> list[str]:
-    lines = output.format_result(result, context.style)
-    if result.stale and (result.head_revision or result.wikis):
-        name = slugs[0] if len(slugs) == 1 else ""
-        lines.append(f"hint: run `{f'wikiholt sync {name}'.strip()}` to index the latest changes")
-    return lines
+def _make_hints(result: SearchResult, wikis: Sequence[Wiki]) -> list[str]:
+    if not result.stale or not (result.head_revision or result.wikis):
+        return []
+    command = f"wikiholt sync {wikis[0].slug}" if len(wikis) == 1 else "wikiholt sync"
+    return [f"hint: run `{command}` to index the latest changes"]
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:

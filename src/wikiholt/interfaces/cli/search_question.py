@@ -3,10 +3,13 @@
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from wikiholt.domain.search import PageFilter, SearchMode
-from wikiholt.interfaces.schemas.common import parse_since
+from wikiholt.domain.search import SearchMode, SortOrder
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.search.request import SearchRequest
+
+_OPTIONS = ("n", "mode", "rerank", "offset", "sort", "facets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,24 +19,34 @@ class SearchQuestion:
     words: list[str]
     wikis: list[str]
     folder: str
-    n: int
-    mode: str
-    category: list[str]
-    tag: list[str]
-    path: str
-    since: str | None
-    rerank: bool | None
     no_sync: bool
     as_json: bool
+    """Whether the answer is printed as JSON, so that a document is enough."""
+    options: dict[str, Any]
+    filters: dict[str, Any]
+    """The values of the filters by option."""
 
     @classmethod
-    def from_arguments(cls, arguments: Namespace) -> "SearchQuestion":
-        names = ("words", "n", "mode", "category", "tag", "path", "since", "rerank", "no_sync")
-        values = {name: getattr(arguments, name) for name in names}
-        return cls(wikis=arguments.wiki, folder=str(Path.cwd().resolve()), as_json=arguments.json, **values)
+    def from_arguments(cls, arguments: Namespace, *, as_json: bool) -> "SearchQuestion":
+        return cls(
+            arguments.words,
+            arguments.wiki,
+            str(Path.cwd().resolve()),
+            arguments.no_sync,
+            as_json,
+            {name: getattr(arguments, name) for name in _OPTIONS},
+            {param.option: getattr(arguments, param.option.removeprefix("--")) for param in FILTER_PARAMS},
+        )
 
     def to_request(self) -> SearchRequest:
         """The search. Raises InvalidQuery."""
-        since = parse_since(self.since) if self.since is not None else None
-        where = PageFilter(tuple(self.category), tuple(self.tag), self.path, since)
-        return SearchRequest(" ".join(self.words), self.n, SearchMode(self.mode), where, rerank=self.rerank)
+        return SearchRequest(
+            " ".join(self.words),
+            self.options["n"],
+            SearchMode(self.options["mode"]),
+            build_filter(lambda param: self.filters[param.option]),
+            rerank=self.options["rerank"],
+            offset=self.options["offset"],
+            sort=SortOrder(self.options["sort"]),
+            facets=tuple(self.options["facets"]),
+        )

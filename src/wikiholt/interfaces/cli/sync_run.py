@@ -17,7 +17,7 @@ from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
-from wikiholt.scheduler.activity import lock_activity
+from wikiholt.scheduler.reindex_job import lock_activity
 from wikiholt.scheduler.wiki_records import WikiActivity
 from wikiholt.wikis.handle import WikiHandle
 

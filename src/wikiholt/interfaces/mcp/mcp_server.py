@@ -45,7 +45,7 @@ from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources, text_output
-from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, McpTool, get_tools
+from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, McpTool, get_tool_definitions, get_tools
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
 
@@ -111,8 +111,7 @@ class _ServerHandlers:
         self._options = options
         self._tools = get_tools(aliases=options.aliases)
         self._several_wikis_tools = {tool.name: tool for tool in SEVERAL_WIKIS_TOOLS}
-        every_tool = {**self._tools, **self._several_wikis_tools}
-        self._definitions = {name: tool.to_definition() for name, tool in every_tool.items()}
+        self._definitions = get_tool_definitions(aliases=options.aliases)
         self._unindexed_commits: dict[str, str] = {}
         """By wiki, the last commit made here that the index may not contain yet."""
 

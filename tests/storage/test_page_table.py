@@ -1,0 +1,28 @@
+"""The table of pages is declared once for both stores."""
+
+from wikiholt.storage import page_table
+from wikiholt.storage.page_table import PageRow
+
+_OLDER = (1, "a.md", "a", "A", "b", *[None] * 5, 0, "[]", "[]", 1, b"", 1, "a", "a", 1, 1)
+ROW = PageRow._make((*_OLDER, "{}", "[]", "[]", "a", 2.0, '["x"]'))
+
+
+def test_column_types_follow_the_types_of_the_row() -> None:
+    columns = dict(column.split(" ", 1) for column in page_table.format_sqlite_columns().split(", "))
+    assert list(columns) == list(PageRow._fields)
+    assert columns["category"].strip() == "TEXT"
+    assert columns["name"] == "TEXT NOT NULL"
+    assert columns["file"] == "TEXT NOT NULL UNIQUE"
+    assert page_table.format_postgres_column("words") == "words bytea NOT NULL"
+    assert page_table.format_postgres_column("path") == 'path text COLLATE "C" NOT NULL'
+    assert page_table.get_postgres_type("word_count") == "int4"
+
+
+def test_an_added_column_has_a_default_and_does_not_change_the_checksum_of_older_rows() -> None:
+    assert list(page_table.ADDED_COLUMNS) == list(PageRow._fields[-len(page_table.ADDED_COLUMNS) :])
+    assert page_table.format_postgres_column("boost") == "boost float8 NOT NULL DEFAULT 1.0"
+    assert page_table.format_postgres_column("pins") == "pins text NOT NULL DEFAULT '[]'"
+    older = ROW._replace(titles="", boost=1.0, pins="[]")
+    assert page_table.get_checksum_values(older)[-1] == older.length
+    assert page_table.get_checksum_values(older._replace(boost=2.0))[-2:] == ("", 2.0)
+    assert page_table.get_checksum_values(ROW) == ROW
