@@ -141,8 +141,8 @@ def test_several_wikis_are_searched_together_and_each_hit_is_labelled(
     assert {hit["wiki"] for hit in document["results"]} == {"my-notes", "other"}
     assert any(note.startswith("unindexed was not searched: ") for note in document["notes"])
     text = run("search", "key")[1]
-    assert "other: Locks" in text
-    assert "my-notes: Keys" in text
+    assert "other: ../other/Locks.md:3" in text
+    assert "my-notes: ../My Notes/Keys.md:3" in text
     named = json.loads(run("search", "-w", "other", "-w", "unindexed", "key", "--json")[1])
     assert {hit["wiki"] for hit in named["results"]} == {"other", "unindexed"}, "a named wiki is indexed first"
 
