@@ -64,18 +64,3 @@ class SearchRequest:
             raise InvalidQuery("the facets are invalid", hint=f"name 1 to {MAX_FACETS} frontmatter properties")
         validate_text("the query", self.query)
         self.where.validate()
-
-
-# Boost rules of a wiki. They are here because the settings check them, and settings must load fast.
-
-MIN_BOOST, MAX_BOOST = 0.1, 10.0
-
-
-def check_boost_rule(text: str) -> str:
-    """The reason why a boost rule is invalid, or an empty string."""
-    pattern, _, factor = text.rpartition("=")
-    try:
-        is_valid = bool(pattern.strip()) and MIN_BOOST <= float(factor) <= MAX_BOOST
-    except ValueError:
-        is_valid = False
-    return "" if is_valid else f"write PATTERN=FACTOR with a factor from {MIN_BOOST} to {MAX_BOOST:.0f}: /runbooks=2"

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from wikiholt.app.settings.setting import (
     build_unknown_error,
+    check_boost_rule,
     check_chroma_name,
     check_directory,
     check_domain,
@@ -25,7 +26,6 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
-from wikiholt.search.request import check_boost_rule
 from wikiholt.text.language_names import LANGUAGES
 
 ANCHOR_STYLES = ("github", "otterwiki")
