@@ -401,7 +401,9 @@ def test_the_leak_detector_finds_a_search_in_the_wrong_wiki(
     wrong_handle = env.application.service.get_handle(env.wikis[3].slug)
     original = WikiHandle.search
 
-    def search(self: WikiHandle, request: SearchRequest, *, interface: SearchInterface | None = None) -> SearchResult:
+    def search(
+        self: WikiHandle, request: SearchRequest, *, interface: SearchInterface | None = None, snapshot: object = None
+    ) -> SearchResult:
         return original(wrong_handle, request, interface=interface)
 
     monkeypatch.setattr(WikiHandle, "search", search)

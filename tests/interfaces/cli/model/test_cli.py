@@ -160,7 +160,7 @@ def test_text_for_people(synced: Run) -> None:
         (["search", "-w", "night", "x", "-n", "0"], 2, "n is 0"),
         (["search", "-w", "night", "x", "-n", "101"], 2, "n is 101"),
         (["search", "-w", "night", "x", "--since", "yesterdayish"], 2, "yesterdayish"),
-        (["add", "night", "."], 6, "repository"),
+        (["add", "other", "missing"], 6, "missing"),
         (["add", "../up", "."], 2, "cannot name a wiki"),
         (["add", "Night", "."], 2, "capital letter"),
     ],
