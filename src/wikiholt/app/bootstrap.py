@@ -14,7 +14,7 @@ from wikiholt import embedding
 from wikiholt.app.backends import Backend, no_shared_buckets, open_backend
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.chroma.chroma_cache import ChromaConfig, ChromaEngine
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache

@@ -98,7 +98,7 @@ class Searcher:
         self._order = HitOrder(index, boost_rules)
         self._state: IndexState | None = None
 
-    def search(self, request: SearchRequest, known: IndexVersion | None = None) -> SearchResult:
+    def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
         began = time.perf_counter()
         state = self._get_state()
@@ -127,7 +127,7 @@ class Searcher:
             raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
 
     def find_similar(
-        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, known: IndexVersion | None = None
+        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None
     ) -> SearchResult:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()

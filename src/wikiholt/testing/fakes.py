@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
@@ -50,9 +51,14 @@ class FakeEmbedder:
     def _embed(self, text: str) -> FloatArray:
         total = np.full(self.dimensions, 1e-3, np.float32)
         for word in _TOKEN_PATTERN.findall(text.lower()):
-            seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
-            total += np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
+            total += _make_word_vector(word, self.dimensions)
         return np.asarray(total / np.linalg.norm(total), np.float32)
+
+
+@lru_cache(maxsize=100_000)
+def _make_word_vector(word: str, dimensions: int) -> FloatArray:
+    seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
+    return np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
 
 
 _WORD_PATTERN = re.compile(r"\w+")
