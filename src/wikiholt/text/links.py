@@ -3,6 +3,9 @@
 A Markdown link is relative to the directory of its page, or absolute from the root of the wiki if it begins with a
 slash. A `[[wiki link]]` is a path from the root, or the last component of a path if no other page shares it. Case,
 and spaces, hyphens or underscores between words, matter only if several pages match; `.md` may be omitted.
+
+In a dialect that resolves by name, every link is also the end of a path, from any folder: of several such pages the one
+in the folder of the link is meant, or else the one with the shortest path.
 """
 
 import re
@@ -16,6 +19,10 @@ from wikiholt.text.page_names import get_page_path, has_page_extension, strip_pa
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _EXTERNAL_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
 _OTHER_EXTENSION = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
+_MEDIA_EXTENSION = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|pdf|mp[34]|m4a|ogg|wav|flac|webm|mov|mkv|excalidraw|canvas|base)\Z",
+    re.IGNORECASE,
+)
 _HEADING_OR_BLOCK = re.compile(r"[#^]")
 _WORD_SEPARATORS = re.compile(r"[\s_-]+")
 
@@ -30,12 +37,24 @@ def get_last_part(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def resolve_link_paths(targets: Sequence[str], is_wiki_link: bool, file: str) -> tuple[str, ...]:
-    """The possible page paths of a link on this page, in order; empty for an external or invalid target."""
+def get_folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def resolve_link_paths(
+    targets: Sequence[str], is_wiki_link: bool, file: str, by_name: bool = False
+) -> tuple[str, ...]:
+    """The possible page paths of a link on this page, in order; empty for an external or invalid target.
+
+    With `by_name` the second path is the one to look for in any folder.
+    """
     if not is_wiki_link:
         path = _resolve_markdown_path(targets[0], file)
-        return (path,) if path else ()
+        paths = [path, _resolve_markdown_path("/" + targets[0], "")] if by_name and path else [path]
+        return tuple(dict.fromkeys(path for path in paths if path))
     paths = [_resolve_wiki_path(target, file) for target in targets]
+    if by_name:
+        paths = [paths[0], get_last_part(paths[0])]
     # If the target is a URL or a heading of this page, the other side is the text and not a path.
     return tuple(dict.fromkeys(path for path in paths if path)) if paths[0] else ()
 
@@ -53,7 +72,9 @@ def get_fragment(target: str) -> str:
 
 def is_attachment(path: str, is_wiki_link: bool) -> bool:
     """Whether a link that matches no page leads to a file that is not a page, judged by its extension."""
-    return not is_wiki_link and bool(_OTHER_EXTENSION.search(path)) and not has_page_extension(path)
+    if is_wiki_link:
+        return bool(_MEDIA_EXTENSION.search(path))
+    return bool(_OTHER_EXTENSION.search(path)) and not has_page_extension(path)
 
 
 def _resolve_markdown_path(target: str, file: str) -> str:
@@ -88,9 +109,10 @@ def _resolve_path(path: str, file: str) -> str:
 class PageNameIndex:
     """Finds pages of a wiki by the paths that links use."""
 
-    def __init__(self, paths: Iterable[str], *, full_paths_only: bool = False) -> None:
-        """With `full_paths_only`, links match full paths only."""
+    def __init__(self, paths: Iterable[str], *, full_paths_only: bool = False, by_name: bool = False) -> None:
+        """With `full_paths_only`, links match full paths only; with `by_name`, also the ends of paths."""
         self._paths = frozenset(paths)
+        self._by_name = by_name and not full_paths_only
         self._by_path: defaultdict[str, list[str]] = defaultdict(list)
         self._by_last_part: defaultdict[str, list[str]] = defaultdict(list)
         for path in self._paths:
@@ -98,8 +120,13 @@ class PageNameIndex:
             if not full_paths_only:
                 self._by_last_part[fold_path(get_last_part(path))].append(path)
 
-    def find_page(self, paths: Sequence[str], is_wiki_link: bool) -> str | None:
-        """The page for the first of these paths that matches: exactly, or as the only page with that folded path."""
+    def find_page(self, paths: Sequence[str], is_wiki_link: bool, folder: str = "") -> str | None:
+        """The page for the first of these paths that matches: exactly, or as the only page with that folded path.
+
+        If links are resolved by name, `folder` is the folder of the page with the link.
+        """
+        if self._by_name:
+            return self._find_by_name(paths, is_wiki_link, folder)
         for path in paths:
             page = path if path in self._paths else self._find_similar(path, is_wiki_link)
             if page is not None:
@@ -112,3 +139,15 @@ class PageNameIndex:
             self._by_path.get(key) or (self._by_last_part.get(key) if is_wiki_link and "/" not in path else None) or ()
         )
         return similar[0] if len(similar) == 1 else None
+
+    def _find_by_name(self, paths: Sequence[str], is_wiki_link: bool, folder: str) -> str | None:
+        """The second path of a wiki link is only the key under which it is stored."""
+        for path in paths[:1] if is_wiki_link else paths:
+            if "/" in path and path in self._paths:
+                return path
+            key = fold_path(path)
+            pages = self._by_last_part.get(fold_path(get_last_part(path)), ())
+            matches = [page for page in pages if f"/{fold_path(page)}".endswith(f"/{key}")]
+            if matches:
+                return min(matches, key=lambda page: (get_folder(page) != folder, page.count("/"), len(page), page))
+        return None

@@ -21,7 +21,6 @@ from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.links import PageNameIndex
 from wikiholt.text.model_text import to_plain_text
 from wikiholt.text.page_names import get_page_path
-from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, sample_questions
 
 _MIN_PAGE_WORDS = 20
@@ -246,7 +245,7 @@ def _iter_described_pages(
     for file, blob in zip(files, contents, strict=True):
         if b"---" not in (blob.data or b"")[:100]:
             continue  # no frontmatter, no description
-        page = parse_page(file, blob.id, blob.data or b"", None, pipeline.anchors)
+        page = pipeline.parse(file, blob.id, blob.data or b"", None)
         if isinstance(page, Page) and page.metadata.description:
             yield page.path, page
 
@@ -259,7 +258,7 @@ def _iter_former_titles(
     versions = [version for version in source.find_old_versions(revision, _MAX_VERSIONS) if version.file in files]
     contents = source.read_blobs([version.blob for version in versions], pipeline.max_bytes)
     for version, blob in zip(versions, contents, strict=True):
-        page = parse_page(version.old_file, version.blob, _cut_beginning(blob), None, pipeline.anchors)
+        page = pipeline.parse(version.old_file, version.blob, _cut_beginning(blob), None)
         if isinstance(page, Page):
             yield get_page_path(version.file), page.name
 

@@ -129,7 +129,7 @@ class PageWriter:
         self, page_file: PageFile | None, file: str, data: bytes, author: Author, message: str
     ) -> PageWriteResult:
         path = get_page_path(file)
-        name, warnings = parse_name_and_warnings(file, data, self.pipeline)
+        name, warnings = parse_name_and_warnings(file, data, self.locator.get_pipeline())
         if page_file is not None and read_blob(self.source, page_file, self.pipeline.max_bytes) == data:
             return PageWriteResult(
                 name, path, file, self._get_revision(page_file), created=False, changed=False, warnings=warnings
@@ -208,7 +208,7 @@ class PageRenamer:
             edits += [FileEdit(other.file, other.data, other.blob) for other in others]
             default = f"Rename {page_file.path} to {get_page_path(file)}"
             revision = self._writer.commit(edits, author, message or default)
-            name, _ = parse_name_and_warnings(file, moved, self._writer.pipeline)
+            name, _ = parse_name_and_warnings(file, moved, dialect_pipeline)
             updated = tuple(get_page_path(other.file) for other in others)
             return PageRenameResult(name, get_page_path(file), file, page_file.path, revision, updated)
 

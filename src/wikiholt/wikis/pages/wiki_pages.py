@@ -36,7 +36,8 @@ class WikiPages:
     """
 
     def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
-        locator = PageLocator(source, open_index)
+        locator = PageLocator(source, pipeline, open_index)
+        self.get_pipeline = locator.get_pipeline
         self._indexed_pages = IndexedPages(open_index)
         self._reader = PageReader(source, pipeline, locator, self._indexed_pages)
         self._writer = PageWriter(source, pipeline, locator)

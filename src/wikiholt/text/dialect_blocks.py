@@ -1,0 +1,284 @@
+"""Converts the blocks of a dialect or file format to Markdown, line by line, so that line numbers stay the same.
+
+Comments are removed; admonitions become callouts; components of MDX are removed and their text is kept; headings of
+reStructuredText and AsciiDoc become Markdown headings. Nothing is executed. Any input takes linear time.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from wikiholt.text.dialect import Dialect
+from wikiholt.text.dialect_markup import replace_in_prose
+from wikiholt.text.inline import blank_code
+from wikiholt.text.page_names import ASCIIDOC_EXTENSION, RST_EXTENSION, get_extension
+
+_FENCE = re.compile(r"[ \t>]*+(?:[-*+][ \t]++)?(`{3,}+|~{3,}+)([^`\n]*+)$")
+
+
+def convert_blocks(body: str, file: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
+    """The body of a page in Markdown, with as many lines, and warnings. Plain Markdown is returned as it is."""
+    extension = get_extension(file)
+    if extension == RST_EXTENSION:
+        return _convert_rst(body), ()
+    if extension == ASCIIDOC_EXTENSION:
+        return _convert_asciidoc(body), ()
+    if extension == ".mdx":
+        body = _convert_mdx(body)
+    if dialect.has_admonitions:
+        return _convert_admonitions(body), ()
+    return _remove_note_comments(body) if dialect.has_note_markup else (body, ())
+
+
+def _find_fence(line: str, fence: str) -> str:
+    """The open fence after this line, given the open fence before it; empty if there is none."""
+    match = _FENCE.match(line) if "```" in line or "~~~" in line else None
+    if match is None:
+        return fence
+    if not fence:
+        return match[1]
+    return "" if match[1].startswith(fence) and not match[2].strip() else fence
+
+
+# Comments of Obsidian, and properties that Logseq keeps for itself.
+
+_COMMENT = "%%"
+_INTERNAL_PROPERTY = re.compile(r"[ \t]*+(?:[-*][ \t]++)?(?:id|collapsed|logseq\.[\w.-]++):: .*")
+
+
+def _remove_note_comments(body: str) -> tuple[str, tuple[str, ...]]:
+    if _COMMENT not in body and ":: " not in body:
+        return body, ()
+    lines = body.split("\n")
+    kept: list[str] = []
+    fence, opened_at = "", -1
+    for number, line in enumerate(lines):
+        if opened_at < 0:
+            after = _find_fence(line, fence)
+            if fence or after:
+                fence = after
+                kept.append(line)
+                continue
+        text, is_open = _remove_line_comments(line, opened_at >= 0)
+        opened_at = (number if opened_at < 0 else opened_at) if is_open else -1
+        kept.append("" if ":: " in text and _INTERNAL_PROPERTY.fullmatch(text) else text)
+    if opened_at < 0:
+        return "\n".join(kept), ()
+    # Hiding the rest of a page because of a percent sign would be worse than showing a comment.
+    warning = "a %% comment is not closed; the text after it is indexed"
+    return "\n".join([*kept[:opened_at], *lines[opened_at:]]), (warning,)
+
+
+def _remove_line_comments(line: str, is_open: bool) -> tuple[str, bool]:
+    """The line without comments, and whether a comment is open at its end."""
+    if _COMMENT not in line:
+        return ("" if is_open else line), is_open
+    masked = line if is_open else blank_code(line)
+    parts: list[str] = []
+    position = 0
+    while (found := masked.find(_COMMENT, position)) >= 0:
+        if not is_open:
+            parts.append(line[position:found])
+        is_open, position = not is_open, found + len(_COMMENT)
+    return "".join(parts if is_open else (*parts, line[position:])), is_open
+
+
+# Admonitions and content tabs of MkDocs.
+
+_ADMONITION = re.compile(r'(!!!|\?\?\?\+?)[ \t]++([A-Za-z][\w-]*+)[^"\n]*+(?:"(.*)")?[ \t]*+')
+_TAB = re.compile(r'===[!+]{0,2}[ \t]++"(.*)"[ \t]*+')
+_FOLD_MARKS = {"!!!": "", "???": "-", "???+": "+"}
+_ATTRIBUTE_LINE = re.compile(r"[ \t]*+\{:[^{}]*+\}[ \t]*+")
+_CONTENT_INDENT = 4
+_MAX_DEPTH = 20
+
+
+class _Box(NamedTuple):
+    """An open admonition or tab: the indentation of its content, and what replaces it."""
+
+    indent: int
+    prefix: str
+
+
+def _convert_admonitions(body: str) -> str:
+    if "!!!" not in body and "???" not in body and "===" not in body and "{:" not in body:
+        return body
+    boxes: list[_Box] = []
+    fence = ""
+    lines: list[str] = []
+    for line in body.split("\n"):
+        stripped = line.strip()
+        if not stripped:
+            lines.append(boxes[-1].prefix.rstrip() if boxes else line)
+            continue
+        expanded = line.expandtabs(_CONTENT_INDENT) if boxes and "\t" in line else line
+        indent = len(expanded) - len(expanded.lstrip(" "))
+        while boxes and indent < boxes[-1].indent:
+            boxes.pop()
+            fence = ""
+        outer = boxes[-1] if boxes else _Box(0, "")
+        text = expanded[outer.indent :]
+        start = None if fence else _start_box(text)
+        fence = _find_fence(text, fence)
+        if start is not None and len(boxes) < _MAX_DEPTH:
+            title, quote = start
+            inner = " " * (indent - outer.indent)
+            boxes.append(_Box(indent + _CONTENT_INDENT, f"{outer.prefix}{inner}{quote}"))
+            lines.append(f"{boxes[-1].prefix}{title}".rstrip())
+        else:
+            is_hidden = not fence and bool(_ATTRIBUTE_LINE.fullmatch(text))
+            lines.append(outer.prefix.rstrip() if is_hidden else outer.prefix + text)
+    return "\n".join(lines)
+
+
+def _start_box(text: str) -> tuple[str, str] | None:
+    """The line and the prefix that replace the start of an admonition or tab; None if this is neither."""
+    stripped = text.strip()
+    if stripped.startswith(("!!!", "???")) and (match := _ADMONITION.fullmatch(stripped)):
+        title = match[3]
+        return ("" if title == "" else f"[!{match[2].lower()}]{_FOLD_MARKS[match[1]]} {title or ''}"), "> "
+    if stripped.startswith("===") and (match := _TAB.fullmatch(stripped)):
+        return f"**{match[1]}**", ""
+    return None
+
+
+# MDX: Markdown with imports, exports, components and expressions.
+
+_BRACES = r"\{(?>(?:[^{}]++|\{(?>(?:[^{}]++|\{[^{}]*+\}){0,999})\}){0,999})\}"
+_COMPONENT = re.compile(
+    rf"<(?P<close>/?)(?P<name>[A-Za-z][\w.:-]*+)?(?P<attributes>(?>(?:[^<>\"'{{}}]++|\"[^\"]*+\"|'[^']*+'|{_BRACES}){{0,999}}))>"
+)
+_EXPRESSION = re.compile(_BRACES)
+_STRING = re.compile(r"\{\s*+(?:\"([^\"{}]*+)\"|'([^'{}]*+)'|`([^`{}$]*+)`)\s*+\}")
+_LABEL = re.compile(r"""(?<![\w-])(?:label|title|summary)=(?:"([^"<>]*+)"|'([^'<>]*+)')""")
+_MODULE_LINE = re.compile(r"(?:import|export)(?:[ \t]|$)")
+_MAX_MODULE_LINES = 200
+
+
+def _convert_mdx(body: str) -> str:
+    parts: list[str] = []
+    for is_code, text in _split_fences(_remove_module_lines(body)):
+        if is_code or ("<" not in text and "{" not in text):
+            parts.append(text)
+        else:
+            parts.append(replace_in_prose(text, _convert_components))
+    return "".join(parts)
+
+
+def _remove_module_lines(body: str) -> str:
+    """The body without imports and exports: each ends before a blank line, or where its brackets are closed."""
+    lines = body.split("\n")
+    fence, depth, length = "", 0, 0
+    in_module = False
+    for number, line in enumerate(lines):
+        if not in_module:
+            fence = _find_fence(line, fence)
+            in_module, depth, length = not fence and bool(_MODULE_LINE.match(line)), 0, 0
+        elif (not line.strip() and depth <= 0) or length > _MAX_MODULE_LINES:
+            in_module = False
+        if in_module:
+            depth += sum(map(line.count, "({[")) - sum(map(line.count, ")}]"))
+            length += 1
+            lines[number] = ""
+    return "\n".join(lines)
+
+
+def _split_fences(body: str) -> Iterator[tuple[bool, str]]:
+    """The parts of a body inside and outside of code fences, which together are the body."""
+    part: list[str] = []
+    fence = ""
+    for line in body.split("\n"):
+        after = _find_fence(line, fence)
+        if bool(after) != bool(fence) and part:
+            yield bool(fence), "\n".join([*part, ""])
+            part = []
+        part.append(line)
+        fence = after
+    yield bool(fence), "\n".join(part)
+
+
+def _convert_components(text: str) -> str:
+    return _EXPRESSION.sub(_render_expression, _COMPONENT.sub(_render_component, text))
+
+
+def _render_component(match: re.Match[str]) -> str:
+    name, attributes = match["name"] or "", match["attributes"]
+    if name[:1].islower() and "{" not in attributes:
+        return match[0]
+    label = _LABEL.search(attributes)
+    newlines = "\n" * match[0].count("\n")
+    return (f"**{label[1] or label[2]}**" if label and (label[1] or label[2]) else "") + newlines
+
+
+def _render_expression(match: re.Match[str]) -> str:
+    if match[0].startswith("{#"):
+        return match[0]
+    string = _STRING.fullmatch(match[0])
+    text = next((group for group in string.groups() if group), "") if string else ""
+    return text + "\n" * (match[0].count("\n") - text.count("\n"))
+
+
+# reStructuredText and AsciiDoc: only headings, literal blocks and lines that display nothing.
+
+_RST_RULE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*+")
+_RST_LABEL = re.compile(r"\.\. _[^:\n]++:[ \t]*+")
+
+
+def _convert_rst(body: str) -> str:
+    lines = body.split("\n")
+    levels: dict[tuple[str, bool], int] = {}
+    number = 0
+    while number < len(lines):
+        heading = _find_rst_heading(lines, number)
+        if heading is None:
+            lines[number] = "" if _RST_LABEL.fullmatch(lines[number]) else lines[number]
+            number += 1
+            continue
+        mark, is_overlined = heading
+        level = min(levels.setdefault((mark, is_overlined), len(levels) + 1), 6)
+        title = number + is_overlined
+        text = lines[title].strip()
+        lines[number] = lines[title + 1] = ""
+        lines[title] = f"{'#' * level} {text}"
+        number = title + 2
+    return "\n".join(lines)
+
+
+def _find_rst_heading(lines: list[str], number: int) -> tuple[str, bool] | None:
+    """The character that marks the heading that begins on this line, and whether it is also above the title."""
+    rule = _RST_RULE.fullmatch(lines[number])
+    title = number + bool(rule)
+    if title + 1 >= len(lines) or not lines[title].strip() or (not rule and lines[title][0].isspace()):
+        return None
+    below = _RST_RULE.fullmatch(lines[title + 1])
+    if below is None or len(lines[title + 1].rstrip()) < len(lines[title].strip()):
+        return None
+    if rule:
+        return (rule[1], True) if lines[number].rstrip() == lines[title + 1].rstrip() else None
+    return below[1], False
+
+
+_ADOC_HEADING = re.compile(r"(={1,6})[ \t]++(\S.*)")
+_ADOC_DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|\+{4,}|--|\|===)[ \t]*+")
+_ADOC_CODE = re.compile(r"(-{4,}|\.{4,})[ \t]*+")
+_ADOC_HIDDEN = re.compile(r"//(?!/).*|:!?[\w-]++!?:(?:[ \t].*)?|\[[^\]\n]*+\][ \t]*+|\[\[[^\[\]\n]*+\]\][ \t]*+|toc::.*")
+
+
+def _convert_asciidoc(body: str) -> str:
+    lines = body.split("\n")
+    code = ""
+    is_comment = False
+    for number, line in enumerate(lines):
+        if is_comment or line.startswith("////"):
+            is_comment ^= line.startswith("////")
+            lines[number] = ""
+        elif (match := _ADOC_CODE.fullmatch(line)) and (not code or code == line.strip()):
+            code = "" if code else line.strip()
+            lines[number] = "```"
+        elif code:
+            continue
+        elif match := _ADOC_HEADING.fullmatch(line):
+            lines[number] = f"{'#' * len(match[1])} {match[2]}"
+        elif _ADOC_DELIMITER.fullmatch(line) or _ADOC_HIDDEN.fullmatch(line):
+            lines[number] = ""
+    return "\n".join(lines)
