@@ -31,6 +31,7 @@ from wikiholt.git.process import GitRunner
 from wikiholt.git.remote_url import parse_remote_url, redact_url
 from wikiholt.git.repository import RepositoryLocation, find_repository
 from wikiholt.git.source import GitSource
+from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _READER_TIMEOUT_S = 20.0
 """How long a reader waits for a fetch. The fetch continues in the background."""
@@ -111,6 +112,7 @@ class RemoteSource(GitSource):
         *,
         subdirectory: str = "",
         ignore: Sequence[str] = (),
+        extensions: Sequence[str] = PAGE_EXTENSIONS,
         shared_head: SharedHead | None = None,
     ) -> None:
         self._remote_url = parse_remote_url(url, limits.schemes)
@@ -119,7 +121,9 @@ class RemoteSource(GitSource):
         self._directory = (directory or Path("/nonexistent")).absolute()
         self._shared_head = shared_head
         self._refresher = MirrorRefresher(self.fetch)
-        super().__init__(self._directory / MIRROR_DIRECTORY, subdirectory=subdirectory, ignore=ignore)
+        super().__init__(
+            self._directory / MIRROR_DIRECTORY, subdirectory=subdirectory, ignore=ignore, extensions=extensions
+        )
 
     def get_head(self) -> str:
         """The commit at the mirror's HEAD; fetches first if another node has a different one."""

@@ -30,7 +30,8 @@ BATCH_PAGES = 48
 """Pages per batch: enough to use every core, few enough that a crash loses little work."""
 
 _RECIPE_PATTERN = re.compile(
-    r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), (?P<detected>detected )?(?P<dialect>[\w-]+), up to (?P<bytes>\d+) bytes,"
+    r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), (?P<detected>detected )?(?P<dialect>[\w-]+),"
+    r" up to (?P<bytes>\d+) bytes,"
     r" chunks (?P<target>\d+)/(?P<overlap>\d+)(?:, hiding (?P<hide>\[.*\]))?",
     re.DOTALL,
 )

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wikiholt.text.dialect import Dialect
-from wikiholt.text.dialect_markup import replace_in_prose
+from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.dialect_markup import remove_markup, replace_in_prose
 from wikiholt.text.inline import blank_code
 from wikiholt.text.page_names import ASCIIDOC_EXTENSION, RST_EXTENSION, get_extension
 
@@ -142,6 +142,27 @@ def _start_box(text: str) -> tuple[str, str] | None:
     return None
 
 
+# Markup that a Markdown renderer does not know.
+
+_CALLOUT = re.compile(r"^([ \t]*+>[ \t>]*+)\[!([\w-]++)(?:\|[^\[\]\n]*+)?\][+-]?+[ \t]*+(\S[^\n]*+)?$", re.MULTILINE)
+
+
+def convert_to_markdown(body: str, dialect: Dialect) -> str:
+    """The body of a page with its callouts as quotes, and without markup of the dialect that displays nothing."""
+    if "[!" not in body and dialect is GFM:
+        return body
+    return "".join(
+        text if is_code else replace_in_prose(text, lambda prose: _convert_callouts(prose, dialect))
+        for is_code, text in _split_fences(body)
+    )
+
+
+def _convert_callouts(text: str, dialect: Dialect) -> str:
+    if "[!" in text:  # two spaces at the end break the line
+        text = _CALLOUT.sub(lambda match: f"{match[1]}**{(match[3] or match[2].capitalize()).strip()}**  ", text)
+    return remove_markup(text, dialect)
+
+
 # MDX: Markdown with imports, exports, components and expressions.
 
 _BRACES = r"\{(?>(?:[^{}]++|\{(?>(?:[^{}]++|\{[^{}]*+\}){0,999})\}){0,999})\}"
@@ -261,7 +282,7 @@ def _find_rst_heading(lines: list[str], number: int) -> tuple[str, bool] | None:
 _ADOC_HEADING = re.compile(r"(={1,6})[ \t]++(\S.*)")
 _ADOC_DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|\+{4,}|--|\|===)[ \t]*+")
 _ADOC_CODE = re.compile(r"(-{4,}|\.{4,})[ \t]*+")
-_ADOC_HIDDEN = re.compile(r"//(?!/).*|:!?[\w-]++!?:(?:[ \t].*)?|\[[^\]\n]*+\][ \t]*+|\[\[[^\[\]\n]*+\]\][ \t]*+|toc::.*")
+_ADOC_HIDDEN = re.compile(r"//(?!/).*|:!?[\w-]++!?:(?:[ \t].*)?|\[\[?[^\[\]\n]*+\]\]?[ \t]*+|toc::.*")
 
 
 def _convert_asciidoc(body: str) -> str:

@@ -105,6 +105,9 @@ class InlineMetadata:
     fields: tuple[tuple[str, str], ...] = ()
 
 
+NO_METADATA = InlineMetadata()
+
+
 def find_inline_metadata(texts: Iterable[str], dialect: Dialect) -> InlineMetadata:
     """Find tags and properties in the paragraphs of a page, outside of code. The first value of a key counts."""
     tags: dict[str, None] = {}

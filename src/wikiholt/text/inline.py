@@ -73,9 +73,7 @@ class InlineLink(NamedTuple):
     target_spans: tuple[tuple[int, int], ...] = ()
 
 
-def find_links(
-    text: str, references: Mapping[str, Any], order: LinkOrder = LinkOrder.EITHER
-) -> Iterator[InlineLink]:
+def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = LinkOrder.EITHER) -> Iterator[InlineLink]:
     """Each link in inline Markdown, outside of code."""
     if "[" not in text and "://" not in text and "mailto:" not in text:
         return
@@ -108,9 +106,7 @@ def blank_code(text: str) -> str:
     return "".join((*parts, text[position:]))
 
 
-def _make_link(
-    text: str, match: re.Match[str], references: Mapping[str, Any], order: LinkOrder
-) -> InlineLink | None:
+def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any], order: LinkOrder) -> InlineLink | None:
     offset = match.start()
     if match["wiki"] is not None:
         return _make_wiki_link(text[match.start("wiki") : match.end("wiki")], offset, match.start("wiki"), order)

@@ -41,9 +41,7 @@ def get_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def resolve_link_paths(
-    targets: Sequence[str], is_wiki_link: bool, file: str, by_name: bool = False
-) -> tuple[str, ...]:
+def resolve_link_paths(targets: Sequence[str], is_wiki_link: bool, file: str, by_name: bool = False) -> tuple[str, ...]:
     """The possible page paths of a link on this page, in order; empty for an external or invalid target.
 
     With `by_name` the second path is the one to look for in any folder.

@@ -18,7 +18,7 @@ from markdown_it.token import Token
 from wikiholt.domain.page import Heading, Link, MarkdownBlock
 from wikiholt.text.charset import to_one_line
 from wikiholt.text.dialect import GFM, Dialect
-from wikiholt.text.dialect_markup import InlineMetadata, find_inline_metadata, split_heading_id, to_gfm
+from wikiholt.text.dialect_markup import NO_METADATA, InlineMetadata, find_inline_metadata, split_heading_id, to_gfm
 from wikiholt.text.inline import WIKI_LINK_PATTERN, find_links, parse_wiki_link, strip_inline_to_line
 from wikiholt.text.links import resolve_link_paths
 
@@ -117,7 +117,7 @@ class PageOutline:
     links: tuple[Link, ...]
     blocks: tuple[MarkdownBlock, ...]
     warnings: tuple[str, ...] = ()
-    metadata: InlineMetadata = InlineMetadata()
+    metadata: InlineMetadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,7 @@ def parse_outline(
             text = _get_heading_text(to_gfm(content, dialect))
             anchor = heading_id or anchors.add(text)
             headings.append(Heading(int(tokens[index - 1].tag[1]), text, anchor, first_line + token.map[0]))
-    links = tuple(
-        islice(_find_page_links(tokens, env.get("references", {}), first_line, file, dialect), MAX_LINKS + 1)
-    )
+    links = tuple(islice(_find_page_links(tokens, env.get("references", {}), first_line, file, dialect), MAX_LINKS + 1))
     warnings = (
         [f"the page has more than {MAX_LINES:,} lines; headings and links after these are ignored"] if rest else []
     )
@@ -170,7 +168,7 @@ def parse_outline(
         warnings.append(f"the page has more than {MAX_LINKS:,} links; only the first {MAX_LINKS:,} are indexed")
     blocks = (*_iter_blocks(tokens, lines), *_iter_coarse_blocks(body, rest, first_line))
     texts = (token.content for token in tokens if token.type == "inline")
-    metadata = find_inline_metadata(texts, dialect) if dialect.has_note_markup else InlineMetadata()
+    metadata = find_inline_metadata(texts, dialect) if dialect.has_note_markup else NO_METADATA
     return PageOutline(tuple(headings), links[:MAX_LINKS], blocks, tuple(warnings), metadata)
 
 

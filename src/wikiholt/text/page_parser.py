@@ -27,7 +27,8 @@ def parse_page(
     """Parse one page; a PageProblem only if there is no text to index. Never raises.
 
     The name is the title of the frontmatter, else the level-1 heading at the start of the page, else made from the file
-    name. The body is Markdown: other formats and blocks of the dialect are converted. `metadata.last_updated` is the date in the frontmatter, else of the commit, in UTC.
+    name. `metadata.last_updated` is the date in the frontmatter, else of the commit, in UTC. The body is Markdown:
+    other formats, and blocks that only the dialect has, are converted.
     """
     if len(data) < 1024 and data.startswith(_LFS_PREFIX):
         return PageProblem(

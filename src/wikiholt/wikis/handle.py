@@ -36,6 +36,7 @@ from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
+from wikiholt.text.page_names import count_extensions
 from wikiholt.wikis.evaluation.mined_questions import (
     MinedQuestions,
     build_terms_without,
@@ -174,11 +175,12 @@ class WikiHandle:
             components, config = self._components, self._config
             directory = components.store.get_directory(self.wiki.id)
             embedder = components.embedder()
+            pipeline = self.pages.get_pipeline()
             try:
                 with self._open_index() as index:
-                    return estimate_reindex(config.source, config.pipeline, embedder, index, directory, time_limit_s)
+                    return estimate_reindex(config.source, pipeline, embedder, index, directory, time_limit_s)
             except IndexUnavailable:
-                return estimate_reindex(config.source, config.pipeline, embedder, None, directory, time_limit_s)
+                return estimate_reindex(config.source, pipeline, embedder, None, directory, time_limit_s)
         finally:
             self._estimate_lock.release()
 
@@ -233,7 +235,8 @@ class WikiHandle:
         except WikiholtError:
             return None
         components = self._components
-        recipe = self._config.pipeline.build_recipe((components.identity or components.embedder)())
+        pipeline = self._config.pipeline.with_dialect_of(state.recipe)
+        recipe = pipeline.build_recipe((components.identity or components.embedder)())
         return state.revision if state.recipe == recipe and state.pages else None
 
     def wait_for_caches(self, timeout: float) -> None:
@@ -261,6 +264,10 @@ class WikiHandle:
     def get_status(self) -> WikiStatus:
         """The status of the wiki. Never raises; errors are part of the status."""
         return StatusReader(self.wiki, self._config.source, self._components.store, self._repair).read()
+
+    def count_skipped_files(self, revision: str) -> Mapping[str, int]:
+        """The files at the revision that are not pages, counted by extension, the most frequent first."""
+        return count_extensions(self._config.source.list_other_files(revision))
 
     def check(self) -> Sequence[str]:
         """Faults of the index, as text."""

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidQuery
-from wikiholt.text.links import PageNameIndex, fold_path, get_fragment, get_last_part, is_attachment
+from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_fragment, get_last_part, is_attachment
 from wikiholt.wikis.pages.page_locator import IndexOpener
 
 _NO_FILTER = PageFilter()
@@ -46,21 +48,21 @@ class IndexedPages:
     def build_graph(self) -> PageGraph:
         with self._open_index() as index:
             pages, links = _load_all(index)
-            revision = index.get_state().revision
-        names = PageNameIndex(page.path for page in pages.values())
+            state = index.get_state()
+        names = PageNameIndex((page.path for page in pages.values()), by_name=_resolves_by_name(state.recipe))
         edges: dict[tuple[str, str], None] = {}
         missing: dict[tuple[str, str], None] = {}
         for link in links:
             page = pages.get(link.page_id)
             if page is None or not link.paths:
                 continue
-            target = names.find_page(link.paths, link.wiki)
+            target = names.find_page(link.paths, link.wiki, get_folder(page.path))
             if target is None and not is_attachment(link.paths[0], link.wiki):
                 missing[page.path, link.paths[0]] = None
             elif target is not None and target != page.path:
                 edges[page.path, target] = None
         refs = sorted((PageRef(page.path, page.name) for page in pages.values()), key=lambda ref: ref.path)
-        return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), revision)
+        return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), state.revision)
 
     def find_orphans(self) -> Sequence[StoredPage]:
         linked = {target for _, target in self.build_graph().edges}
@@ -72,16 +74,22 @@ def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[Stor
     return {page.page_id: page for page in pages}, index.get_links()
 
 
+def _resolves_by_name(recipe: Recipe) -> bool:
+    """Whether the dialect of an index resolves links by name."""
+    pipeline = TextPipeline.from_recipe(recipe)
+    return pipeline is not None and pipeline.dialect.resolves_by_name
+
+
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:
     outgoing = [link for link in links if link.paths]
     incoming = index.find_links_by_key(list({fold_path(path), fold_path(get_last_part(path))}))
     keys = {fold_path(path)} | {fold_path(target_path) for link in (*outgoing, *incoming) for target_path in link.paths}
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
-    names = PageNameIndex([*known, path])
+    names = PageNameIndex([*known, path], by_name=_resolves_by_name(index.get_state().recipe))
     links_to: list[PageLink] = []
     missing: dict[str, None] = {}
     for link in outgoing:
-        target = names.find_page(link.paths, link.wiki)
+        target = names.find_page(link.paths, link.wiki, get_folder(path))
         if target is None and not is_attachment(link.paths[0], link.wiki):
             missing[link.paths[0]] = None
         elif target is not None and target != path and target in known:
@@ -92,11 +100,12 @@ def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLin
 def _find_backlinks(
     index: WikiIndex, path: str, incoming: Sequence[StoredLink], names: PageNameIndex
 ) -> tuple[PageLink, ...]:
-    backlinks = [link for link in incoming if names.find_page(link.paths, link.wiki) == path]
-    pages = index.get_pages(list({link.page_id for link in backlinks}))
+    pages = index.get_pages(list({link.page_id for link in incoming}))
     page_links = [
-        PageLink(pages[link.page_id].path, pages[link.page_id].name, link.text, get_fragment(link.target), link.line)
-        for link in backlinks
-        if link.page_id in pages and pages[link.page_id].path != path
+        PageLink(page.path, page.name, link.text, get_fragment(link.target), link.line)
+        for link in incoming
+        if (page := pages.get(link.page_id)) is not None
+        and page.path != path
+        and names.find_page(link.paths, link.wiki, get_folder(page.path)) == path
     ]
     return tuple(sorted(page_links, key=lambda link: (link.path, link.line)))

@@ -39,9 +39,7 @@ class PageReader:
         raw = read_text(self._source, page_file, self._pipeline.max_bytes)
         commits = self._source.read_history(page_file.file, 1, read_at)
         last = commits[0] if commits else None
-        page = self._locator.get_pipeline().parse(
-            page_file.file, page_file.blob, raw.data, last.date if last else None
-        )
+        page = self._locator.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="read it with git")
         links, notes = self._load_links(page)
