@@ -53,12 +53,10 @@ def _remove_note_comments(body: str) -> tuple[str, tuple[str, ...]]:
     kept: list[str] = []
     fence, opened_at = "", -1
     for number, line in enumerate(lines):
-        if opened_at < 0:
-            after = _find_fence(line, fence)
-            if fence or after:
-                fence = after
-                kept.append(line)
-                continue
+        fence, was_in_code = _find_fence(line, fence), bool(fence)
+        if fence or was_in_code:  # a comment neither begins nor ends in code
+            kept.append("" if opened_at >= 0 else line)
+            continue
         text, is_open = _remove_line_comments(line, opened_at >= 0)
         opened_at = (number if opened_at < 0 else opened_at) if is_open else -1
         kept.append("" if ":: " in text and _INTERNAL_PROPERTY.fullmatch(text) else text)
@@ -66,7 +64,9 @@ def _remove_note_comments(body: str) -> tuple[str, tuple[str, ...]]:
         return "\n".join(kept), ()
     # Hiding the rest of a page because of a percent sign would be worse than showing a comment.
     warning = "a %% comment is not closed; the text after it is indexed"
-    return "\n".join([*kept[:opened_at], *lines[opened_at:]]), (warning,)
+    first = lines[opened_at]
+    rest = [kept[opened_at] + first[first.rfind(_COMMENT) :], *lines[opened_at + 1 :]]
+    return "\n".join([*kept[:opened_at], *rest]), (warning,)
 
 
 def _remove_line_comments(line: str, is_open: bool) -> tuple[str, bool]:
@@ -85,11 +85,13 @@ def _remove_line_comments(line: str, is_open: bool) -> tuple[str, bool]:
 
 # Admonitions and content tabs of MkDocs.
 
-_ADMONITION = re.compile(r'(!!!|\?\?\?\+?)[ \t]++([A-Za-z][\w-]*+)[^"\n]*+(?:"(.*)")?[ \t]*+')
+_ADMONITION = re.compile(r'(?:!!!|\?\?\?\+?)[ \t]++([A-Za-z][\w-]*+)[^"\n]*+(?:"(.*)")?[ \t]*+')
 _TAB = re.compile(r'===[!+]{0,2}[ \t]++"(.*)"[ \t]*+')
-_FOLD_MARKS = {"!!!": "", "???": "-", "???+": "+"}
 _ATTRIBUTE_LINE = re.compile(r"[ \t]*+\{:[^{}]*+\}[ \t]*+")
+_DEFINITION = ":   "
+_HAS_BOXES = re.compile(r"!!!|\?\?\?|===|\{:|^:   ", re.MULTILINE)
 _CONTENT_INDENT = 4
+_QUOTE = "> "
 _MAX_DEPTH = 20
 
 
@@ -101,42 +103,60 @@ class _Box(NamedTuple):
 
 
 def _convert_admonitions(body: str) -> str:
-    if "!!!" not in body and "???" not in body and "===" not in body and "{:" not in body:
+    if not _HAS_BOXES.search(body):
         return body
     boxes: list[_Box] = []
     fence = ""
     lines: list[str] = []
     for line in body.split("\n"):
-        stripped = line.strip()
-        if not stripped:
-            lines.append(boxes[-1].prefix.rstrip() if boxes else line)
+        if not line.strip():
+            lines.append(boxes[-1].prefix.rstrip() if boxes and not fence else "")
             continue
-        expanded = line.expandtabs(_CONTENT_INDENT) if boxes and "\t" in line else line
-        indent = len(expanded) - len(expanded.lstrip(" "))
+        text = line.expandtabs(_CONTENT_INDENT) if boxes and "\t" in line else line
+        indent = _count_indent(text)
         while boxes and indent < boxes[-1].indent:
             boxes.pop()
             fence = ""
+        if not fence:
+            text = _open_boxes(text, boxes)
         outer = boxes[-1] if boxes else _Box(0, "")
-        text = expanded[outer.indent :]
-        start = None if fence else _start_box(text)
-        fence = _find_fence(text, fence)
-        if start is not None and len(boxes) < _MAX_DEPTH:
-            title, quote = start
-            inner = " " * (indent - outer.indent)
-            boxes.append(_Box(indent + _CONTENT_INDENT, f"{outer.prefix}{inner}{quote}"))
-            lines.append(f"{boxes[-1].prefix}{title}".rstrip())
+        text = text[outer.indent :]
+        fence, was_in_code = _find_fence(text, fence), bool(fence)
+        if fence or was_in_code:
+            lines.append(outer.prefix.replace(_QUOTE, "") + text)  # code is not quoted, so that it has no marks
         else:
-            is_hidden = not fence and bool(_ATTRIBUTE_LINE.fullmatch(text))
-            lines.append(outer.prefix.rstrip() if is_hidden else outer.prefix + text)
+            is_hidden = bool(_ATTRIBUTE_LINE.fullmatch(text))
+            lines.append((outer.prefix + ("" if is_hidden else text)) if boxes or not is_hidden else "")
     return "\n".join(lines)
 
 
+def _count_indent(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
+
+
+def _open_boxes(text: str, boxes: list[_Box]) -> str:
+    """Open the boxes that begin on this line. Returns the line with what is left of it at their indentation."""
+    while len(boxes) < _MAX_DEPTH:
+        outer = boxes[-1] if boxes else _Box(0, "")
+        indent = _count_indent(text)
+        box = _start_box(text[indent:])
+        if box is None:
+            break
+        title, quote = box
+        inner = " " * (indent - outer.indent)
+        boxes.append(_Box(indent + _CONTENT_INDENT, f"{outer.prefix}{inner}{quote}"))
+        text = " " * (indent + _CONTENT_INDENT) + title
+    return text
+
+
 def _start_box(text: str) -> tuple[str, str] | None:
-    """The line and the prefix that replace the start of an admonition or tab; None if this is neither."""
+    """The line and the prefix that replace the start of an admonition, tab or definition; None if this is none."""
     stripped = text.strip()
+    if stripped.startswith(_DEFINITION):
+        return stripped[len(_DEFINITION) :], ""
     if stripped.startswith(("!!!", "???")) and (match := _ADMONITION.fullmatch(stripped)):
-        title = match[3]
-        return ("" if title == "" else f"[!{match[2].lower()}]{_FOLD_MARKS[match[1]]} {title or ''}"), "> "
+        title = match[2]
+        return ("" if title == "" else f"[!{match[1].lower()}] {title or ''}"), _QUOTE
     if stripped.startswith("===") and (match := _TAB.fullmatch(stripped)):
         return f"**{match[1]}**", ""
     return None
@@ -174,16 +194,31 @@ _STRING = re.compile(r"\{\s*+(?:\"([^\"{}]*+)\"|'([^'{}]*+)'|`([^`{}$]*+)`)\s*+\
 _LABEL = re.compile(r"""(?<![\w-])(?:label|title|summary)=(?:"([^"<>]*+)"|'([^'<>]*+)')""")
 _MODULE_LINE = re.compile(r"(?:import|export)(?:[ \t]|$)")
 _MAX_MODULE_LINES = 200
+_UNWRAPPED_INFO = "mdx-code-block"
 
 
 def _convert_mdx(body: str) -> str:
     parts: list[str] = []
+    body = _unwrap_code_blocks(body) if _UNWRAPPED_INFO in body else body
     for is_code, text in _split_fences(_remove_module_lines(body)):
         if is_code or ("<" not in text and "{" not in text):
             parts.append(text)
         else:
             parts.append(replace_in_prose(text, _convert_components))
     return "".join(parts)
+
+
+def _unwrap_code_blocks(body: str) -> str:
+    """The body without the fences around components that Docusaurus displays."""
+    lines = body.split("\n")
+    fence, is_unwrapped = "", False
+    for number, line in enumerate(lines):
+        after = _find_fence(line, fence)
+        if after != fence:
+            is_unwrapped = line.rstrip().endswith(_UNWRAPPED_INFO) if after else is_unwrapped
+            lines[number] = "" if is_unwrapped else line
+        fence = after
+    return "\n".join(lines)
 
 
 def _remove_module_lines(body: str) -> str:
@@ -228,7 +263,7 @@ def _render_component(match: re.Match[str]) -> str:
         return match[0]
     label = _LABEL.search(attributes)
     newlines = "\n" * match[0].count("\n")
-    return (f"**{label[1] or label[2]}**" if label and (label[1] or label[2]) else "") + newlines
+    return (f"**{label[1] or label[2]}** " if label and (label[1] or label[2]) else "") + newlines
 
 
 def _render_expression(match: re.Match[str]) -> str:

@@ -24,6 +24,10 @@ _FIELD_LINE = re.compile(
 )
 _INLINE_FIELD = re.compile(rf"[\[(]{_KEY}::[ \t]++([^\[\]()\n]{{0,500}})[\])]")
 _TAG = re.compile(r"(?<!\S)#(?:\[\[([^\[\]\n]{1,100})\]\]|(?=[\d/_-]*+[^\W\d_])([\w/-]++))")
+_TASK = re.compile(r"^([ \t>]*+(?:[-*+]|\d{1,9}[.)])[ \t]++)\[[^\[\]\n]\][ \t]++", re.MULTILINE)
+_INLINE_FOOTNOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
+_PICTURE_SIZE = re.compile(r"(!\[[^\[\]\n|]{0,500})\|\d{1,5}(?:x\d{1,5})?\](?=\()")
+_ICON = re.compile(r":(?:material|octicons|fontawesome|simple)-[\w-]++:[ \t]?")
 _ATTRIBUTES = re.compile(r"[ \t]?\{:?[ \t]*+(?=[#.]-?[A-Za-z_]|[\w-]++=)[^{}\n]{1,300}\}")
 _HEADING_ID = re.compile(r"\{:?[ \t]*+(?:[.\w][^{}#\n]{0,100}[ \t])?#([\w.:-]{1,200})[^{}\n]{0,200}\}[ \t]*+\Z")
 _MAX_TAGS = 1_000
@@ -58,10 +62,13 @@ def convert_prose(text: str, dialect: Dialect) -> str:
 
 def remove_markup(text: str, dialect: Dialect) -> str:
     """The text without markup of the dialect that displays nothing; links and callouts are kept as they are."""
-    if dialect.has_admonitions and "{" in text:
-        text = _ATTRIBUTES.sub("", text)
-    if not dialect.has_note_markup:
-        return text
+    if dialect.has_admonitions:
+        text = _ATTRIBUTES.sub("", text) if "{" in text else text
+        text = _ICON.sub("", text) if ":" in text else text
+    return _remove_note_markup(text) if dialect.has_note_markup else text
+
+
+def _remove_note_markup(text: str) -> str:
     if "==" in text:
         text = _HIGHLIGHT.sub(r"\1", text)
     if "::" in text:
@@ -71,7 +78,9 @@ def remove_markup(text: str, dialect: Dialect) -> str:
         text = _CALLOUT.sub(r"\1", text)
     if "((" in text:
         text = _BLOCK_REFERENCE.sub("", text)
-    return _BLOCK_ID.sub("", text) if "^" in text else text
+    if "[" in text:
+        text = _PICTURE_SIZE.sub(r"\1]", _TASK.sub(r"\1", text))
+    return _BLOCK_ID.sub("", _INLINE_FOOTNOTE.sub(r" (\1)", text)) if "^" in text else text
 
 
 def get_link_text(match: re.Match[str], dialect: Dialect) -> str:
