@@ -124,11 +124,12 @@ def find_inline_metadata(texts: Iterable[str], dialect: Dialect) -> InlineMetada
     is_beginning = True
     for text in texts:
         if "#" in text or "::" in text:
-            masked = WIKI_LINK_PATTERN.sub(lambda match: _keep_tag_link(match, dialect), blank_code(text))
+            plain = WIKI_LINK_PATTERN.sub(lambda match: _keep_tag_link(match, dialect), text)
+            masked = blank_code(plain)
             if "#" in masked and len(tags) < _MAX_TAGS:
                 tags |= dict.fromkeys(filter(None, (_get_tag(match) for match in _TAG.finditer(masked))))
             if "::" in masked and len(fields) < _MAX_FIELDS:
-                for key, value in _find_fields(masked):
+                for key, value in _find_fields(plain, masked):
                     if is_beginning or key.lower() not in _PAGE_KEYS:
                         fields.setdefault(key, value)
         is_beginning = is_beginning and bool(_FIELD_LINE.match(text))
@@ -145,8 +146,8 @@ def _get_tag(match: re.Match[str]) -> str:
     return to_one_line(match[1] or match[2]).strip("/-")
 
 
-def _find_fields(text: str) -> Iterable[tuple[str, str]]:
+def _find_fields(text: str, masked: str) -> Iterable[tuple[str, str]]:
     for match in _FIELD_LINE.finditer(text):
         yield match[2].strip(), strip_inline_to_line(match["value"] or "")
-    for match in _INLINE_FIELD.finditer(text):
-        yield match[1].strip(), strip_inline_to_line(match[2])
+    for match in _INLINE_FIELD.finditer(masked):
+        yield match[1].strip(), strip_inline_to_line(text[match.start(2) : match.end(2)])
