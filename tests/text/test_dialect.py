@@ -40,9 +40,7 @@ def show(text: str, dialect: Dialect, file: str = "dir/page.md") -> str:
         (dialect_pages.HUGO_PAGE, GFM, "a.md", "They are on from six to nine."),
     ],
 )
-def test_a_page_displays_and_embeds_its_text_without_markup(
-    text: str, dialect: Dialect, file: str, shown: str
-) -> None:
+def test_a_page_displays_and_embeds_its_text_without_markup(text: str, dialect: Dialect, file: str, shown: str) -> None:
     assert show(text, dialect, file) == shown
     embedded = to_plain_text(parse(text, dialect, file).body, dialect)
     if text is not dialect_pages.HUGO_PAGE:  # shortcodes are removed from what is displayed only

@@ -19,6 +19,7 @@ _EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EX
 _FOLDER_PAGES = frozenset({"index", "readme", "_index"})
 """Files that stand for their folder."""
 _MAX_EXTENSION_CHARS = 12
+_MAX_SHOWN_EXTENSIONS = 8
 
 
 def has_page_extension(path: str) -> bool:
@@ -41,6 +42,16 @@ def count_extensions(files: Iterable[str]) -> Mapping[str, int]:
     """How many of the files have each extension, the most frequent first. Files in hidden folders are not counted."""
     shown = (file for file in files if not any(part.startswith(".") for part in file.split("/")))
     return dict(sorted(Counter(map(get_extension, shown)).items(), key=lambda item: (-item[1], item[0])))
+
+
+def describe_skipped_files(counts: Mapping[str, int]) -> str:
+    """The number of files that are not pages, such as "312 files skipped: 300 .png, 12 .docx"; empty if it is 0."""
+    if not counts:
+        return ""
+    parts = [f"{count} {to_one_line(extension) or 'without extension'}" for extension, count in counts.items()]
+    more = ", …" if len(parts) > _MAX_SHOWN_EXTENSIONS else ""
+    total = sum(counts.values())
+    return f"{total} {'file' if total == 1 else 'files'} skipped: {', '.join(parts[:_MAX_SHOWN_EXTENSIONS])}{more}"
 
 
 def get_page_path(file: str) -> str:

@@ -23,6 +23,7 @@ from wikiholt.domain.search import Hit, SearchResult, Snippet
 from wikiholt.git.remote_url import redact_url
 from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+from wikiholt.text.page_names import describe_skipped_files
 from wikiholt.wikis.status import WikiStatus
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
@@ -35,7 +36,6 @@ _ON_MARK, _OFF_MARK, _ON_DIM, _OFF_DIM = _PLACEHOLDERS = ("\x01", "\x02", "\x03"
 _PLACEHOLDER_PATTERN = re.compile("([\x01-\x04])")
 _ESCAPE_ERROR_HANDLER = "wikiholt.escapes"
 _MAX_PROBLEMS = 20
-_MAX_EXTENSIONS = 8
 _UNSAFE_JSON_PATTERN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -207,12 +207,8 @@ def format_sync(slug: str, report: SyncReport, skipped: Mapping[str, int], style
 
 
 def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
-    """Files that are not pages, by extension."""
-    if not skipped:
-        return []
-    counts = [f"{count} {to_safe_line(extension) or 'without extension'}" for extension, count in skipped.items()]
-    shown = ", ".join(counts[:_MAX_EXTENSIONS]) + (", …" if len(counts) > _MAX_EXTENSIONS else "")
-    return [style.format_dim(f"  {format_count(sum(skipped.values()), 'file')} skipped: {shown}")]
+    text = describe_skipped_files(skipped)
+    return [style.format_dim(f"  {to_safe_line(text)}")] if text else []
 
 
 def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> list[str]:
