@@ -40,8 +40,9 @@ TABLE x WHERE y == "[[a|b]]" #notag
 
 OBSIDIAN_TEXT = (
     "status: growing Sown: 2024-03-01 The bed behind the shed gets much sun in summer. See Soil > Compost heap, "
-    "Harvest and Soil. #vegetables #year/2024 costs #123 and #nocode water: daily Frost in May Cover the rows, see Fleece. "
-    "With bricks The wind is strong here. Soil A pane It broke. (In the storm of March.) Harvest Maybe beans #beans Peas "
+    "Harvest and Soil. #vegetables #year/2024 costs #123 and #nocode water: daily "
+    "Frost in May Cover the rows, see Fleece. With bricks The wind is strong here. "
+    "Soil A pane It broke. (In the storm of March.) Harvest Maybe beans #beans Peas "
     'Plant Where Leek the long bed TABLE x WHERE y == "[[a|b]]" #notag'
 )
 

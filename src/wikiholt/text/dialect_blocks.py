@@ -164,12 +164,13 @@ def _start_box(text: str) -> tuple[str, str] | None:
 
 # Markup that a Markdown renderer does not know.
 
+_FOOTNOTE_TEXT = re.compile(r"^([ \t>]*+\[\^[^\[\]\s]{1,50}\]):", re.MULTILINE)
 _CALLOUT = re.compile(r"^([ \t]*+>[ \t>]*+)\[!([\w-]++)(?:\|[^\[\]\n]*+)?\][+-]?+[ \t]*+(\S[^\n]*+)?$", re.MULTILINE)
 
 
 def convert_to_markdown(body: str, dialect: Dialect) -> str:
     """The body of a page with its callouts as quotes, and without markup of the dialect that displays nothing."""
-    if "[!" not in body and dialect is GFM:
+    if "[!" not in body and "[^" not in body and dialect is GFM:
         return body
     return "".join(
         text if is_code else replace_in_prose(text, lambda prose: _convert_callouts(prose, dialect))
@@ -178,6 +179,8 @@ def convert_to_markdown(body: str, dialect: Dialect) -> str:
 
 
 def _convert_callouts(text: str, dialect: Dialect) -> str:
+    if "[^" in text:  # a short footnote would be a link definition, which displays nothing
+        text = _FOOTNOTE_TEXT.sub(r"\1 ", text)
     if "[!" in text:  # two spaces at the end break the line
         text = _CALLOUT.sub(lambda match: f"{match[1]}**{(match[3] or match[2].capitalize()).strip()}**  ", text)
     return remove_markup(text, dialect)

@@ -96,7 +96,7 @@ def test_all_foreign_text_is_escaped_before_printing() -> None:
     error = SourceCorrupt(HOSTILE_TEXT, hint=HOSTILE_TEXT)
     assert assert_harmless(format_result(make_result(HOSTILE_TEXT, (), HOSTILE_TEXT, (HOSTILE_TEXT,)), PLAIN))
     assert assert_harmless(format_status(WikiStatus(wiki, None, None, True, (problem,), 0, error), PLAIN))
-    assert assert_harmless(format_sync("slug", SyncReport("r", problems=(problem,)), PLAIN))
+    assert assert_harmless(format_sync("slug", SyncReport("r", problems=(problem,)), {f".{HOSTILE_TEXT}": 1}, PLAIN))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -23,6 +23,7 @@ from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.sanitizer import WIKI_SCHEME, LinkResolver, measure_depth, sanitize_html
 from wikiholt.text.dialect import GFM, Dialect, LinkOrder
 from wikiholt.text.dialect_blocks import convert_to_markdown
+from wikiholt.text.dialect_markup import get_link_text
 from wikiholt.text.inline import WIKI_LINK_PATTERN, parse_wiki_link
 from wikiholt.text.markdown import make_github_slug
 
@@ -115,6 +116,8 @@ def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
     if match is None or not target:
         return False
     if not silent:
+        if dialect.has_note_markup:
+            text = get_link_text(match, dialect) or target
         href, text = _resolve_wiki_link(target, text, state.env["resolve"], dialect)
         state.push("link_open", "a", 1).attrs = {"href": href} if href else {}
         state.push("text", "", 0).content = text
