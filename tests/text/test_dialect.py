@@ -13,7 +13,6 @@ from wikiholt.text.dialect import DIALECTS, GFM, GOLLUM, MKDOCS, OBSIDIAN, OTTER
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
 from wikiholt.text.dialect_markup import find_inline_metadata
 from wikiholt.text.display_text import to_display_text
-from wikiholt.text.links import PageNameIndex
 from wikiholt.text.model_text import to_plain_text
 from wikiholt.text.page_parser import parse_page
 
@@ -203,7 +202,7 @@ def test_any_text_is_converted_line_by_line(dialect: Dialect) -> None:
 
 # Detection.
 
-_NAMES = PageNameIndex(["Home", "guides/Soil", "Tool shed"])
+_PATHS = ("Home", "guides/Soil", "Tool shed")
 
 
 @pytest.mark.parametrize(
@@ -222,11 +221,11 @@ _NAMES = PageNameIndex(["Home", "guides/Soil", "Tool shed"])
     ],
 )
 def test_a_dialect_is_detected_by_files_and_links(files: list[str], texts: list[str], found: str) -> None:
-    assert detect_dialect(_NAMES, files, texts).name == found
+    assert detect_dialect(_PATHS, files, texts).name == found
 
 
 def test_a_detected_dialect_stays_without_evidence_for_another() -> None:
     mixed = ["[[Soil|a]] [[b|Home]]"]
-    assert detect_dialect(_NAMES, [], mixed, GOLLUM) is GOLLUM
-    assert detect_dialect(_NAMES, [], mixed, OBSIDIAN) is OBSIDIAN
-    assert detect_dialect(_NAMES, [], [], MKDOCS) is GFM
+    assert detect_dialect(_PATHS, [], mixed, GOLLUM) is GOLLUM
+    assert detect_dialect(_PATHS, [], mixed, OBSIDIAN) is OBSIDIAN
+    assert detect_dialect(_PATHS, [], [], MKDOCS) is GFM

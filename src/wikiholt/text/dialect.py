@@ -53,11 +53,12 @@ _MIN_MAJORITY = 2
 
 
 def detect_dialect(
-    names: PageNameIndex, other_files: Iterable[str], texts: Iterable[str], previous: Dialect = GFM
+    paths: Iterable[str], other_files: Iterable[str], texts: Iterable[str], previous: Dialect = GFM
 ) -> Dialect:
     """Detect the dialect by the files that are not pages, or else by the side of `[[a|b]]` that names a page.
 
-    `other_files` are relative to the wiki; `../mkdocs.yml` counts. Without evidence the dialect stays `previous`.
+    `paths` are those of all pages. `other_files` are relative to the wiki; `../mkdocs.yml` counts. Without evidence
+    the dialect stays `previous`.
     """
     has_mkdocs = False
     for file in other_files:
@@ -69,20 +70,21 @@ def detect_dialect(
         return MKDOCS
     # A dialect that files decided needs these files.
     undecided = GFM if previous is MKDOCS else previous
-    left, right = _count_target_sides(names, texts)
+    left, right = _count_target_sides(paths, texts)
     if left > _MIN_MAJORITY * right:
         return OBSIDIAN
     return GOLLUM if right > _MIN_MAJORITY * left else undecided
 
 
-def _count_target_sides(names: PageNameIndex, texts: Iterable[str]) -> tuple[int, int]:
+def _count_target_sides(paths: Iterable[str], texts: Iterable[str]) -> tuple[int, int]:
     """How many links name a page only on their left side, and only on their right side."""
+    links = [match.groups() for text in texts for match in _PIPED_LINK.finditer(text)]
+    names = PageNameIndex(paths if links else ())
     left = right = 0
-    for text in texts:
-        for match in _PIPED_LINK.finditer(text):
-            is_left, is_right = (_is_page(names, side) for side in match.groups())
-            left += is_left and not is_right
-            right += is_right and not is_left
+    for sides in links:
+        is_left, is_right = (_is_page(names, side) for side in sides)
+        left += is_left and not is_right
+        right += is_right and not is_left
     return left, right
 
 
