@@ -4,8 +4,8 @@ A Markdown link is relative to the directory of its page, or absolute from the r
 slash. A `[[wiki link]]` is a path from the root, or the last component of a path if no other page shares it. Case,
 and spaces, hyphens or underscores between words, matter only if several pages match; `.md` may be omitted.
 
-In a dialect that resolves by name, every link is also the end of a path, from any folder: of several such pages the one
-in the folder of the link is meant, or else the one with the shortest path.
+In a dialect that resolves by name, every link is also the end of a path, from any folder. If several pages match, it is
+the one with exactly that path, else the one in the folder of the link, else the one with the shortest path.
 """
 
 import re
@@ -141,11 +141,16 @@ class PageNameIndex:
     def _find_by_name(self, paths: Sequence[str], is_wiki_link: bool, folder: str) -> str | None:
         """The second path of a wiki link is only the key under which it is stored."""
         for path in paths[:1] if is_wiki_link else paths:
-            if "/" in path and path in self._paths:
+            if path in self._paths:
                 return path
             key = fold_path(path)
             pages = self._by_last_part.get(fold_path(get_last_part(path)), ())
             matches = [page for page in pages if f"/{fold_path(page)}".endswith(f"/{key}")]
             if matches:
-                return min(matches, key=lambda page: (get_folder(page) != folder, page.count("/"), len(page), page))
+                return min(matches, key=lambda page: (fold_path(page) != key, *_rank_by_distance(page, folder)))
         return None
+
+
+def _rank_by_distance(page: str, folder: str) -> tuple[bool, int, int, str]:
+    """The order of pages with the same name, for a link on a page in this folder."""
+    return get_folder(page) != folder, page.count("/"), len(page), page
