@@ -17,7 +17,7 @@ _LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
 """A link whose target ends with one of these leads to a page and not to an attachment."""
 _EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EXTENSIONS))})\Z", re.IGNORECASE)
 _FOLDER_PAGES = frozenset({"index", "readme", "_index"})
-"""Files that stand for their folder."""
+"""Names of files that describe their folder."""
 _MAX_EXTENSION_CHARS = 12
 _MAX_SHOWN_EXTENSIONS = 8
 
