@@ -25,7 +25,7 @@ from tests.support.tiers import choose
 from tests.wikis.query_log.query_log_fixtures import RETENTION, make_query_record
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import NotWritable
-from wikiholt.git.remote import MIRROR_DIRECTORY
+from wikiholt.git.mirror import MIRROR_DIRECTORY
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.wikis.registry import Registry

@@ -170,6 +170,8 @@ class Hit:
     """The full text of the chunk, as written on the page."""
     total_chunks: int = 0
     page_words: int = 0
+    file: str = ""
+    """The page's file, relative to the wiki's directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,11 @@ class Wiki:
     """Identifies the repository, so that another one at the same path is detected; empty if unknown."""
 
     @property
+    def is_directory(self) -> bool:
+        """Whether its pages are the files in a directory, not those in a git repository."""
+        return self.settings.get("kind") == "directory"
+
+    @property
     def location(self) -> tuple[str, str]:
         """The repository's path and, as far as known, its creation time."""
         return self.source, self.repository.removeprefix("marked").strip()
@@ -55,7 +60,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """The status of one database. `address` has no secrets; `away` says why the database did not answer, if so."""
+    """The status of one database. `address` has no secrets; `error` says why the database did not answer, if so."""
 
     name: str
     address: str
@@ -68,7 +73,7 @@ class DatabaseStatus:
     server: str = ""
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""
-    away: str = ""
+    error: str = ""
 
 
 # Backups of an index and of the registry.

@@ -7,8 +7,7 @@ from hypothesis.stateful import rule
 
 from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
 from tests.caches.chroma.chroma_fixtures import WIKI_ID, wait_until
-from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
-from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
+from wikiholt.caches.chroma.chroma_cache import ChromaConfig, ChromaEngine, ChromaVectorCache
 
 
 class ChromaCacheMachine(VectorCacheMachine):

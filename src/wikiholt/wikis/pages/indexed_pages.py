@@ -20,7 +20,8 @@ class IndexedPages:
     def __init__(self, open_index: IndexOpener) -> None:
         self._open_index = open_index
 
-    def list(self, where: PageFilter, limit: int | None, offset: int) -> PageList:
+    def list(self, where: PageFilter = _NO_FILTER, limit: int | None = None, offset: int = 0) -> PageList:
+        """The indexed pages that pass the filter, by path."""
         where.validate()
         if offset < 0 or (limit is not None and limit < 0):
             raise InvalidQuery("limit and offset must not be negative", hint="use numbers from 0 on")
@@ -28,7 +29,8 @@ class IndexedPages:
             total, pages = index.list_pages(where, limit, offset)
             return PageList(tuple(pages), total, index.get_state().revision)
 
-    def get_facets(self, where: PageFilter) -> Facets:
+    def get_facets(self, where: PageFilter = _NO_FILTER) -> Facets:
+        """The categories, tags and top-level directories of the pages that pass, with counts."""
         where.validate()
         with self._open_index() as index:
             return index.get_facets(where)
@@ -46,6 +48,7 @@ class IndexedPages:
             return _resolve_links(index, path, links)
 
     def build_graph(self) -> PageGraph:
+        """All pages and the links between them."""
         with self._open_index() as index:
             pages, links = _load_all(index)
             state = index.get_state()
@@ -65,8 +68,9 @@ class IndexedPages:
         return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), state.revision)
 
     def find_orphans(self) -> Sequence[StoredPage]:
+        """The pages that no other page links to."""
         linked = {target for _, target in self.build_graph().edges}
-        return [page for page in self.list(_NO_FILTER, None, 0).pages if page.path not in linked]
+        return [page for page in self.list().pages if page.path not in linked]
 
 
 def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[StoredLink]]:
@@ -87,14 +91,15 @@ def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLin
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
     names = PageNameIndex([*known, path], by_name=_resolves_by_name(index.get_state().recipe))
     links_to: list[PageLink] = []
-    missing: dict[str, None] = {}
+    missing: dict[str, int] = {}
     for link in outgoing:
         target = names.find_page(link.paths, link.wiki, get_folder(path))
         if target is None and not is_attachment(link.paths[0], link.wiki):
-            missing[link.paths[0]] = None
+            missing.setdefault(link.paths[0], link.line)
         elif target is not None and target != path and target in known:
             links_to.append(PageLink(target, known[target].name, link.text, get_fragment(link.target), link.line))
-    return PageLinks(path, tuple(links_to), _find_backlinks(index, path, incoming, names), tuple(missing))
+    backlinks = _find_backlinks(index, path, incoming, names)
+    return PageLinks(path, tuple(links_to), backlinks, tuple(missing), tuple(missing.values()))
 
 
 def _find_backlinks(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -208,3 +209,31 @@ def test_tcp_nodelay_is_set_so_a_body_does_not_wait_for_an_ack() -> None:
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.model
+def test_serve_says_what_it_is_doing_with_the_time(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "garden")
+    repository.commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n"})
+    data = ["--data", str(tmp_path / "data")]
+    assert main([*data, "add", "garden", str(repository.path)]) == 0
+    command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", *data, "serve", "--port", "0"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            time_stamp = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+            first = process.stderr.readline()
+            assert re.fullmatch(f"{time_stamp} INFO wikiholt.serve: serving 1 wiki from .*/data\n", first)
+            assert process.stdout.readline().startswith("Wikiholt listens on http://127.0.0.1:")
+            lines = iter(process.stderr.readline, "")
+            assert any(
+                re.fullmatch(f"{time_stamp} INFO wikiholt.serve: ready: .* 1 wiki is at HEAD\n", x) for x in lines
+            )
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
