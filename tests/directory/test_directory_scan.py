@@ -398,3 +398,24 @@ def test_history_and_old_versions_come_from_the_snapshots(vault: Vault) -> None:
     assert next(source.read_blobs([entry.blob], 1000)).data == b"one\n" * 20
     assert [version.file for version in source.find_old_versions(source.get_head(), 10)] == ["Home.md"]
     assert [log.files for log in source.read_log(10)] == [("Home.md",), ("Home.md",)]
+
+
+def test_other_files_are_those_on_disk_that_are_no_pages_and_not_ignored(vault: Vault, tmp_path: Path) -> None:
+    pages = ("docs/a.md", "docs/b.txt")
+    others = (
+        "docs/c.png",
+        "docs/x/.obsidian/app.json",
+        "docs/drafts/d.pdf",
+        "docs/.git/HEAD",
+        "docs/node_modules/e.js",
+    )
+    for file in (*pages, *others, "mkdocs.yml"):
+        vault.write(file, "text")
+    (vault.path / "docs" / "link").symlink_to(tmp_path)
+    source = vault.open(subdirectory="docs", ignore=["drafts/"])
+    assert sorted(source.list_other_files(source.get_head())) == [
+        "../docs",
+        "../mkdocs.yml",
+        "c.png",
+        "x/.obsidian/app.json",
+    ]
