@@ -54,7 +54,10 @@ alias:: Tank
   id:: 65f0c1de-1111-4222-8333-444455556666
   collapsed:: true
 \t- TODO clean it [[Autumn jobs]] #[[roof work]]
-\t- see ((65f0c1de-1111-4222-8333-444455556666))
+\t  :LOGBOOK:
+\t  CLOCK: [2024-03-01 Fri 07:11:29] secret
+\t  :END:
+\t- see ((65f0c1de-1111-4222-8333-444455556666)) ^^this^^
 """
 
 MKDOCS_PAGE = """# Install {: #setup .wide }

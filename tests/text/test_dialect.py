@@ -90,7 +90,7 @@ def test_properties_at_the_beginning_of_a_page_are_like_frontmatter() -> None:
     page = parse(dialect_pages.LOGSEQ_PAGE, OBSIDIAN)
     assert (page.name, page.metadata.tags) == ("Water tank", ("water", "rain", "roof work"))
     assert show(dialect_pages.LOGSEQ_PAGE, OBSIDIAN).endswith(
-        "The tank holds 400 litres. #water TODO clean it Autumn jobs #roof work see"
+        "The tank holds 400 litres. #water TODO clean it Autumn jobs #roof work see this"
     )
     later = parse("Text.\n\ntitle:: Not the title\nhidden:: true\ncategory:: tanks\n", OBSIDIAN)
     assert (later.name, later.metadata.hidden, later.metadata.category) == ("page", False, "tanks")

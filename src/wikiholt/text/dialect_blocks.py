@@ -40,22 +40,27 @@ def _find_fence(line: str, fence: str) -> str:
     return "" if match[1].startswith(fence) and not match[2].strip() else fence
 
 
-# Comments of Obsidian, and properties that Logseq keeps for itself.
+# Comments of Obsidian, and properties and logs that Logseq keeps for itself.
 
 _COMMENT = "%%"
+_DRAWER_START, _DRAWER_END = ":LOGBOOK:", ":END:"
 _INTERNAL_PROPERTY = re.compile(r"[ \t]*+(?:[-*][ \t]++)?(?:id|collapsed|logseq\.[\w.-]++):: .*")
 
 
 def _remove_note_comments(body: str) -> tuple[str, tuple[str, ...]]:
-    if _COMMENT not in body and ":: " not in body:
+    if _COMMENT not in body and ":: " not in body and _DRAWER_START not in body:
         return body, ()
     lines = body.split("\n")
     kept: list[str] = []
-    fence, opened_at = "", -1
+    fence, opened_at, in_drawer = "", -1, False
     for number, line in enumerate(lines):
         fence, was_in_code = _find_fence(line, fence), bool(fence)
         if fence or was_in_code:  # a comment neither begins nor ends in code
             kept.append("" if opened_at >= 0 else line)
+            continue
+        if in_drawer or line.strip() == _DRAWER_START:
+            in_drawer = line.strip() != _DRAWER_END
+            kept.append("")
             continue
         text, is_open = _remove_line_comments(line, opened_at >= 0)
         opened_at = (number if opened_at < 0 else opened_at) if is_open else -1

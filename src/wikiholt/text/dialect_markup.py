@@ -13,7 +13,7 @@ from wikiholt.text.inline import WIKI_LINK_PATTERN, blank_code, iter_code_spans,
 from wikiholt.text.links import is_attachment, split_wiki_target
 
 _EMBED_SIZE = re.compile(r"\d{1,5}(?:x\d{1,5})?")
-_HIGHLIGHT = re.compile(r"(?<![=\w])==(?=[^\s=])([^=\n]{1,2000})==(?![=\w])")
+_HIGHLIGHT = re.compile(r"(?<![=\w])==(?=[^\s=])([^=\n]{1,2000})==(?![=\w])|\^\^(?=[^\s^])([^^\n]{1,2000})\^\^")
 _CALLOUT = re.compile(r"^([ \t]*+>[ \t>]*+)\[![\w-]++(?:\|[^\[\]\n]*+)?\][+-]?+[ \t]*+", re.MULTILINE)
 _BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[A-Za-z0-9-]++[ \t]*+$", re.MULTILINE)
 _BLOCK_REFERENCE = re.compile(r"\(\([0-9a-f-]{36}\)\)")
@@ -69,8 +69,8 @@ def remove_markup(text: str, dialect: Dialect) -> str:
 
 
 def _remove_note_markup(text: str) -> str:
-    if "==" in text:
-        text = _HIGHLIGHT.sub(r"\1", text)
+    if "==" in text or "^^" in text:
+        text = _HIGHLIGHT.sub(lambda match: match[1] or match[2], text)
     if "::" in text:
         text = _FIELD_LINE.sub(lambda match: f"{match['start']}{match[2]}: {match['value'] or ''}".rstrip(), text)
         text = _INLINE_FIELD.sub(r"\1: \2", text)
