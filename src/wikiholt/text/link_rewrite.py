@@ -121,19 +121,13 @@ def _rewrite_link(
         side = _find_target_side(inline, file, move)
     start, end = (link.start + offset for offset in inline.target_spans[side])
     raw = text[start:end]
-    forms = (
-        _iter_wiki_forms(raw, path, new_file)
-        if is_wiki
-        else _iter_markdown_forms(raw, path, new_file, link.is_bracketed)
-    )
-    for form in forms:
+    for form in _iter_forms(link, raw, path, new_file):
         target = form if is_wiki else decode_destination(f"<{form}>")
         targets = (*inline.targets[:side], target, *inline.targets[side + 1 :])
+        form_page = move.find_page(move.after, inline, targets, new_file)
         if old_page is None:
-            is_correct = resolve_link_paths(targets, is_wiki, new_file, by_name)[:1] == (path,)
-        else:
-            is_correct = move.find_page(move.after, inline, targets, new_file) == path
-        if is_correct:
+            form_page = next(iter(resolve_link_paths(targets, is_wiki, new_file, by_name)), None)
+        if form_page == path:
             return (start, end), form
     if not is_wiki:
         return None
@@ -142,6 +136,13 @@ def _rewrite_link(
     tail = split_wiki_target(raw)[1]
     heading = "#" + _quote_path(tail[1:], "/") if tail.startswith("#") else ""
     return (link.start + inline.offset, link_end), f"[{inline.text}](/{_quote_path(path, '/')}{heading})"
+
+
+def _iter_forms(link: _WrittenLink, raw: str, target: str, file: str) -> Iterator[str]:
+    """Possible targets of a link to a page, in the form of the old one if possible."""
+    if link.link.is_wiki_link:
+        return _iter_wiki_forms(raw, target, file)
+    return _iter_markdown_forms(raw, target, file, link.is_bracketed)
 
 
 def _find_target_side(link: InlineLink, file: str, move: PageMove) -> int:

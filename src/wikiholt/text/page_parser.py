@@ -37,29 +37,34 @@ def parse_page(
     decoded = decode_bytes(data)
     if decoded is None:
         return PageProblem(file, blob, "binary", "the file contains binary data, not text")
-    front = split_frontmatter(decoded.text)
+    page = _build_page(file, decoded.text, anchors, dialect)
+    metadata = page.metadata
+    if metadata.last_updated is None and committed is not None:
+        metadata = replace(metadata, last_updated=to_utc(committed))
+    return replace(page, metadata=metadata, warnings=decoded.warnings + page.warnings)
+
+
+def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) -> Page:
+    front = split_frontmatter(text)
     body, block_warnings = convert_blocks(front.body, file, dialect)
     outline = parse_outline(body, front.body_line, anchors, file, dialect)
     if outline.metadata.tags or outline.metadata.fields:
         front = add_inline_metadata(front, outline.metadata.tags, outline.metadata.fields)
     name = _find_content_name(front, outline.headings)
-    metadata = front.metadata
-    if metadata.last_updated is None and committed is not None:
-        metadata = replace(metadata, last_updated=to_utc(committed))
     return Page(
         file=file,
         path=get_page_path(file),
         name=name or make_page_name(file),
-        metadata=metadata,
+        metadata=front.metadata,
         headings=outline.headings,
         links=outline.links,
         body=body,
         body_line=front.body_line,
-        warnings=decoded.warnings + front.warnings + block_warnings + outline.warnings,
+        warnings=front.warnings + block_warnings + outline.warnings,
         blocks=outline.blocks,
         name_in_content=bool(name),
         words=_count_words(body),
-        length=len(decoded.text),
+        length=len(text),
     )
 
 

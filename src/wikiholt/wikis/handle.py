@@ -36,7 +36,6 @@ from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher
-from wikiholt.text.page_names import count_extensions
 from wikiholt.wikis.evaluation.mined_questions import (
     MinedQuestions,
     build_terms_without,
@@ -287,10 +286,6 @@ class WikiHandle:
     def get_status(self) -> WikiStatus:
         """The status of the wiki. Never raises; errors are part of the status."""
         return StatusReader(self.wiki, self._config.source, self._components.store, self._repair).read()
-
-    def count_skipped_files(self, revision: str) -> Mapping[str, int]:
-        """The files at the revision that are not pages, counted by extension, the most frequent first."""
-        return count_extensions(self._config.source.list_other_files(revision))
 
     def check(self) -> Sequence[str]:
         """Faults of the index, as text."""

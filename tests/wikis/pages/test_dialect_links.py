@@ -136,4 +136,5 @@ def test_a_gollum_wiki_and_a_logseq_graph_are_detected(tmp_path: Path) -> None:
 
 def test_files_that_are_no_pages_are_counted(vault: IndexedWiki) -> None:
     assert vault.handle.get_status().skipped == {".png": 1}
-    assert vault.handle.count_skipped_files(vault.repository.get_head()) == {".png": 1}
+    vault.repository.commit({"pane.png": None, "a.docx": "x", "b.docx": "x", "LICENSE": "x"})
+    assert vault.handle.get_status().skipped == {".docx": 2, "": 1}

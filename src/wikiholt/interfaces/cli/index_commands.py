@@ -64,7 +64,7 @@ def run_sync(context: CommandContext) -> int:
             continue
         documents.append(build_sync_document(handle.wiki, report))
         if not arguments.json:
-            skipped = handle.count_skipped_files(report.revision)
+            skipped = handle.get_status().skipped
             output.print_lines(output.format_sync(slug, report, skipped, context.style))
     context.print_result(documents[0] if arguments.slug else {"wikis": documents}, [])
     return exit_code
@@ -81,7 +81,7 @@ def run_reindex(context: CommandContext) -> int:
         report = handle.reindex(progress)
     finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
-    lines = output.format_sync(slug, report, handle.count_skipped_files(report.revision), context.style)
+    lines = output.format_sync(slug, report, handle.get_status().skipped, context.style)
     return context.print_result(build_sync_document(handle.wiki, report), lines)
 
 

@@ -40,9 +40,7 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
     add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
     add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
-    add.add_argument(
-        "--dialect", metavar="NAME", help="dialect of the pages, such as obsidian or mkdocs; default: auto"
-    )
+    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
     add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
     add.add_argument("--public", action="store_true", help="allow reading without a key")
     add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
