@@ -256,9 +256,8 @@ class WikiHandle:
                 state = index.get_state()
         except WikiholtError:
             return None
-        components = self._components
-        pipeline = self._config.pipeline.with_dialect_of(state.recipe)
-        recipe = pipeline.build_recipe((components.identity or components.embedder)())
+        identify = self._components.identity or self._components.embedder
+        recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
         return state.revision if state.recipe == recipe and state.pages else None
 
     def wait_for_caches(self, timeout: float) -> None:
