@@ -32,7 +32,7 @@ from bench.report import machine, write
 from bench.search import QUESTIONS
 from bench.vectors import ReferenceIndex, resident
 from wikiholt.caches.cache_file import CacheNotReady
-from wikiholt.caches.chroma.chroma_cache import ChromaConfig, ChromaEngine
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.faiss import FaissVectorCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorRows

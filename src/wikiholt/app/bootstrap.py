@@ -14,7 +14,7 @@ from wikiholt import embedding
 from wikiholt.app.backends import Backend, no_shared_buckets, open_backend
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.chroma.chroma_cache import ChromaConfig, ChromaEngine
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
@@ -39,6 +39,7 @@ from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.search.ordering import parse_boost_rules
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
@@ -241,7 +242,8 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
             path, subdirectory=own.subdirectory, ignore=own.ignore, extensions=extensions, confined_to=confined
         )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
-    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs)
+    rules = parse_boost_rules(own.boost)
+    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules)
 
 
 def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:

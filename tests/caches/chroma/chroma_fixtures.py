@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.caches.chroma.chroma_cache import ChromaConfig, ChromaEngine, ChromaVectorCache
+from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.domain.index import FloatArray, IndexChange, Recipe, VectorHits
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.storage.sqlite.store import SqliteStore

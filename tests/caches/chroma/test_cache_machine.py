@@ -7,7 +7,8 @@ from hypothesis.stateful import rule
 
 from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
 from tests.caches.chroma.chroma_fixtures import WIKI_ID, wait_until
-from wikiholt.caches.chroma.chroma_cache import ChromaConfig, ChromaEngine, ChromaVectorCache
+from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 
 
 class ChromaCacheMachine(VectorCacheMachine):

@@ -21,7 +21,8 @@ from tests.caches.chroma.chroma_fixtures import (
     wait_until,
 )
 from wikiholt.caches.chroma import rest_api
-from wikiholt.caches.chroma.chroma_cache import ChromaEngine, ChromaVectorCache
+from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+from wikiholt.caches.chroma.engine import ChromaEngine
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.testing.fakes import make_entry

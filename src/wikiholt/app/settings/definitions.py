@@ -25,6 +25,7 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors.factory import FAISS_MIN_CHUNKS
+from wikiholt.search.ordering import check_boost_rule
 from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.languages import LANGUAGES
 
@@ -235,11 +236,6 @@ class Settings:
 class WikiSettings:
     """The settings of one wiki. An empty value means the general setting."""
 
-    kind: str = setting(
-        "",
-        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
-        choices=("", "git", "directory"),
-    )
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
@@ -247,6 +243,12 @@ class WikiSettings:
     hide: tuple[str, ...] = setting(
         (),
         "Pages to exclude from search, by the same patterns. They can be read and listed, and their links count.",
+    )
+    boost: tuple[str, ...] = setting(
+        (),
+        "Factors on the score by which hits are ordered, from .1 to 10, by pattern: /runbooks=2, /archive=0.5. Of "
+        "several patterns that match a page, the last one counts.",
+        check=check_boost_rule,
     )
     language: str = setting(
         "", "The language used for stemming; empty means the general setting.", choices=("", *LANGUAGES)
@@ -288,6 +290,11 @@ class WikiSettings:
     )
     webhook_secret: str = setting(
         "", "The secret that the git host signs push webhooks with; empty rejects webhooks.", secret=True
+    )
+    kind: str = setting(
+        "",
+        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
+        choices=("", "git", "directory"),
     )
 
     @classmethod

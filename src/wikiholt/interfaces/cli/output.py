@@ -26,6 +26,8 @@ from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.text.page_names import describe_skipped_files
 from wikiholt.wikis.status import WikiStatus
 
+_MAX_SHOWN_FACETS = 20
+
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
 _ALLOWED_CHARACTERS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
@@ -135,10 +137,13 @@ def format_result(
         lines.append("Nothing found.")
     elif result.nothing_relevant:
         lines.append(style.format_warning("Nothing clearly relevant was found; the closest pages are:"))
-    for number, hit in enumerate(result.hits, 1):
+    for number, hit in enumerate(result.hits, result.offset + 1):
         lines += _format_hit(number, hit, style, place, full=full)
     lines.append(style.format_dim(_format_footer(result)))
     lines += [style.format_warning(f"note: {to_safe_line(note)}") for note in result.notes]
+    for facets in result.facets:
+        values = ", ".join(f"{facet.value} ({facet.count})" for facet in facets.values[:_MAX_SHOWN_FACETS])
+        lines.append(to_safe_line(f"{facets.name}: {values or 'no page has it'}"))
     return lines
 
 

@@ -98,7 +98,10 @@ def _make_not_found_error(handle: WikiHandle, name: str, pages: Sequence[StoredP
     for page in pages[:_MAX_COMPARED_PAGES]:
         for key in (page.path, page.path.rpartition("/")[2], page.name):
             known.setdefault(key.casefold(), page.path)
-    near = [*get_close_matches(wanted, known, _MAX_SUGGESTIONS), *(key for key in known if wanted in key)]
+    near = [
+        *get_close_matches(wanted, known, _MAX_SUGGESTIONS),
+        *(key for key in known if len(wanted) > 1 and wanted in key),
+    ]
     paths = list(dict.fromkeys(known[key] for key in near))[:_MAX_SUGGESTIONS]
     return PageNotFound(
         f"There is no page {name[:_MAX_SHOWN_CHARS]!r} in {handle.wiki.slug}.",

@@ -23,7 +23,7 @@ from wikiholt.domain.page import (
     PageRenameResult,
     PageWriteResult,
 )
-from wikiholt.domain.search import StoredPage
+from wikiholt.domain.search import PropertyFacets, StoredPage
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
@@ -278,6 +278,7 @@ class FacetsDocument(TypedDict):
     categories: list[FacetDocument]
     tags: list[FacetDocument]
     folders: list[FacetDocument]
+    properties: dict[str, list[FacetDocument]]
 
 
 def build_facets_document(facets: Facets) -> FacetsDocument:
@@ -287,7 +288,13 @@ def build_facets_document(facets: Facets) -> FacetsDocument:
         categories=build_documents(FacetDocument, facets.categories),
         tags=build_documents(FacetDocument, facets.tags),
         folders=build_documents(FacetDocument, facets.folders),
+        properties=build_property_documents(facets.properties),
     )
+
+
+def build_property_documents(properties: Sequence[PropertyFacets]) -> dict[str, list[FacetDocument]]:
+    """The values of each property, by its name as requested."""
+    return {facets.name: build_documents(FacetDocument, facets.values) for facets in properties}
 
 
 # Files attached to pages. The field names are those that otterwiki-mcp reads.

@@ -1,6 +1,6 @@
 """Page lists, facets and links of one wiki, from its index."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
@@ -29,11 +29,11 @@ class IndexedPages:
             total, pages = index.list_pages(where, limit, offset)
             return PageList(tuple(pages), total, index.get_state().revision)
 
-    def get_facets(self, where: PageFilter = _NO_FILTER) -> Facets:
-        """The categories, tags and top-level directories of the pages that pass, with counts."""
+    def get_facets(self, where: PageFilter = _NO_FILTER, properties: Sequence[str] = ()) -> Facets:
+        """The categories, tags, top-level directories and properties of the pages that pass, with counts."""
         where.validate()
         with self._open_index() as index:
-            return index.get_facets(where)
+            return index.get_facets(where, properties)
 
     def get_links(self, path: str) -> PageLinks:
         """The links on a page as indexed, and the links to it."""
@@ -52,7 +52,7 @@ class IndexedPages:
         with self._open_index() as index:
             pages, links = _load_all(index)
             state = index.get_state()
-        names = PageNameIndex((page.path for page in pages.values()), by_name=_resolves_by_name(state.recipe))
+        names = _build_name_index(pages.values(), state.recipe)
         edges: dict[tuple[str, str], None] = {}
         missing: dict[tuple[str, str], None] = {}
         for link in links:
@@ -78,18 +78,22 @@ def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[Stor
     return {page.page_id: page for page in pages}, index.get_links()
 
 
-def _resolves_by_name(recipe: Recipe) -> bool:
-    """Whether the dialect of an index resolves links by name."""
+def _build_name_index(pages: Collection[StoredPage], recipe: Recipe, *paths: str) -> PageNameIndex:
+    """The names of these pages and paths, by the dialect of the index."""
     pipeline = TextPipeline.from_recipe(recipe)
-    return pipeline is not None and pipeline.dialect.resolves_by_name
+    by_name = pipeline is not None and pipeline.dialect.resolves_by_name
+    aliases = {page.path: page.aliases for page in pages if page.aliases}
+    return PageNameIndex([*(page.path for page in pages), *paths], by_name=by_name, aliases=aliases)
 
 
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:
     outgoing = [link for link in links if link.paths]
-    incoming = index.find_links_by_key(list({fold_path(path), fold_path(get_last_part(path))}))
+    own = index.find_page(path)
+    own_names = (path, get_last_part(path), *(own.aliases if own else ()))
+    incoming = index.find_links_by_key(list(dict.fromkeys(map(fold_path, own_names))))
     keys = {fold_path(path)} | {fold_path(target_path) for link in (*outgoing, *incoming) for target_path in link.paths}
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
-    names = PageNameIndex([*known, path], by_name=_resolves_by_name(index.get_state().recipe))
+    names = _build_name_index(known.values(), index.get_state().recipe, path)
     links_to: list[PageLink] = []
     missing: dict[str, int] = {}
     for link in outgoing:
@@ -97,7 +101,8 @@ def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLin
         if target is None and not is_attachment(link.paths[0], link.wiki):
             missing.setdefault(link.paths[0], link.line)
         elif target is not None and target != path and target in known:
-            links_to.append(PageLink(target, known[target].name, link.text, get_fragment(link.target), link.line))
+            page, anchor = known[target], get_fragment(link.target)
+            links_to.append(PageLink(target, page.name, link.text, anchor, link.line, page.aliases))
     backlinks = _find_backlinks(index, path, incoming, names)
     return PageLinks(path, tuple(links_to), backlinks, tuple(missing), tuple(missing.values()))
 
