@@ -81,6 +81,10 @@ def test_the_text_after_an_unclosed_comment_is_kept_with_a_warning() -> None:
 def test_tags_and_properties_are_part_of_the_metadata() -> None:
     page = parse(dialect_pages.OBSIDIAN_PAGE, OBSIDIAN)
     assert page.metadata.tags == ("garden", "vegetables", "year/2024", "beans")
+    properties = {found.name: found.values for found in page.metadata.properties}
+    assert properties["status"] == ("growing",)
+    assert properties["Sown"] == ("2024-03-01",)
+    assert properties["water"] == ("daily",)
     assert parse(dialect_pages.OBSIDIAN_PAGE, GFM).metadata.tags == ("garden",)
     found = find_inline_metadata(["status:: growing\nSown:: [[2024-03-01]]", "a [water:: `x` daily] (k:: v)"], OBSIDIAN)
     assert found.fields == (("status", "growing"), ("Sown", "2024-03-01"), ("water", "x daily"), ("k", "v"))
@@ -89,6 +93,7 @@ def test_tags_and_properties_are_part_of_the_metadata() -> None:
 def test_properties_at_the_beginning_of_a_page_are_like_frontmatter() -> None:
     page = parse(dialect_pages.LOGSEQ_PAGE, OBSIDIAN)
     assert (page.name, page.metadata.tags) == ("Water tank", ("water", "rain", "roof work"))
+    assert page.metadata.aliases == ("Tank",)
     assert show(dialect_pages.LOGSEQ_PAGE, OBSIDIAN).endswith(
         "The tank holds 400 litres. #water TODO clean it Autumn jobs #roof work see this"
     )
