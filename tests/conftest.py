@@ -1,6 +1,7 @@
 """Settings for all tests: markers by directory, a time limit for unit tests, one browser, repeatable examples."""
 
 import os
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,6 +26,15 @@ _EVERY_PROFILE = {"deadline": None, "derandomize": not os.environ.get("WIKIHOLT_
 settings.register_profile("fast", max_examples=25, **_EVERY_PROFILE)
 settings.register_profile("full", max_examples=100, **_EVERY_PROFILE)
 settings.load_profile("full" if IS_FULL else "fast")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or writes the data directory of the user who runs it."""
+    directory = tmp_path_factory.mktemp("user-data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(directory))
+        yield directory
 
 
 def pytest_configure(config: pytest.Config) -> None:
