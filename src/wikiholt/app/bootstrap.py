@@ -20,6 +20,7 @@ from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
+from wikiholt.directory.watcher import DirectoryWatcher
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCache
@@ -151,7 +152,7 @@ def open_application(
     only_id = service.registry.get(only_slug).id if only_slug is not None else None
     assignments = backend.open_assignments() if backend is not None and only_slug is None else None
     wikis = {root: find_wiki_at(root) for root in roots}
-    scheduler = Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments)
+    scheduler = Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments, DirectoryWatcher())
     service.on_damage = scheduler.request_repair
     return Application(
         service=service,

@@ -100,6 +100,20 @@ class RepositoryIdentities(Protocol):
         """Whether the repository at the wiki's path is the recorded one. Cheap enough for every request."""
 
 
+class SourceWatcher(Protocol):
+    """Notices changes of sources at once, where the platform supports that. May miss some."""
+
+    def start(self, on_change: Callable[[str], None]) -> None:
+        """Call `on_change` with the id of a wiki whose source may have changed, from another thread."""
+
+    def update(self, wikis: Sequence[Wiki]) -> None:
+        """Watch the sources of these wikis and no others."""
+
+    def is_watching(self, wiki_id: str) -> bool: ...
+
+    def close(self) -> None: ...
+
+
 # Models.
 
 

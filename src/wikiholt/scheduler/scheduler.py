@@ -11,10 +11,12 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Thread
 
 from wikiholt.domain.git import DiscoveredRepository
+from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.storage_protocols import NodeAssignments, NodeMessage
 from wikiholt.errors import Busy, WikiholtError
 from wikiholt.scheduler.activity import read_activity
@@ -53,8 +55,12 @@ class Scheduler:
         find_repositories: Callable[[], Iterable[DiscoveredRepository]] = _find_nothing,
         only_wiki_id: str | None = None,
         assignments: NodeAssignments | None = None,
+        watcher: SourceWatcher | None = None,
     ) -> None:
-        """`only_wiki_id` limits the scheduler to one wiki; `assignments` to those assigned to this node."""
+        """`only_wiki_id` limits the scheduler to one wiki; `assignments` to those assigned to this node.
+
+        `watcher` reports changes between two checks.
+        """
         self._service = service
         self._config = config or SchedulerConfig()
         self._scheduler_id = secrets.token_hex(8)
@@ -72,8 +78,15 @@ class Scheduler:
             service, self._state, self._config, self._scheduler_id, multi_node=assignments is not None
         )
         self._discovery = WikiDiscovery(
-            service, self._state, self._config, find_repositories, only_wiki_id, self._assignments.get_assigned
+            service,
+            self._state,
+            self._config,
+            find_repositories,
+            only_wiki_id,
+            self._assignments.get_assigned,
+            watcher,
         )
+        self._watcher = watcher
         self._backups = ScheduledBackups(service, self._state, self._config.backup_interval_s, self._sleep)
         self._checks = ScheduledChecks(service, self._state, self._config.check_interval_s, self._sleep)
         self._threads: list[Thread] = []
@@ -93,10 +106,14 @@ class Scheduler:
         for thread in self._threads:
             thread.start()
         self._assignments.start(self._on_node_message)
+        if self._watcher is not None:
+            self._watcher.start(lambda wiki_id: self._on_node_message(wiki_id, NodeMessage.CHANGED))
 
     def stop(self, timeout: float = 30.0) -> bool:
         """Start nothing new and let running syncs finish their current batch. False on timeout."""
         self._state.stop()
+        if self._watcher is not None:
+            self._watcher.close()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -218,7 +235,8 @@ class Scheduler:
         """The scheduler's state of the wiki. Raises WikiNotFound."""
         if not self._is_assigned(wiki_id):
             return read_state(self._service.components.store, wiki_id)
-        return self._state.get_sync_state(self._get_entry(wiki_id))
+        watched = self._watcher is not None and self._watcher.is_watching(wiki_id)
+        return replace(self._state.get_sync_state(self._get_entry(wiki_id)), watched=watched)
 
     def get_counters(self) -> SchedulerCounters:
         return self._state.get_counters()

@@ -62,6 +62,8 @@ class SyncState:
     """The revision its index is known to have."""
     backup_error: WikiholtError | None = None
     """Why its last scheduled backup failed."""
+    watched: bool = False
+    """Whether changes of its source are noticed at once, not only by the scheduled checks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class IndexDocument(IndexStatusDocument):
     activity: ActivityDocument | None
     waiting: bool
     missing: bool
+    watched: bool
 
 
 class ReindexJobDocument(TypedDict):
@@ -166,6 +167,7 @@ def _build_index_document(index: IndexControl) -> IndexDocument:
         "activity": _build_activity_document(activity) if activity else None,
         "waiting": sync_state.waiting,
         "missing": sync_state.missing,
+        "watched": sync_state.watched,
     }
 
 
