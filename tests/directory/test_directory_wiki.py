@@ -118,7 +118,7 @@ def test_pages_are_written_through_the_wiki(service: WikiService, vault: Vault) 
     assert (vault.path / "Birds/Heron.md").read_text() == "edited in another program\nand here\n"
     handle.pages.add_attachment("Home", "a.png", b"png", ADA)
     assert handle.pages.read_attachment("Home", "a.png").data == b"png"
-    assert [file.name for file in handle.pages.list_attachments("Home").files] == ["a.png"]
+    assert [file.filename for file in handle.pages.list_attachments("Home").files] == ["a.png"]
     assert (vault.path / "Home/a.png").read_bytes() == b"png"
     assert handle.pages.read_history("Birds/Heron")
 
