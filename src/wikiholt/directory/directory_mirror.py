@@ -27,7 +27,7 @@ from wikiholt.directory.listing import (
 from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR, SnapshotWriter, open_snapshot
 from wikiholt.domain.git import Author, EntryKind
 from wikiholt.domain.protocols import never_stop
-from wikiholt.errors import Busy, NoPages, NotWritable
+from wikiholt.errors import Busy, NoPages, NotWritable, StorageError
 from wikiholt.git.mirror import (
     combine_packs,
     is_usable,
@@ -232,7 +232,11 @@ class DirectoryMirror:
                 changes[path] = row
         head = table.head
         if changes:
-            writer.commit(changes, head, author, message)
+            try:
+                writer.commit(changes, head, author, message)
+            except StorageError:
+                mark_suspect(self.mirror)
+                raise
             head = read_mirror_tip(self.mirror, self.timeout)
             combine_packs(self.mirror, self.timeout)
         if changes or rows != table.rows:

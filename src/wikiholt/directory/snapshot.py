@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from wikiholt.directory.file_table import FileRow
 from wikiholt.domain.git import Author
-from wikiholt.errors import SourceCorrupt
+from wikiholt.errors import StorageError
 from wikiholt.git.mirror import MIRROR_BRANCH
 from wikiholt.git.process import GitProcess, GitRunner
 
@@ -34,7 +34,7 @@ class SnapshotWriter:
             self._send(f"blob\nmark :{self._marks[blob]}\ndata {len(data)}\n".encode() + data + b"\n")
 
     def commit(self, changes: Mapping[str, FileRow | None], parent: str | None, author: Author, message: str) -> None:
-        """Commit these files (None removes one) on top of the parent and move the branch."""
+        """Commit these files (None removes one) on top of the parent and move the branch. Raises StorageError."""
         text = message.replace("\r\n", "\n").strip().encode() + b"\n"
         now = int(time.time())
         lines = [
@@ -50,9 +50,9 @@ class SnapshotWriter:
             lines.append(self._format_change(path, row))
         self._send(b"\n".join(lines) + b"\n\ndone\n")
         if self._process is None or self._process.wait() != 0:
-            raise SourceCorrupt(
+            raise StorageError(
                 "Git could not write a snapshot of the directory.",
-                hint="Check free disk space, and the log; the next sync tries again.",
+                hint="Check free disk space in the data directory. The next sync checks the mirror and tries again.",
             )
 
     def close(self) -> None:
