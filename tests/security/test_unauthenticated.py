@@ -18,8 +18,8 @@ import pytest
 import uvicorn
 
 from tests.support.served_application import serve_application
+from wikiholt.interfaces.cli.http_server import TimeoutProtocol
 from wikiholt.interfaces.cli.main import _SafeFormatter
-from wikiholt.interfaces.http.timeouts import TimeoutProtocol
 
 WRITES = (
     ("PUT", "/w/alpha/api/v1/pages/x"),

@@ -27,7 +27,7 @@ from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCach
 from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.embedding.lazy import Lazy, PreviousModels, get_model_and_precision
+from wikiholt.embedding.model_loader import Lazy, PreviousModels, get_model_and_precision
 from wikiholt.errors import MissingDependency, ModelError
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import SharedHead

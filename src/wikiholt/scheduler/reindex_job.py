@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from wikiholt.domain.index import SyncReport
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.errors import Busy, SourceError, WikiholtError, WikiNotFound
 from wikiholt.indexing.batch import Pause, SyncPaused
@@ -69,6 +70,18 @@ def write_job(store: IndexStore, wiki_id: str, job: ReindexJob, *, create: bool 
     store.set_note(wiki_id, _JOB_NOTE, json.dumps(document), create=create)
 
 
+def complete_job(job: ReindexJob, report: SyncReport) -> ReindexJob:
+    """The job after this reindex."""
+    return replace(
+        job,
+        state=ReindexState.COMPLETE,
+        finished_at=datetime.now(UTC),
+        pages_done=job.pages_total,
+        problems=len(report.problems),
+        revision=report.revision,
+    )
+
+
 def _to_json_value(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
@@ -115,16 +128,7 @@ class ReindexRunner:
             self.fail(error)
             return
         self._entry.reindexing = False
-        self._save_job(
-            replace(
-                self._job,
-                state=ReindexState.COMPLETE,
-                finished_at=datetime.now(UTC),
-                pages_done=self._job.pages_total,
-                problems=len(report.problems),
-                revision=report.revision,
-            )
-        )
+        self._save_job(complete_job(self._job, report))
 
     def fail(self, error: WikiholtError) -> None:
         """Mark a running job as failed."""

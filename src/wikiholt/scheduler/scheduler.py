@@ -26,10 +26,10 @@ from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, w
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.tasks import WikiTasks
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery
-from wikiholt.scheduler.wiki_queue import SyncPriority
 from wikiholt.scheduler.wiki_records import (
     SchedulerConfig,
     SchedulerCounters,
+    SyncPriority,
     SyncState,
     WikiActivity,
     WikiEntry,
@@ -124,7 +124,7 @@ class Scheduler:
 
     def notify_changed(self, wiki_id: str) -> None:
         """The repository may have changed: sync it before scheduled wikis, and retry after failures."""
-        self._state.counts["wakes"] += 1
+        self._state.counts["notifications"] += 1
         if not self._is_assigned(wiki_id):
             self._other_nodes.send(wiki_id, NodeMessage.CHANGED)
             return

@@ -8,8 +8,7 @@ from dataclasses import replace
 from threading import Condition
 
 from wikiholt.domain.wiki import Wiki
-from wikiholt.scheduler.wiki_queue import SyncPriority, WikiQueue
-from wikiholt.scheduler.wiki_records import SchedulerCounters, SyncState, WikiEntry
+from wikiholt.scheduler.wiki_records import SchedulerCounters, SyncPriority, SyncState, WikiEntry, WikiQueue
 
 
 class SchedulerState:

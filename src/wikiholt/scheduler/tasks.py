@@ -22,8 +22,7 @@ from wikiholt.scheduler.activity import ActivityReporter, lock_activity
 from wikiholt.scheduler.nodes import publish_state
 from wikiholt.scheduler.reindex_job import ReindexRunner, read_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_queue import SyncPriority
-from wikiholt.scheduler.wiki_records import SchedulerConfig, WikiActivity, WikiEntry, jitter
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority, WikiActivity, WikiEntry, jitter
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
@@ -80,7 +79,7 @@ class WikiTasks:
 
     def _compare_head(self, entry: WikiEntry) -> None:
         source = self._service.get_source(entry.wiki)
-        self._state.counts["looks"] += 1
+        self._state.counts["head_checks"] += 1
         if not entry.checked:
             # Complete a write that a killed process left unfinished.
             source.fetch()

@@ -8,8 +8,7 @@ from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_queue import SyncPriority
-from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority
 from wikiholt.wikis.service import WikiService
 
 _LOG = logging.getLogger(__name__)

@@ -1,25 +1,87 @@
 """The service that interfaces call. Owns the open wikis and returns handles, each bound to one wiki."""
 
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from wikiholt.domain.protocols import Embedder, KeywordCache, RepositoryIdentities, Source, VectorEngine
-from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.domain.wiki import Key, Wiki
-from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, RepositoryReplaced, WikiholtError, WikiNotFound
+from wikiholt.errors import (
+    Busy,
+    IndexCorrupt,
+    InvalidSource,
+    NoCommits,
+    RepositoryReplaced,
+    WikiholtError,
+    WikiNotFound,
+)
 from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_recovery import RECOVERY_HINT
-from wikiholt.wikis.removal import PendingRemovals
 from wikiholt.wikis.slugs import validate_slug
+
+_NOTE_NAME = "leaving"
+_POLL_INTERVAL_S = 0.5
+"""Seconds between two reads of a wiki's note, because writers ask continuously."""
+_NOTE_MARGIN_S = 60.0
+"""Extra lifetime of a note, beyond the time a removal waits. It then expires if the removal was killed."""
+
+
+class PendingRemovals:
+    """Used from many threads. If `shared`, other nodes are informed by a note stored with the index."""
+
+    def __init__(self, store: IndexStore, lock_timeout: float, *, shared: bool) -> None:
+        """`lock_timeout` is how long a removal waits for a writer."""
+        self._store = store
+        self._note_ttl = timedelta(seconds=lock_timeout + _NOTE_MARGIN_S)
+        self._shared = shared
+        self._local: set[str] = set()
+        self._cached: dict[str, tuple[float, bool]] = {}
+
+    @contextmanager
+    def mark_removing(self, wiki_id: str) -> Iterator[None]:
+        """Mark the wiki as being removed for the duration of the block."""
+        self._local.add(wiki_id)
+        try:
+            self._write_note(wiki_id, (datetime.now(UTC) + self._note_ttl).isoformat())
+            yield
+        finally:
+            self._write_note(wiki_id, "")
+            self._local.discard(wiki_id)
+
+    def __contains__(self, wiki_id: str) -> bool:
+        if wiki_id in self._local or not self._shared:
+            return wiki_id in self._local
+        read_at, removing = self._cached.get(wiki_id, (0.0, False))
+        if time.monotonic() - read_at >= _POLL_INTERVAL_S:
+            removing = self._read_note(wiki_id)
+            self._cached[wiki_id] = (time.monotonic(), removing)
+        return removing
+
+    def _write_note(self, wiki_id: str, text: str) -> None:
+        if self._shared:
+            with suppress(WikiholtError):  # without the note the removal is only slower
+                self._store.set_note(wiki_id, _NOTE_NAME, text)
+
+    def _read_note(self, wiki_id: str) -> bool:
+        try:
+            note = self._store.get_note(wiki_id, _NOTE_NAME)
+            return bool(note) and datetime.fromisoformat(note or "") > datetime.now(UTC)
+        except (WikiholtError, ValueError, TypeError):
+            return False
+
+
+# The service
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -131,6 +193,17 @@ class WikiService:
         if any(store.get_published(wiki_id) is not None for wiki_id in store.list_wiki_ids()):
             raise IndexCorrupt("The registry lists no wiki, but there are indexes.", hint=RECOVERY_HINT)
         return wikis
+
+    def list_unregistered_indexes(self) -> Sequence[str]:
+        """The ids of indexes that belong to no registered wiki. Raises like `list_wikis`."""
+        known = {wiki.id for wiki in self.list_wikis()}
+        return [wiki_id for wiki_id in self.components.store.list_wiki_ids() if wiki_id not in known]
+
+    def delete_unregistered_index(self, wiki_id: str) -> Sequence[str]:
+        """Delete an index that belongs to no wiki and return the names of what was deleted. Raises Busy."""
+        if any(wiki.id == wiki_id for wiki in self.registry.list_wikis()):
+            raise Busy("this index belongs to a wiki", hint="remove the wiki with `wikiholt remove`")
+        return self.components.store.delete(wiki_id)
 
     def get_handle(self, slug: str) -> WikiHandle:
         """The handle of the wiki with this slug. Raises WikiNotFound and RepositoryReplaced."""
@@ -291,6 +364,11 @@ class WikiService:
     def load_embedder(self) -> Embedder:
         """Load the embedding model, or return it if it is loaded already. Raises ModelError."""
         return self.components.embedder()
+
+    def load_reranker(self) -> None:
+        """Load the reranker, if one is configured. Raises ModelError."""
+        if self.components.reranking is not None:
+            self.components.reranking.get_reranker()
 
     @property
     def databases(self) -> DatabaseAdmin | None:

@@ -1,5 +1,10 @@
-"""The HTTP server of `wikiholt serve`: one process, stopped by a signal."""
+"""The HTTP server of `wikiholt serve`: one process, stopped by a signal.
 
+uvicorn waits without limit for a complete request, on as many connections as the process may have open files. A
+timeout and a connection limit protect it from slow clients that hold many connections.
+"""
+
+import asyncio
 import errno
 import json
 import logging
@@ -13,7 +18,9 @@ from pathlib import Path
 from threading import Thread
 from types import FrameType
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.definitions import Settings
@@ -21,7 +28,57 @@ from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelErro
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.request_context import is_loopback
-from wikiholt.interfaces.http.timeouts import TimeoutProtocol
+
+REQUEST_TIMEOUT_S = 60.0
+"""Maximum time in which a request, head and body, must arrive."""
+MAX_CONNECTIONS = 2048
+"""A quarter of the open files of the service; the others are for indexes and git."""
+
+
+class TimeoutProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 protocol with a request timeout and a connection limit."""
+
+    request_timeout_s = REQUEST_TIMEOUT_S
+    max_connections = MAX_CONNECTIONS
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.abort()
+        else:
+            self._update_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._update_deadline()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._update_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def _update_deadline(self) -> None:
+        """Run the timer only while the client has still to send data."""
+        if self.transport.is_closing() or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._cancel_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.request_timeout_s, self.transport.close)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: any client could fill the log with it."""
+
+
+# The server process
+
 
 _log = logging.getLogger(__name__)
 
@@ -153,6 +210,6 @@ def _print_address(listener: socket.socket, *, as_json: bool) -> None:
 def _load_model(application: Application) -> None:
     """Load the model before the first search needs it. Without a model, searches use keywords only."""
     try:
-        application.service.components.embedder()
+        application.service.load_embedder()
     except ModelError as error:
         _log.error("%s (%s)", error.message, error.hint)

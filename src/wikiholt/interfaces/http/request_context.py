@@ -6,7 +6,7 @@ than the granted one.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -18,14 +18,47 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, Unauthorized, WikiholtError
-from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.http.middleware import ALLOWANCE_KEY, SLUG_KEY
 from wikiholt.scheduler.reindex_job import ReindexJob
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SyncState, WikiActivity
 from wikiholt.wikis.access import Grant, RequestIdentity
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.session import WikiSession
+from wikiholt.wikis.session import STORED_PATHS, CommitEvent, PathStyle, WikiSession
+
+HOST_GRANT_KEY = "wikiholt.host_grant"
+"""The key of the grant in the ASGI scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostGrant:
+    """The decision of a host application about one request. A host may grant each right independently.
+
+    The grant travels in the ASGI scope. Only code that calls the application in process can set it; no request header
+    ends up there. An application created for a host refuses every request without a grant.
+
+    Commits use `author`; a request with a key may name another author. A write waits up to `index_wait_s` seconds for
+    the index. `commits` collects the commits that the request makes.
+    """
+
+    wiki: Wiki
+    scopes: frozenset[Scope]
+    author: Author
+    can_attach: bool = False
+    is_signed_in: bool = False
+    key: Key | None = None
+    can_manage_keys: bool = False
+    path_style: PathStyle = STORED_PATHS
+    index_wait_s: float = 0.0
+    commits: list[CommitEvent] = field(default_factory=list)
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the grant allows anything but reading."""
+        return self.can_attach or bool(self.scopes - {Scope.READ})
+
+
+# The context of a request
 
 
 @dataclass(frozen=True, slots=True)

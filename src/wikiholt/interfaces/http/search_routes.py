@@ -1,6 +1,5 @@
 """Routes for search: by query, by page, filter values, and the query report."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated
 
@@ -8,7 +7,6 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from wikiholt.domain.search import SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import (
@@ -21,13 +19,7 @@ from wikiholt.interfaces.http.query_params import (
     parse_query,
 )
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import (
-    IfNoneMatch,
-    make_json_response,
-    make_not_modified_response,
-    make_weak_etag,
-    matches_etag,
-)
+from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -35,7 +27,7 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
-from wikiholt.wikis.session import PathStyle, WikiSession
+from wikiholt.wikis.session import WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
 
@@ -78,11 +70,15 @@ def find_similar(
 ) -> Response:
     """Find the pages most similar in meaning to one page."""
     wiki = context.open_wiki(Scope.READ)
-    with wiki.use_handle() as handle:
+    with wiki.open_snapshot() as snapshot:
         path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
-        tag = make_weak_etag("similar", handle.get_version_token(), path, params.n, where)
-        return _make_cached_response(
-            tag, if_none_match, wiki.path_style, lambda: handle.find_similar(path, params.n, where)
+        tag = make_weak_etag("similar", snapshot.version, path, params.n, where)
+        return make_cached_response(
+            tag,
+            if_none_match,
+            lambda: build_result_document(
+                wiki.handle.find_similar(path, params.n, where, snapshot=snapshot), wiki.path_style
+            ),
         )
 
 
@@ -101,11 +97,8 @@ def get_facets(
     wiki = context.open_wiki(Scope.READ)
     with wiki.use_handle() as handle:
         tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter())
-        if if_none_match and matches_etag(if_none_match, tag):
-            return make_not_modified_response(tag)
-        return make_json_response(
-            build_facets_document(handle.pages.get_facets(wiki.to_git_filter(params.to_filter()))), etag=tag
-        )
+        where = wiki.to_git_filter(params.to_filter())
+        return make_cached_response(tag, if_none_match, lambda: build_facets_document(handle.pages.get_facets(where)))
 
 
 def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | None) -> Response:
@@ -113,21 +106,15 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
     request = replace(request, where=wiki.to_git_filter(request.where))
     if params.fresh:
         wiki.wait_until_fresh()
-    with wiki.use_handle() as handle:
-        tag = make_weak_etag(handle.get_version_token(), handle.reranker_identity, request)
-        return _make_cached_response(
-            tag, if_none_match, wiki.path_style, lambda: handle.search(request, interface=wiki.interface)
+    with wiki.open_snapshot() as snapshot:
+        tag = make_weak_etag(snapshot.version, wiki.handle.reranker_identity, request)
+        return make_cached_response(
+            tag,
+            if_none_match,
+            lambda: build_result_document(
+                wiki.handle.search(request, interface=wiki.interface, snapshot=snapshot), wiki.path_style
+            ),
         )
-
-
-def _make_cached_response(
-    etag: str, if_none_match: str | None, path_style: PathStyle, get_result: Callable[[], SearchResult]
-) -> Response:
-    if if_none_match and matches_etag(if_none_match, etag):
-        return make_not_modified_response(etag)
-    result = get_result()
-    # The same index may soon give a better result than a degraded one, so a client must not cache that.
-    return make_json_response(build_result_document(result, path_style), etag="" if result.degraded else etag)
 
 
 # The query report; it requires an admin key, because it shows what others typed

@@ -45,7 +45,7 @@ from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources, text_output
-from wikiholt.interfaces.mcp.tool_registry import McpTool, get_tools
+from wikiholt.interfaces.mcp.tool_registry import McpTool, get_tool_definitions, get_tools
 from wikiholt.wikis.session import WikiSession
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class _ServerHandlers:
         self._get_tool_context = get_tool_context
         self._options = options
         self._tools = get_tools(aliases=options.aliases)
-        self._definitions = {name: tool.to_definition() for name, tool in self._tools.items()}
+        self._definitions = get_tool_definitions(aliases=options.aliases)
         self._unindexed_commits: dict[str, str] = {}
         """By wiki, the last commit made here that the index may not contain yet."""
 

@@ -231,3 +231,9 @@ def get_tools(*, aliases: bool) -> Mapping[str, McpTool]:
             description = f"The same as {original}. {tools[original].description}"
             tools[name] = replace(tools[original], name=name, description=description, fixed_arguments=fixed)
     return tools
+
+
+@cache
+def get_tool_definitions(*, aliases: bool) -> Mapping[str, Described]:
+    """The definitions for clients by tool name. They are built once per process, because the schemas take time."""
+    return {name: tool.to_definition() for name, tool in get_tools(aliases=aliases).items()}

@@ -18,7 +18,8 @@ class IndexedPages:
     def __init__(self, open_index: IndexOpener) -> None:
         self._open_index = open_index
 
-    def list(self, where: PageFilter, limit: int | None, offset: int) -> PageList:
+    def list(self, where: PageFilter = _NO_FILTER, limit: int | None = None, offset: int = 0) -> PageList:
+        """The indexed pages that pass the filter, by path."""
         where.validate()
         if offset < 0 or (limit is not None and limit < 0):
             raise InvalidQuery("limit and offset must not be negative", hint="use numbers from 0 on")
@@ -26,7 +27,8 @@ class IndexedPages:
             total, pages = index.list_pages(where, limit, offset)
             return PageList(tuple(pages), total, index.get_state().revision)
 
-    def get_facets(self, where: PageFilter) -> Facets:
+    def get_facets(self, where: PageFilter = _NO_FILTER) -> Facets:
+        """The categories, tags and top-level directories of the pages that pass, with counts."""
         where.validate()
         with self._open_index() as index:
             return index.get_facets(where)
@@ -44,6 +46,7 @@ class IndexedPages:
             return _resolve_links(index, path, links)
 
     def build_graph(self) -> PageGraph:
+        """All pages and the links between them."""
         with self._open_index() as index:
             pages, links = _load_all(index)
             revision = index.get_state().revision
@@ -63,8 +66,9 @@ class IndexedPages:
         return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), revision)
 
     def find_orphans(self) -> Sequence[StoredPage]:
+        """The pages that no other page links to."""
         linked = {target for _, target in self.build_graph().edges}
-        return [page for page in self.list(_NO_FILTER, None, 0).pages if page.path not in linked]
+        return [page for page in self.list().pages if page.path not in linked]
 
 
 def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[StoredLink]]:

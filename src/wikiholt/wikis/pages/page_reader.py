@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wikiholt.domain.git import Commit, LogEntry
+from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNotFound
@@ -35,7 +35,8 @@ class PageReader:
         self._locator = locator
         self._indexed_pages = indexed_pages
 
-    def read(self, path: str, revision: str | None) -> PageContent:
+    def read(self, path: str, revision: str | None = None) -> PageContent:
+        """The page at HEAD, or at a revision that is an ancestor of HEAD."""
         read_at, page_file = self._resolve(path, revision)
         raw = read_text(self._source, page_file, self._pipeline.max_bytes)
         commits = self._source.read_history(page_file.file, 1, read_at)
@@ -65,7 +66,8 @@ class PageReader:
             headings=page.headings,
         )
 
-    def read_history(self, path: str, limit: int) -> Sequence[Commit]:
+    def read_history(self, path: str, limit: int = 50) -> Sequence[Commit]:
+        """The commits that changed the page, newest first, including its earlier names. Works for deleted pages."""
         head = self._locator.get_head()
         page_file = self._locator.find_page(path, head)
         if head is not None:
@@ -74,9 +76,6 @@ class PageReader:
                 if commits:
                     return commits
         raise PageNotFound(f"there never was a page {path[:200]!r}", hint="list the pages to see their paths")
-
-    def read_changelog(self, limit: int, skip: int) -> Sequence[LogEntry]:
-        return self._source.read_log(limit, skip)
 
     def resolve_path(self, path: str) -> str:
         """The exact path of the page."""
