@@ -64,7 +64,7 @@ def quiet_time() -> float:
 
 @pytest.fixture
 def deny(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let opening or listing this name fail as it does without permission, whoever runs the tests."""
+    """Let opening or listing this name fail as it does without permission, for any user."""
     denied: set[str] = set()
     real_open, real_scandir = os.open, os.scandir
 

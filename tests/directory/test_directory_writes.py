@@ -154,7 +154,7 @@ def test_too_long_messages_are_refused(vault: Vault) -> None:
 
 
 class KilledError(BaseException):
-    """Stands for the end of the process."""
+    """The process ends here."""
 
 
 @contextmanager

@@ -16,11 +16,12 @@ from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.directory.source import DirectorySource
+from wikiholt.directory.source_identity import SourceIdentities
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import KeywordCache, VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.git.repository_identity import GitRepositoryIdentities
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.reranking import RerankConfig
@@ -111,11 +112,14 @@ def make_cached_service(
 
     def parts(wiki: Wiki) -> WikiConfig:
         pipeline = TextPipeline(target_tokens=target_tokens(wiki), max_bytes=200_000)
-        return WikiConfig(GitSource(Path(wiki.source)), pipeline, "/w/{path}")
+        path = Path(wiki.source)
+        mirror = store.get_directory(wiki.id) if wiki.id else None
+        source = DirectorySource(path, mirror) if wiki.is_directory else GitSource(path)
+        return WikiConfig(source, pipeline, "/w/{path}")
 
     reranking = RerankConfig(FakeReranker, 60.0)
     shop = Components(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
-    return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=GitRepositoryIdentities())
+    return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=SourceIdentities())
 
 
 def read_all_files(directory: Path) -> dict[str, bytes]:

@@ -64,7 +64,7 @@ def make_placeholder(path: str, size: int | None) -> str:
 
 
 def parse_placeholder(blob: str) -> int | None:
-    """The size that a placeholder stands for, -1 if the file could not be read; None if it is no placeholder."""
+    """The size of the file behind a placeholder, -1 if it could not be read; None if it is no placeholder."""
     if not blob.startswith(_PLACEHOLDER_PREFIX) or len(blob) != len(SHA1_SAMPLE):
         return None
     digits = blob[len(_PLACEHOLDER_PREFIX) :][:_SIZE_DIGITS]

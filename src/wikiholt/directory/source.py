@@ -220,7 +220,7 @@ class DirectorySource(MirrorSource):
             raise make_root_error(self._root, error) from error
 
     def _read_from_disk(self, blob: str, limit: int) -> Blob:
-        """The content of an attachment, or the size that a placeholder stands for."""
+        """The content of an attachment, or the size of the file behind a placeholder."""
         size = parse_placeholder(blob)
         if size is not None:
             return Blob(blob, size, None)
@@ -260,7 +260,7 @@ def _read_tree_hash(mirror: str, commit: str) -> str:
 
 
 def _to_file_entry(entry: TreeEntry) -> TreeEntry:
-    """A placeholder as the file that it stands for."""
+    """A placeholder as a file, whose content is missing."""
     return replace(entry, kind=EntryKind.FILE) if entry.kind is EntryKind.SUBMODULE else entry
 
 

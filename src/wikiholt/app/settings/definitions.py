@@ -234,11 +234,6 @@ class Settings:
 class WikiSettings:
     """The settings of one wiki. An empty value means the general setting."""
 
-    kind: str = setting(
-        "",
-        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
-        choices=("", "git", "directory"),
-    )
     subdirectory: str = setting(
         "", "The directory of the repository that contains the wiki; empty means the entire repository."
     )
@@ -282,6 +277,11 @@ class WikiSettings:
     )
     webhook_secret: str = setting(
         "", "The secret that the git host signs push webhooks with; empty rejects webhooks.", secret=True
+    )
+    kind: str = setting(
+        "",
+        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
+        choices=("", "git", "directory"),
     )
 
     @classmethod
