@@ -99,6 +99,26 @@ def test_new_and_changed_repositories_are_served_until_a_signal_stops_the_server
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("kind", ["repository", "directory"])
+def test_one_repository_or_one_directory_of_pages_is_served_as_one_wiki(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "My Garden"
+    place.mkdir()
+    if kind == "repository":
+        Repository(place).commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n"})
+    else:
+        (place / "Beans.md").write_text("# Beans\n\nClimbing beans want poles.\n")
+    with run_serve(tmp_path / "data", str(place)) as service:
+        wait_until(lambda: service.can_find("my-garden", "beans", "Beans"))
+        (place / "Peas.md").write_text("# Peas\n\nSow early.\n")
+        if kind == "directory":
+            wait_until(lambda: service.can_find("my-garden", "sow early", "Peas"))
+            assert service.get("w/my-garden/api/v1/status").json()["watched"] is True
+        assert service.stop(signal.SIGTERM, 60) == 0
+        assert service.process.stderr is not None
+        assert service.process.stderr.read() == ""
+
+
+@pytest.mark.model
 def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continues(tmp_path: Path) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
     Repository(wikis / "large").commit(make_pages(1500))
