@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from wikiholt.directory.file_table import FileRow, FileTable, load_table
+from wikiholt.directory.ignored_files import list_ignored_files
 from wikiholt.directory.listing import (
     FileStamp,
     find_stamp,
@@ -88,7 +89,12 @@ class DirectoryMirror:
 
         Raises NoPages, and keeps the snapshot, if there is no page any more: the disk may not be mounted.
         """
-        listing = list_files(self.root, self.is_page, self.is_pruned)
+        ignored = list_ignored_files(self.root, self.timeout)
+        listing = list_files(
+            self.root,
+            lambda path: self.is_page(path) and path not in ignored,
+            lambda path: self.is_pruned(path) or path in ignored or f"{path}/" in ignored,
+        )
         table = self._open()
         self._remove_leftovers(listing.temporary)
         rows = {
