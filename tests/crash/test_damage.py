@@ -26,7 +26,7 @@ from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite import store, wiki_directory
 
-ROUNDS, SEED = choose(40, 15), 2024
+ROUNDS, SEED = choose(40, 10), 2024
 PAGE_COUNT = 30
 
 

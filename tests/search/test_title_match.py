@@ -1,6 +1,7 @@
 """A query that names a page is a query for that page."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def measure_title_overlap(query: KeywordQuery, *names: str, language: str = "eng
         query, pages, 1
     )
     return [found.get(number, 0.0) for number in pages]
+
+
+def test_the_name_or_alias_that_fits_best_counts() -> None:
+    page = replace(make_stored_page(1, "Compost"), aliases=("Heap", "Worm bin"))
+    matcher = TitleMatcher(lambda _: {1: page}, "english")
+    queries = ("worm bin", "bin", "compost", "heap of worms", "spade")
+    overlaps = [matcher.score_titles(parse_query(query), [1], 1)[1] for query in queries]
+    assert overlaps == pytest.approx([1.0, 2 / 3, 1.0, 2 / 3, 0.0])
 
 
 MENTIONS = "The coffee machine is mentioned here. Ask for the coffee machine, or for another coffee machine. " * 4

@@ -52,6 +52,8 @@ _BY_MODULE = {
     ),
     "storage/postgres/index.py": (
         "'' if limit is None else ' AND number < %s'",
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "column",
         "execute(sql)",
@@ -174,7 +176,6 @@ _BY_MODULE = {
         "execute(sql.SQL('CREATE SCHEMA {}').format(quarantine))",
         "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{self._timeout_s:.3f}s'))",
     ),
-    "storage/postgres/schema.py": ("', '.join(map(format_postgres_column, PageRow._fields))",),
     "storage/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
         "', '.join((f'chunks.{name}' for name in ChunkRow._fields))",
@@ -214,6 +215,8 @@ _BY_MODULE = {
         "execute(sql)",
     ),
     "storage/sqlite/index.py": (
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "execute(sql)",
         "first",
@@ -250,6 +253,8 @@ _BY_MODULE = {
     ),
     "storage/sqlite/schema.py": (
         "FTS_TABLE",
+        "HAS_ORDER_OVERRIDE",
+        "HAS_PROPERTIES",
         "execute('BEGIN;' + _CREATE_TABLES)",
         "format_sqlite_columns()",
         "setting",

@@ -3,11 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
-from hashlib import blake2b
 from pathlib import Path
-
-import numpy as np
 
 from wikiholt import embedding
 from wikiholt.app import bootstrap
@@ -42,25 +38,6 @@ class SlowEmbedder(FakeEmbedder):
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         time.sleep(self._seconds)
         return super().embed_passages(texts)
-
-    def _embed(self, text: str) -> FloatArray:
-        """The same vector as ever, with the directions of words remembered."""
-        words = [_make_direction(word, self.dimensions) for word in _split_words(text)]
-        total = np.full(self.dimensions, 1e-3, np.float32)
-        for word in words:
-            total += word
-        return np.asarray(total / np.linalg.norm(total), np.float32)
-
-
-def _split_words(text: str) -> list[str]:
-    low = text.lower()
-    return [low[start:end] for start, end in FakeEmbedder().get_token_spans(low)]
-
-
-@cache
-def _make_direction(word: str, dimensions: int) -> FloatArray:
-    seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
-    return np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
 
 
 REAL_MODEL = "real"

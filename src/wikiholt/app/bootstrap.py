@@ -39,6 +39,7 @@ from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.search.ordering import parse_boost_rules
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.markdown import AnchorStyle
@@ -232,7 +233,8 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         confined = Path(own.confined) if own.confined else next(entries, None)
         source = GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined_to=confined)
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
-    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs)
+    rules = parse_boost_rules(own.boost)
+    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules)
 
 
 def _build_remote_source(wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend) -> RemoteSource:

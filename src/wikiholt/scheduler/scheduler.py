@@ -19,16 +19,16 @@ from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.storage_protocols import NodeAssignments, NodeMessage
 from wikiholt.errors import Busy, WikiholtError
-from wikiholt.scheduler.activity import read_activity
 from wikiholt.scheduler.nodes import OtherNodes, SingleNode, read_state
 from wikiholt.scheduler.periodic import ScheduledBackups, ScheduledChecks
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_activity, read_job, write_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.tasks import WikiTasks
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery
 from wikiholt.scheduler.wiki_records import (
     SchedulerConfig,
     SchedulerCounters,
+    SchedulerProgress,
     SyncPriority,
     SyncState,
     WikiActivity,
@@ -240,6 +240,10 @@ class Scheduler:
 
     def get_counters(self) -> SchedulerCounters:
         return self._state.get_counters()
+
+    def get_progress(self) -> SchedulerProgress:
+        """How far the wikis of this node are. Cheap enough to be called every second."""
+        return self._state.get_progress()
 
     @property
     def skipped(self) -> Sequence[DiscoveredRepository]:

@@ -18,9 +18,8 @@ from wikiholt.errors import (
 )
 from wikiholt.indexing.batch import Pause, SyncPaused
 from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.scheduler.activity import ActivityReporter, lock_activity
 from wikiholt.scheduler.nodes import publish_state
-from wikiholt.scheduler.reindex_job import ReindexRunner, read_job
+from wikiholt.scheduler.reindex_job import ActivityReporter, ReindexRunner, lock_activity, read_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority, WikiActivity, WikiEntry, jitter
 from wikiholt.wikis.handle import WikiHandle

@@ -128,6 +128,16 @@ class SyncState:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulerProgress:
+    """How many wikis there are, how many are at HEAD, how many failed, and what is running for which slug."""
+
+    wikis: int
+    synced: int
+    failed: int
+    running: tuple[tuple[str, WikiActivity], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerCounters:
     """Counts since the start of the scheduler, and the current numbers of wikis by state."""
 

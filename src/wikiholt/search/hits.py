@@ -100,6 +100,7 @@ class HitBuilder:
             text=chunk.text if chunk else "",
             total_chunks=page.chunks,
             page_words=page.words,
+            file=page.file,
         )
 
 

@@ -94,6 +94,8 @@ class Candidate(NamedTuple):
     """How to interpret the distance; depends on the model."""
     likelihood: float | None = None
     """How likely this is the page wanted: by its evidence, or by a reranker. None until computed."""
+    order_score: float | None = None
+    """The score by which a reranker ordered it. None means its evidence."""
 
 
 def group_by_page(hits: VectorHits, per_page: int = 1, scale: CosineScale = _DEFAULT_SCALE) -> list[Candidate]:
@@ -145,6 +147,11 @@ def compute_evidence(mode: SearchMode, candidate: Candidate) -> float:
     if mode is SearchMode.KEYWORD:
         return words + TITLE_WEIGHT_KEYWORD * candidate.title_overlap
     return (1 - KEYWORD_WEIGHT) * meaning + KEYWORD_WEIGHT * words + TITLE_WEIGHT * candidate.title_overlap * meaning
+
+
+def get_order_score(mode: SearchMode, candidate: Candidate) -> float:
+    """The score by which the candidate was ordered."""
+    return compute_evidence(mode, candidate) if candidate.order_score is None else candidate.order_score
 
 
 def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -235,13 +242,19 @@ class HitRating(NamedTuple):
     confidence: Confidence
 
 
-def rate_hits(mode: SearchMode, candidates: Sequence[Candidate]) -> list[HitRating]:
-    """Rate candidates with likelihoods. A score never exceeds the one before it, so that scores follow the order."""
-    score, ratings = 1.0, []
+def limit_likelihoods(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The same candidates; no likelihood exceeds the one before it, so that scores follow the ranking."""
+    lowest, limited = 1.0, []
     for candidate in candidates:
-        score = min(score, round(candidate.likelihood or 0.0, 4))
-        ratings.append(HitRating(score, get_confidence(mode, score)))
-    return ratings
+        lowest = min(lowest, candidate.likelihood or 0.0)
+        limited.append(candidate if candidate.likelihood == lowest else candidate._replace(likelihood=lowest))
+    return limited
+
+
+def rate_hits(mode: SearchMode, candidates: Sequence[Candidate]) -> list[HitRating]:
+    """Rate candidates with likelihoods."""
+    scores = [round(candidate.likelihood or 0.0, 4) for candidate in candidates]
+    return [HitRating(score, get_confidence(mode, score)) for score in scores]
 
 
 def get_confidence(mode: SearchMode, score: float) -> Confidence:

@@ -146,7 +146,8 @@ def _with_likelihood(
     best_other = next((total for page_id, total in total_by_page.items() if page_id != candidate.page_id), None)
     lead = features.lead if best_other is None else total - best_other
     return candidate._replace(
-        likelihood=_update_likelihood(compute_likelihood(mode, features._replace(lead=lead)), scores)
+        likelihood=_update_likelihood(compute_likelihood(mode, features._replace(lead=lead)), scores),
+        order_score=total,
     )
 
 

@@ -2,13 +2,14 @@
 
 A Markdown link is relative to the directory of its page, or absolute from the root of the wiki if it begins with a
 slash. A `[[wiki link]]` is a path from the root, or the last component of a path if no other page shares it. Case,
-and spaces, hyphens or underscores between words, matter only if several pages match; `.md` may be omitted.
+and spaces, hyphens or underscores between words, matter only if several pages match; `.md` may be omitted. If no page
+has the path, it may be the alias of a page.
 """
 
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
 from wikiholt.text.page_names import get_page_path, has_page_extension, strip_page_extension
@@ -18,6 +19,7 @@ _EXTERNAL_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
 _OTHER_EXTENSION = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
 _HEADING_OR_BLOCK = re.compile(r"[#^]")
 _WORD_SEPARATORS = re.compile(r"[\s_-]+")
+_NO_ALIASES: Mapping[str, Iterable[str]] = {}
 
 
 def fold_path(path: str) -> str:
@@ -88,8 +90,10 @@ def _resolve_path(path: str, file: str) -> str:
 class PageNameIndex:
     """Finds pages of a wiki by the paths that links use."""
 
-    def __init__(self, paths: Iterable[str], *, full_paths_only: bool = False) -> None:
-        """With `full_paths_only`, links match full paths only."""
+    def __init__(
+        self, paths: Iterable[str], *, full_paths_only: bool = False, aliases: Mapping[str, Iterable[str]] = _NO_ALIASES
+    ) -> None:
+        """With `full_paths_only`, links match full paths only. `aliases` are the other names of pages, by path."""
         self._paths = frozenset(paths)
         self._by_path: defaultdict[str, list[str]] = defaultdict(list)
         self._by_last_part: defaultdict[str, list[str]] = defaultdict(list)
@@ -97,13 +101,24 @@ class PageNameIndex:
             self._by_path[fold_path(path)].append(path)
             if not full_paths_only:
                 self._by_last_part[fold_path(get_last_part(path))].append(path)
+        self._by_alias: defaultdict[str, set[str]] = defaultdict(set)
+        for path, names in aliases.items():
+            for name in names:
+                self._by_alias[fold_path(name)].add(path)
 
     def find_page(self, paths: Sequence[str], is_wiki_link: bool) -> str | None:
-        """The page for the first of these paths that matches: exactly, or as the only page with that folded path."""
+        """The page for the first of these paths that matches: exactly, or as the only page with that folded path.
+
+        If no path matches, the only page with such an alias.
+        """
         for path in paths:
             page = path if path in self._paths else self._find_similar(path, is_wiki_link)
             if page is not None:
                 return page
+        for path in paths if self._by_alias else ():
+            pages = self._by_alias.get(fold_path(path), ())
+            if len(pages) == 1:
+                return next(iter(pages))
         return None
 
     def _find_similar(self, path: str, is_wiki_link: bool) -> str | None:

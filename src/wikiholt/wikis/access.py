@@ -216,14 +216,19 @@ class AccessPolicy:
         return wiki is not None and (self._is_public(wiki) or self.is_open_access(identity))
 
     def _is_public(self, wiki: Wiki) -> bool:
-        setting = wiki.settings.get("public", "")
-        return setting == "true" if setting else self._public_by_default
+        return is_public(wiki, default=self._public_by_default)
 
     def _find_wiki(self, slug: str) -> Wiki | None:
         try:
             return self._registry.get(slug)
         except WikiNotFound:
             return None
+
+
+def is_public(wiki: Wiki, *, default: bool) -> bool:
+    """Whether the wiki can be read without a key: by its own setting, or else by default."""
+    setting = wiki.settings.get("public", "")
+    return setting == "true" if setting else default
 
 
 def _build_unauthorized_error() -> Unauthorized:

@@ -102,7 +102,7 @@ class WikiHandle:
 
         With a snapshot, the published generation and HEAD are not read again.
         """
-        result = self._run_search(lambda searcher, known: searcher.search(request, known), snapshot)
+        result = self._run_search(lambda searcher, known: searcher.search(request, known=known), snapshot)
         if self._query_log is not None:
             self._query_log.record(result, interface, filtered=bool(request.where))
         return result
@@ -112,7 +112,7 @@ class WikiHandle:
     ) -> SearchResult:
         """The pages whose passages are nearest to those of this page. Needs no model."""
         return self._run_search(
-            lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known), snapshot
+            lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
         )
 
     @property

@@ -12,6 +12,7 @@ from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.ordering import BoostRule
 from wikiholt.search.request import IndexVersion
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
@@ -34,6 +35,7 @@ class WikiConfig:
     check_head: bool = True
     log_queries: bool = False
     """Whether searches are recorded."""
+    boost_rules: tuple[BoostRule, ...] = ()
 
 
 def _raise_model_missing(recipe: Recipe) -> Embedder:
@@ -109,6 +111,7 @@ class LiveIndex:
             get_lexicon=components.lexicon(self.index, self._keywords),
             scale=components.scale(state.recipe),
             rerank_config=components.reranking,
+            boost_rules=config.boost_rules,
         )
         self._users = 0
         self._closing = False

@@ -25,8 +25,15 @@ from wikiholt.interfaces.cli.output import (
     to_safe_line,
     to_safe_text,
 )
-from wikiholt.scheduler.activity import WikiWork, finish_reindex_job, read_wiki_work
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.reindex_job import (
+    ReindexJob,
+    ReindexState,
+    WikiWork,
+    finish_reindex_job,
+    read_job,
+    read_wiki_work,
+    write_job,
+)
 from wikiholt.scheduler.wiki_records import WikiActivity
 from wikiholt.wikis.status import WikiStatus
 

@@ -25,6 +25,7 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors.factory import FAISS_MIN_CHUNKS
+from wikiholt.search.ordering import check_boost_rule
 from wikiholt.text.languages import LANGUAGES
 
 ANCHOR_STYLES = ("github", "otterwiki")
@@ -241,6 +242,12 @@ class WikiSettings:
     hide: tuple[str, ...] = setting(
         (),
         "Pages to exclude from search, by the same patterns. They can be read and listed, and their links count.",
+    )
+    boost: tuple[str, ...] = setting(
+        (),
+        "Factors on the score by which hits are ordered, from .1 to 10, by pattern: /runbooks=2, /archive=0.5. Of "
+        "several patterns that match a page, the last one counts.",
+        check=check_boost_rule,
     )
     language: str = setting(
         "", "The language used for stemming; empty means the general setting.", choices=("", *LANGUAGES)

@@ -14,8 +14,15 @@ from typing import Any
 import numpy as np
 
 from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileName, MappedFile, SectionWriter
-from wikiholt.caches.vectors.cache_state import Array, BuiltRows, CandidateEngine, VectorCacheState, to_float_array
-from wikiholt.caches.vectors.vector_rows import VectorTable, check_unit_length
+from wikiholt.caches.vectors.cache_state import (
+    Array,
+    BuiltRows,
+    CandidateEngine,
+    VectorCacheState,
+    VectorTable,
+    check_unit_length,
+    to_float_array,
+)
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex

@@ -15,6 +15,8 @@ from wikiholt.wikis.service import WikiService
 
 NOTHING_FOUND_EXIT_CODE = 1
 PROBLEMS_FOUND_EXIT_CODE = 10
+CANCELLED_EXIT_CODE = 130
+"""The user did not confirm; the same as for an interrupt."""
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _MAX_CAUSE_CHARS = 500
@@ -39,7 +41,8 @@ class CommandContext:
 
     @property
     def style(self) -> TerminalStyle:
-        return TerminalStyle.from_stream(sys.stdout)
+        style = TerminalStyle.from_stream(sys.stdout)
+        return TerminalStyle(style.use_color and not getattr(self.arguments, "no_color", False))
 
     @property
     def show_progress(self) -> bool:
@@ -84,6 +87,10 @@ def add_command(
     parser = commands.add_parser(name, help=text, description=_to_sentence(text))
     if json:
         parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+        # No default here, so that the option also works before the command.
+        parser.add_argument(
+            "--no-color", action="store_true", default=argparse.SUPPRESS, help="print no colors and no links"
+        )
     parser.set_defaults(run=run, changes_registry=changes_registry)
     return parser
 
@@ -99,6 +106,15 @@ def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: all wikis)")
     else:
         parser.add_argument("slug", metavar="SLUG", help="the wiki")
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; only yes is a confirmation. Without a terminal nobody is asked, and the answer is yes."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -26,6 +26,7 @@ from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.serve_status import log_start, report_progress, show_status
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.request_context import is_loopback
 
@@ -93,11 +94,17 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
     """Serve until SIGTERM or SIGINT, then shut down cleanly."""
     _raise_file_limit()
     application = open_application(settings, roots)
+    if not as_json:
+        show_status(settings.log_level)
     try:
         with suppress(DatabaseUnavailable):  # the service waits for it
-            application.service.list_wikis()  # fail now, not at each request, if the registry is missing or damaged
+            # Fail now, not at each request, if the registry is missing or damaged.
+            wikis = len(application.service.list_wikis())
+            if not as_json:
+                log_start(wikis, str(settings.data))
         _require_keys(application)
-        with _open_listener(settings.serve_host, settings.serve_port) as listener:
+        progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
+        with _open_listener(settings.serve_host, settings.serve_port) as listener, progress:
             _run_server(application, listener, lambda: _print_address(listener, as_json=as_json))
     finally:
         application.service.close()

@@ -24,8 +24,7 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_sync_document,
 )
 from wikiholt.interfaces.schemas.common import build_document
-from wikiholt.scheduler.activity import WikiWork, finish_reindex_job, read_wiki_work
-from wikiholt.scheduler.reindex_job import ReindexState
+from wikiholt.scheduler.reindex_job import ReindexState, WikiWork, finish_reindex_job, read_wiki_work
 
 _CACHE_TIMEOUT_S = 600.0
 """How long a command waits for the caches of a large wiki, so that the next search finds them."""

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import time
 import traceback
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from wikiholt.wikis.service import WikiService
 UNEXPECTED_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
 _REGISTRY_BACKUP_INTERVAL_S = 300.0
+_LONG_RUNNING_COMMANDS = ("serve", "mcp")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_arguments(arguments)
     try:
         settings = _load_settings(parsed, {})
-        _configure_logging(settings.log_level.upper())
+        _configure_logging(settings.log_level.upper(), with_time=parsed.command in _LONG_RUNNING_COMMANDS)
         return _run_command(parsed, settings)
     except WikiholtError as error:
         print_error(error)
@@ -91,9 +93,12 @@ class _SafeFormatter(logging.Formatter):
         return output.to_safe_text(super().format(record)).replace("\n", "\n  ")
 
 
-def _configure_logging(level: str) -> None:
+def _configure_logging(level: str, *, with_time: bool) -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(_SafeFormatter("%(levelname)s %(name)s: %(message)s"))
+    time_field = "%(asctime)s " if with_time else ""
+    formatter = _SafeFormatter(f"{time_field}%(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler])
 
 

@@ -25,6 +25,8 @@ from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.wikis.status import WikiStatus
 
+_MAX_SHOWN_FACETS = 20
+
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
 _ALLOWED_CHARACTERS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
@@ -40,13 +42,13 @@ _UNSAFE_JSON_PATTERN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 @dataclass(frozen=True, slots=True)
 class TerminalStyle:
-    """Colors, unless the output is not a terminal or NO_COLOR is set."""
+    """Colors and links, unless the output is not a terminal, NO_COLOR is set, or the terminal has no colors."""
 
     use_color: bool
 
     @classmethod
     def from_stream(cls, stream: TextIO) -> "TerminalStyle":
-        return cls(stream.isatty() and not os.environ.get("NO_COLOR"))
+        return cls(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
     def format_bold(self, text: str) -> str:
         return self._format_in(_BOLD, text)
@@ -62,6 +64,10 @@ class TerminalStyle:
 
     def format_error(self, text: str) -> str:
         return self._format_in(_RED, text)
+
+    def format_link(self, text: str, address: str) -> str:
+        """The text as a link that terminals open (OSC 8). The address must be percent-encoded."""
+        return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if self.use_color and address else text
 
     def _format_in(self, color: str, text: str) -> str:
         return f"{color}{text}{_OFF}" if self.use_color else text
@@ -82,9 +88,9 @@ def _is_allowed(char: str) -> bool:
     return char in _ALLOWED_CHARACTERS or unicodedata.category(char) == "Zs"
 
 
-def format_json(document: object) -> str:
+def format_json(document: object, indent: int | None = 2) -> str:
     """Format a document as JSON that is safe on a terminal: control and direction characters are escaped."""
-    text = json.dumps(document, ensure_ascii=False, indent=2)
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
     return _UNSAFE_JSON_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -108,7 +114,19 @@ def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
 
 
-def format_result(result: SearchResult, style: TerminalStyle) -> list[str]:
+def format_place(hit: Hit, _: TerminalStyle) -> str:
+    """The file of the hit, from the wiki's directory, and its line."""
+    return f"{to_safe_line(hit.file or hit.path)}:{find_best_line(hit)}"
+
+
+def format_result(
+    result: SearchResult,
+    style: TerminalStyle,
+    place: Callable[[Hit, TerminalStyle], str] = format_place,
+    *,
+    full: bool = False,
+) -> list[str]:
+    """The result as text. `place` formats where a hit is; with `full`, each hit shows its entire passage."""
     lines: list[str] = []
     if result.did_you_mean:
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
@@ -118,22 +136,56 @@ def format_result(result: SearchResult, style: TerminalStyle) -> list[str]:
         lines.append("Nothing found.")
     elif result.nothing_relevant:
         lines.append(style.format_warning("Nothing clearly relevant was found; the closest pages are:"))
-    for number, hit in enumerate(result.hits, 1):
-        lines += _format_hit(number, hit, style)
+    for number, hit in enumerate(result.hits, result.offset + 1):
+        lines += _format_hit(number, hit, style, place, full=full)
     lines.append(style.format_dim(_format_footer(result)))
     lines += [style.format_warning(f"note: {to_safe_line(note)}") for note in result.notes]
+    for facets in result.facets:
+        values = ", ".join(f"{facet.value} ({facet.count})" for facet in facets.values[:_MAX_SHOWN_FACETS])
+        lines.append(to_safe_line(f"{facets.name}: {values or 'no page has it'}"))
     return lines
 
 
-def _format_hit(number: int, hit: Hit, style: TerminalStyle) -> list[str]:
-    headings = [heading for heading in hit.heading_path[-2:] if heading != hit.name]
-    where = " › ".join((hit.path, *headings))
+def _format_hit(
+    number: int, hit: Hit, style: TerminalStyle, place: Callable[[Hit, TerminalStyle], str], *, full: bool
+) -> list[str]:
+    headings = "".join(f" › {to_safe_line(heading)}" for heading in hit.heading_path if heading != hit.name)
     evidence = style.format_dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
     head = f"{number}. {style.format_bold(to_safe_line(hit.name))}  {evidence}"
-    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
-    snippet = textwrap.wrap(_mark_snippet(hit.snippet, style), width) if hit.snippet.text else []
-    place = f"{to_safe_line(where)}  lines {hit.first_line}–{hit.last_line}"
-    return [head, f"   {style.format_dim(place)}", *(f"   {row}" for row in _apply_colors(snippet, style)), ""]
+    where = place(hit, style) + (style.format_dim(headings) if headings else "")
+    rows = _format_passage(hit, style) if full else _format_snippet(hit.snippet, style)
+    return [head, f"   {where}", *(f"   {row}".rstrip() for row in rows), ""]
+
+
+def _format_snippet(snippet: Snippet, style: TerminalStyle) -> Iterable[str]:
+    width = get_text_width() - 3
+    return _apply_colors(textwrap.wrap(_mark_snippet(snippet, style), width) if snippet.text else [], style)
+
+
+def get_text_width() -> int:
+    """The width of running text: that of the terminal, within limits for easy reading."""
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 110))
+
+
+def find_best_line(hit: Hit) -> int:
+    """The line of the file, within the passage, that has the most matching words; else the first line."""
+    words = _get_matched_words(hit)
+    counts = [sum(word in line for word in words) for line in hit.text.split("\n")]
+    return hit.first_line + counts.index(max(counts))
+
+
+def _get_matched_words(hit: Hit) -> set[str]:
+    return {hit.snippet.text[span.start : span.end] for span in hit.snippet.matches}
+
+
+def _format_passage(hit: Hit, style: TerminalStyle) -> list[str]:
+    """The lines of the passage as written, with the words in color that match in the snippet."""
+    lines = to_safe_text(hit.text).strip("\n").split("\n")
+    words = _get_matched_words(hit)
+    if not words or not style.use_color:
+        return lines
+    pattern = re.compile("|".join(re.escape(to_safe_text(word)) for word in sorted(words, key=len, reverse=True)))
+    return [pattern.sub(lambda match: f"{_BOLD}{_GREEN}{match[0]}{_OFF}", line) for line in lines]
 
 
 def _mark_snippet(snippet: Snippet, style: TerminalStyle) -> str:

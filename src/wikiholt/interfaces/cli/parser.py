@@ -15,9 +15,12 @@ from wikiholt.interfaces.cli import (
     index_commands,
     key_commands,
     mcp_command,
+    open_command,
+    page_commands,
     report_command,
     search_command,
     serve_command,
+    shell_commands,
     wiki_commands,
 )
 
@@ -44,6 +47,8 @@ _COMMAND_MODULES = (
     key_commands,
     index_commands,
     search_command,
+    page_commands,
+    open_command,
     backup_commands,
     import_command,
     database_commands,
@@ -51,6 +56,7 @@ _COMMAND_MODULES = (
     report_command,
     mcp_command,
     admin_commands,
+    shell_commands,
 )
 
 
@@ -68,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for this command; repeatable"
     )
+    parser.add_argument("--no-color", action="store_true", help="print no colors and no links")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in _COMMAND_MODULES:
         module.add_arguments(commands)

@@ -3,18 +3,11 @@
 import argparse
 from contextlib import suppress
 
-from wikiholt.domain.search import SearchInterface, SearchMode
+from wikiholt.domain.search import SearchInterface, SearchMode, SortOrder
 from wikiholt.errors import ModelError
-from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.command import (
-    NOTHING_FOUND_EXIT_CODE,
-    CommandContext,
-    Subparsers,
-    add_command,
-    add_slug,
-)
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
+from wikiholt.interfaces.cli.hit_output import add_hit_options, print_hits
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 
@@ -22,7 +15,7 @@ from wikiholt.wikis.service import WikiService
 def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "search", "search a wiki", run_search)
     add_slug(parser)
-    parser.add_argument("query", metavar="QUERY", help='words or a question; "a phrase", -word')
+    parser.add_argument("query", metavar="QUERY", help='words or a question; "a phrase", -word, tag:x')
     parser.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument("--mode", choices=modes, default=str(SearchMode.HYBRID), help="how to search (default: hybrid)")
@@ -31,25 +24,43 @@ def add_arguments(commands: Subparsers) -> None:
             parser.add_argument(param.option, action="append", default=[], metavar=param.metavar, help=param.help)
         else:
             parser.add_argument(param.option, metavar=param.metavar, help=param.help)
+    orders = [str(order) for order in SortOrder]
+    parser.add_argument("--sort", choices=orders, default=orders[0], help="the order of the pages (default: relevance)")
+    parser.add_argument("--offset", type=int, default=0, metavar="N", help="number of pages to skip, 0 to 900")
+    parser.add_argument(
+        "--facets",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="count the values of this frontmatter property; repeatable",
+    )
     parser.add_argument(
         "--rerank",
         action=argparse.BooleanOptionalAction,
         help="whether the reranker scores the best pages again (default: if rerank.model is set)",
     )
+    add_hit_options(parser)
 
 
 def run_search(context: CommandContext) -> int:
     arguments = context.arguments
     where = build_filter(lambda param: getattr(arguments, param.option.removeprefix("--")))
-    request = SearchRequest(arguments.query, arguments.n, SearchMode(arguments.mode), where, rerank=arguments.rerank)
+    request = SearchRequest(
+        arguments.query,
+        arguments.n,
+        SearchMode(arguments.mode),
+        where,
+        rerank=arguments.rerank,
+        offset=arguments.offset,
+        sort=SortOrder(arguments.sort),
+        facets=tuple(arguments.facets),
+    )
     handle = context.service.get_handle(arguments.slug)
     _load_models(context.service, request)
     result = handle.search(request, interface=SearchInterface.CLI)
-    lines = output.format_result(result, context.style)
-    if result.stale and result.head_revision:
-        lines.append(f"hint: run `wikiholt sync {arguments.slug}` to index the latest changes")
-    context.print_result(build_result_document(result), lines)
-    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+    stale = result.stale and result.head_revision
+    hints = [f"hint: run `wikiholt sync {handle.wiki.slug}` to index the latest changes"] if stale else []
+    return print_hits(context, handle.wiki, result, hints)
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:

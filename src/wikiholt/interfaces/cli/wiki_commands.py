@@ -7,7 +7,14 @@ from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.app.settings.setting import build_unknown_error
 from wikiholt.errors import InvalidSetting
 from wikiholt.git.remote_url import is_remote, redact_url
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
+from wikiholt.interfaces.cli.command import (
+    CANCELLED_EXIT_CODE,
+    CommandContext,
+    Subparsers,
+    add_command,
+    add_slug,
+    confirm,
+)
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document, get_public_settings
 
@@ -46,11 +53,14 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="NAME=VALUE",
         help="a setting and its value; an empty value unsets it, - reads it from standard input",
     )
-    add_command(commands, "list", "list the wikis", run_list)
+    listing = add_command(commands, "list", "list the wikis", run_list)
+    listing.add_argument("--slugs", action="store_true", help="print only the names")
     text = "accept the repository at a wiki's path as its own, such as a restored copy"
     add_slug(add_command(commands, "rebind", text, run_rebind, changes_registry=True))
     text = "delete a wiki's index, keys and registration; the repository is not touched"
-    add_slug(add_command(commands, "remove", text, run_remove, changes_registry=True))
+    remove = add_command(commands, "remove", text, run_remove, changes_registry=True)
+    add_slug(remove)
+    remove.add_argument("--yes", action="store_true", help="do not ask on the terminal")
 
 
 def run_add(context: CommandContext) -> int:
@@ -98,6 +108,8 @@ def run_list(context: CommandContext) -> int:
     wikis = context.service.list_wikis()
     width = max((len(wiki.slug) for wiki in wikis), default=0)
     lines = [f"{wiki.slug:{width}}  {to_safe_line(redact_url(wiki.source))}" for wiki in wikis]
+    if context.arguments.slugs:
+        return context.print_result({"wikis": [wiki.slug for wiki in wikis]}, [wiki.slug for wiki in wikis])
     return context.print_result(
         {"wikis": [build_wiki_document(wiki) for wiki in wikis]},
         lines or ["No wikis yet. Next: wikiholt add SLUG PATH"],
@@ -115,7 +127,15 @@ def run_rebind(context: CommandContext) -> int:
 
 
 def run_remove(context: CommandContext) -> int:
-    removed = context.service.remove(context.arguments.slug)
+    arguments, registry = context.arguments, context.service.registry
+    if not arguments.yes:
+        target = registry.get(arguments.slug)
+        key_count = format_count(len(registry.keys.list(target.id)), "key")
+        question = f"Delete the index, the settings and {key_count} of {target.slug}? The repository is not touched."
+        if not confirm(question):
+            sys.stderr.write("Nothing was removed.\n")
+            return CANCELLED_EXIT_CODE
+    removed = context.service.remove(arguments.slug)
     wiki, keys = removed.wiki, [key.id for key in removed.keys]
     and_keys = f" and {format_count(len(keys), 'key')}" if keys else ""
     lines = [

@@ -11,7 +11,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import (
     Count,
-    ListParams,
+    FacetParams,
     NoParams,
     SearchParams,
     SemanticParams,
@@ -90,15 +90,17 @@ def find_similar(
 )
 def get_facets(
     context: RequestContextDep,
-    params: Annotated[ListParams, parse_query(ListParams)],
+    params: Annotated[FacetParams, parse_query(FacetParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List all categories, tags and folders with their page counts."""
+    """List all categories, tags and folders, and the values of frontmatter properties, with their page counts."""
     wiki = context.open_wiki(Scope.READ)
     with wiki.use_handle() as handle:
-        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter())
+        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter(), params.facets)
         where = wiki.to_git_filter(params.to_filter())
-        return make_cached_response(tag, if_none_match, lambda: build_facets_document(handle.pages.get_facets(where)))
+        return make_cached_response(
+            tag, if_none_match, lambda: build_facets_document(handle.pages.get_facets(where, params.facets))
+        )
 
 
 def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | None) -> Response:

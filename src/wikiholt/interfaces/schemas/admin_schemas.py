@@ -13,7 +13,7 @@ from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
 from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import redact_url
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.wikis.status import WikiStatus
 
 
@@ -167,7 +167,7 @@ def build_index_status(status: WikiStatus, error: ErrorDocument | None) -> Index
         problems=build_documents(ProblemDocument, status.problems),
         indexed_revision=state.revision if state else None,
         head_revision=status.head,
-        synced_at=format_date(state.synced_at) if state else None,
+        synced_at=state.synced_at if state else None,
         generation=state.generation if state else None,
         version=state.version if state else None,
         model=state.recipe.fingerprint if state else None,

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.domain.search import Hit, SearchResult, Snippet
 from wikiholt.interfaces.schemas.common import build_document, build_documents
+from wikiholt.interfaces.schemas.page_schemas import FacetDocument, build_property_documents
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
@@ -51,6 +52,7 @@ class HitDocument(TypedDict):
     section_path: str | None
     total_chunks: int
     page_word_count: int
+    file: str
 
 
 class SearchResultDocument(TypedDict):
@@ -71,6 +73,8 @@ class SearchResultDocument(TypedDict):
     reranked: bool
     nothing_relevant: bool
     notes: list[str]
+    offset: int
+    facets: dict[str, list[FacetDocument]]
 
 
 def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:
@@ -82,6 +86,7 @@ def build_result_document(result: SearchResult, path_style: PathStyle = STORED_P
         results=[build_hit_document(hit, path_style) for hit in result.hits],
         total=len(result.hits),
         considered=result.total,
+        facets=build_property_documents(result.facets),
     )
 
 

@@ -17,7 +17,7 @@ from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import NoQuery
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
 from wikiholt.text.links import PageNameIndex, resolve_link_paths
@@ -89,18 +89,22 @@ def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings)
         cut=rendered.cut,
         headings=build_documents(HeadingDocument, page.headings),
         category=content.metadata.category,
-        tags=list(content.metadata.tags),
-        last_updated=format_date(content.metadata.last_updated),
+        tags=content.metadata.tags,
+        last_updated=content.metadata.last_updated,
         linked_from=[{"path": path, "name": name} for path, name in _get_linking_pages(content).items()],
     )
 
 
 def make_link_resolver(content: PageContent) -> LinkResolver:
     """Return a function that resolves links on this page, from the links in the index."""
-    names = PageNameIndex([*(link.path for link in content.links_to), content.path])
+    aliases = {link.path: link.aliases for link in content.links_to}
+    names = PageNameIndex([*aliases, content.path], aliases=aliases)
+    missing = frozenset(content.missing)  # such as an alias that another page has too
 
     def resolve(target: str, wiki: bool) -> str | None:
         paths = resolve_link_paths((target,), wiki, content.file)
+        if paths and paths[0] in missing:
+            return None
         # Without an index the existing pages are unknown: accept a link by path as it is.
         return names.find_page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
 

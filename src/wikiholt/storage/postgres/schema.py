@@ -30,9 +30,9 @@ _MAX_INLINE_DIMENSIONS = 1_500
 _MAX_HNSW_DIMENSIONS = 2_000
 """The largest vector that pgvector can index."""
 
-_PAGES_TABLE = f"""
-CREATE TABLE {{pages}} (
-    {", ".join(map(format_postgres_column, PageRow._fields))},
+_PAGES_TABLE = """
+CREATE TABLE {pages} (
+    {page_columns},
     links text NOT NULL, tag_keys text[] NOT NULL, link_keys text[] NOT NULL,
     size int8 NOT NULL, terms tsvector NOT NULL, seal int8 NOT NULL)
 """
@@ -102,6 +102,7 @@ def build_create_statements(schema: str, number: int, dimensions: int, role: str
         "chunks": sql.Identifier(schema, tables.chunks),
         "problems": sql.Identifier(schema, tables.problems),
         "dropped": sql.Identifier(schema, tables.dropped),
+        "page_columns": sql.SQL(", ").join(sql.SQL(format_postgres_column(name)) for name in PageRow._fields),
         "dimensions": sql.Literal(int(dimensions)),
         "storage": sql.SQL("PLAIN" if dimensions <= _MAX_INLINE_DIMENSIONS else "EXTERNAL"),
         "role": sql.Identifier(role),

@@ -27,11 +27,11 @@ class IndexedPages:
             total, pages = index.list_pages(where, limit, offset)
             return PageList(tuple(pages), total, index.get_state().revision)
 
-    def get_facets(self, where: PageFilter = _NO_FILTER) -> Facets:
-        """The categories, tags and top-level directories of the pages that pass, with counts."""
+    def get_facets(self, where: PageFilter = _NO_FILTER, properties: Sequence[str] = ()) -> Facets:
+        """The categories, tags, top-level directories and properties of the pages that pass, with counts."""
         where.validate()
         with self._open_index() as index:
-            return index.get_facets(where)
+            return index.get_facets(where, properties)
 
     def get_links(self, path: str) -> PageLinks:
         """The links on a page as indexed, and the links to it."""
@@ -50,7 +50,7 @@ class IndexedPages:
         with self._open_index() as index:
             pages, links = _load_all(index)
             revision = index.get_state().revision
-        names = PageNameIndex(page.path for page in pages.values())
+        names = _build_name_index(pages.values())
         edges: dict[tuple[str, str], None] = {}
         missing: dict[tuple[str, str], None] = {}
         for link in links:
@@ -76,21 +76,30 @@ def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[Stor
     return {page.page_id: page for page in pages}, index.get_links()
 
 
+def _build_name_index(pages: Iterable[StoredPage], *paths: str) -> PageNameIndex:
+    aliases = {page.path: page.aliases for page in pages if page.aliases}
+    return PageNameIndex([*(page.path for page in pages), *paths], aliases=aliases)
+
+
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:
     outgoing = [link for link in links if link.paths]
-    incoming = index.find_links_by_key(list({fold_path(path), fold_path(get_last_part(path))}))
+    own = index.find_page(path)
+    own_names = (path, get_last_part(path), *(own.aliases if own else ()))
+    incoming = index.find_links_by_key(list(dict.fromkeys(map(fold_path, own_names))))
     keys = {fold_path(path)} | {fold_path(target_path) for link in (*outgoing, *incoming) for target_path in link.paths}
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
-    names = PageNameIndex([*known, path])
+    names = _build_name_index(known.values(), path)
     links_to: list[PageLink] = []
-    missing: dict[str, None] = {}
+    missing: dict[str, int] = {}
     for link in outgoing:
         target = names.find_page(link.paths, link.wiki)
         if target is None and not is_attachment(link.paths[0], link.wiki):
-            missing[link.paths[0]] = None
+            missing.setdefault(link.paths[0], link.line)
         elif target is not None and target != path and target in known:
-            links_to.append(PageLink(target, known[target].name, link.text, get_fragment(link.target), link.line))
-    return PageLinks(path, tuple(links_to), _find_backlinks(index, path, incoming, names), tuple(missing))
+            page, anchor = known[target], get_fragment(link.target)
+            links_to.append(PageLink(target, page.name, link.text, anchor, link.line, page.aliases))
+    backlinks = _find_backlinks(index, path, incoming, names)
+    return PageLinks(path, tuple(links_to), backlinks, tuple(missing), tuple(missing.values()))
 
 
 def _find_backlinks(

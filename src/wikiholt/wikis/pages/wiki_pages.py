@@ -5,7 +5,7 @@ from wikiholt.domain.protocols import Source
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageLocator
+from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator
 from wikiholt.wikis.pages.page_reader import PageReader
 from wikiholt.wikis.pages.page_writer import PageRenamer, PageWriter
 
@@ -19,7 +19,7 @@ class WikiPages:
     """
 
     def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
-        locator = PageLocator(source, open_index)
+        self._locator = locator = PageLocator(source, open_index)
         indexed_pages = self._indexed_pages = IndexedPages(open_index)
         reader = self._reader = PageReader(source, pipeline, locator, indexed_pages)
         writer = PageWriter(source, pipeline, locator)
@@ -44,6 +44,10 @@ class WikiPages:
         self.read_attachment = attachments.read
         self.add_attachment = attachments.write
         self.remove_attachment = attachments.delete
+
+    def find_file(self, path: str) -> PageFile | None:
+        """The file of the page at HEAD, or None if there is no such page. Raises InvalidPage."""
+        return self._locator.find_page(path, self._locator.get_head())
 
     def get_links(self, path: str) -> PageLinks:
         """The page's links and the links to it. Needs the index."""
