@@ -1,6 +1,7 @@
 """A scan brings the mirror to the state of the directory, whatever state that is."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -405,9 +406,10 @@ def test_history_and_old_versions_come_from_the_snapshots(vault: Vault) -> None:
 
 def test_files_that_git_ignores_are_no_pages_of_a_checkout(vault: Vault) -> None:
     repository = Repository(vault.path)
-    vault.write(".gitignore", "venv/\n*.tmp.md\n")
     for name in ("Home.md", "venv/lib/Readme.md", "docs/a.tmp.md", "docs/Page.md", "docs/build/Out.md"):
         vault.write(name, "text")
+    assert len(vault.read()) == 5
+    vault.write(".gitignore", "venv/\n*.tmp.md\n")
     vault.write("docs/.gitignore", "build/\n")
     assert set(vault.read()) == {"Home.md", "docs/Page.md"}
     source = vault.open(subdirectory="docs")
@@ -462,3 +464,35 @@ def test_after_any_history_the_mirror_equals_the_disk(vault: Vault, seed: int) -
             source.fetch()
             on_disk = {str(file.relative_to(vault.path)): file.read_bytes() for file in vault.path.rglob("*.md")}
             assert read_all(source) == on_disk, f"after {action} in step {step}"
+
+
+def test_a_file_that_is_replaced_in_steps_is_never_missing(
+    vault: Vault, quiet_time: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault.write("Home.md", "text")
+    vault.write("docs/Page.md", "one")
+    vault.read()
+    shutil.rmtree(vault.path / "docs")
+
+    def save(seconds: float) -> None:
+        """The program continues while the scan waits."""
+        if not (vault.path / "docs/Page.md").exists():
+            vault.write("docs/Page.md", "two")
+        real_sleep(seconds)
+
+    real_sleep = time.sleep
+    monkeypatch.setattr(listing.time, "sleep", save)
+    assert vault.read() == {"Home.md": b"text", "docs/Page.md": b"two"}
+
+
+def test_a_scan_waits_while_git_changes_the_files(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    Repository(vault.path)
+    vault.write("Home.md", "text")
+    vault.read()
+    lock = vault.write(".git/index.lock", "", at=time.time())
+    vault.write("New.md", "text")
+    monkeypatch.setattr("wikiholt.directory.source._GIT_TIMEOUT_S", 0.2)
+    with pytest.raises(Busy, match="Git is changing the files"):
+        vault.open().fetch()
+    os.utime(lock, (OLD_TIME_S, OLD_TIME_S))  # of a process that was killed long ago
+    assert set(vault.read()) == {"Home.md", "New.md"}

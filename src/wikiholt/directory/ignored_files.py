@@ -5,7 +5,7 @@ A repository that ignores the entire directory (a vault in a home directory that
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from wikiholt.errors import WikiholtError
 from wikiholt.git.process import GitRunner
@@ -21,6 +21,11 @@ def list_ignored_files(root: Path, timeout: float) -> frozenset[str]:
     """The files and directories (with a slash at the end) below `root` that git ignores; none outside of a checkout."""
     ignored = _run_git(root, timeout, *_LIST_COMMAND)
     return frozenset() if "./" in ignored else frozenset(ignored)
+
+
+def is_ignored(file: str, ignored: frozenset[str]) -> bool:
+    """Whether a file, or a directory that contains it, is among the ignored ones."""
+    return file in ignored or any(f"{parent}/" in ignored for parent in PurePosixPath(file).parents)
 
 
 def find_ignored_names(root: Path, files: Sequence[str], timeout: float) -> list[str]:
