@@ -496,3 +496,24 @@ def test_a_scan_waits_while_git_changes_the_files(vault: Vault, monkeypatch: pyt
         vault.open().fetch()
     os.utime(lock, (OLD_TIME_S, OLD_TIME_S))  # of a process that was killed long ago
     assert set(vault.read()) == {"Home.md", "New.md"}
+
+
+def test_other_files_are_those_on_disk_that_are_no_pages_and_not_ignored(vault: Vault, tmp_path: Path) -> None:
+    pages = ("docs/a.md", "docs/b.txt")
+    others = (
+        "docs/c.png",
+        "docs/x/.obsidian/app.json",
+        "docs/drafts/d.pdf",
+        "docs/.git/HEAD",
+        "docs/node_modules/e.js",
+    )
+    for file in (*pages, *others, "mkdocs.yml"):
+        vault.write(file, "text")
+    (vault.path / "docs" / "link").symlink_to(tmp_path)
+    source = vault.open(subdirectory="docs", ignore=["drafts/"])
+    assert sorted(source.list_other_files(source.get_head())) == [
+        "../docs",
+        "../mkdocs.yml",
+        "c.png",
+        "x/.obsidian/app.json",
+    ]

@@ -24,6 +24,7 @@ from wikiholt.git.mirror import MirrorSource, SharedHead
 from wikiholt.git.objects import PageFiles, decode_file_name
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import RepositoryLocation
+from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _SKIPPED_DIRECTORIES = ("node_modules/",)
 """Patterns of directories that are skipped unless a setting includes them. Hidden directories are skipped too."""
@@ -55,6 +56,7 @@ class DirectorySource(MirrorSource):
         *,
         subdirectory: str = "",
         ignore: Sequence[str] = (),
+        extensions: Sequence[str] = PAGE_EXTENSIONS,
         max_bytes: int = 10 * 1024 * 1024,
         shared_head: SharedHead | None = None,
     ) -> None:
@@ -64,6 +66,7 @@ class DirectorySource(MirrorSource):
             timeout=_TIMEOUT_S,
             subdirectory=subdirectory,
             ignore=(*_SKIPPED_DIRECTORIES, *ignore),
+            extensions=extensions,
             shared_head=shared_head,
         )
         self._top = path.absolute()
@@ -111,6 +114,22 @@ class DirectorySource(MirrorSource):
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         return {file: _to_file_entry(entry) for file, entry in super().read_tree(revision).items()}
+
+    def list_other_files(self, revision: str) -> list[str]:  # noqa: ARG002
+        """The files on disk now that are not pages, except ignored ones and those of git."""
+        files: list[str] = []
+        for folder, directories, names in os.walk(self._root):
+            prefix = os.path.relpath(folder, self._root) + "/" if folder != str(self._root) else ""
+            directories[:] = [
+                name
+                for name in directories
+                if name != ".git" and not self._files.is_ignored_by_user(f"{_decode_name(prefix + name)}/")
+            ]
+            files += [file for name in names if self._files.is_other(file := _decode_name(prefix + name))]
+        depth = len(self._root.parts) - len(self._top.parts)
+        for level in range(1, depth + 1):
+            files += [f"{'../' * level}{name}" for name in list_names(self._root.parents[level - 1], "")]
+        return files
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         changes = super().get_changes(old, new)
@@ -277,6 +296,10 @@ def _read_tree_hash(mirror: str, commit: str) -> str:
 def _to_file_entry(entry: TreeEntry) -> TreeEntry:
     """A placeholder as a file, whose content is missing."""
     return replace(entry, kind=EntryKind.FILE) if entry.kind is EntryKind.SUBMODULE else entry
+
+
+def _decode_name(name: str) -> str:
+    return decode_file_name(os.fsencode(name))
 
 
 def _to_datetime(time_ns: int) -> datetime:
