@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki
+from wikiholt.app.settings.setting import check_boost_rule
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import InvalidQuery
-from wikiholt.search.ordering import BoostRule, check_boost_rule, parse_boost_rules, sort_boosted
+from wikiholt.search.ordering import BoostRule, parse_boost_rules, sort_boosted
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.properties import parse_condition
@@ -79,7 +80,9 @@ def test_rules_of_the_wiki_boost_by_path(wiki: IndexedWiki) -> None:
 
 
 def test_a_pinned_page_comes_first_for_its_query_if_it_passes_the_filters(wiki: IndexedWiki) -> None:
-    answer = search(wiki, " What  to cook", mode=SearchMode.KEYWORD)
+    edit(wiki, "rake.md", "search: false\npin: what to cook")  # a hidden page is never returned
+    answer = search(wiki, " What  to cook?", mode=SearchMode.KEYWORD)
+    assert "rake" not in get_paths(answer)
     first = answer.hits[0]
     assert (first.path, first.score, first.confidence) == ("soup", 1.0, Confidence.HIGH)
     assert "pinned" in first.channels

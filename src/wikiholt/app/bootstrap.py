@@ -35,7 +35,7 @@ from wikiholt.git.remote import RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository_discovery import find_repositories
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig

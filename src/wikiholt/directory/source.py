@@ -5,6 +5,7 @@ files have the same revision, whatever happened before.
 """
 
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from wikiholt.directory.directory_mirror import SHA1_SAMPLE, DirectoryMirror, pa
 from wikiholt.directory.directory_writer import DirectoryWriter
 from wikiholt.directory.listing import FileStamp, find_stamp, list_names, make_root_error, read_file
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
-from wikiholt.errors import InvalidSource, NoCommits, PageNotFound, SourceMissing
+from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
 from wikiholt.git.mirror import MirrorSource, SharedHead
 from wikiholt.git.objects import PageFiles, decode_file_name
 from wikiholt.git.process import GitRunner
@@ -28,6 +29,10 @@ from wikiholt.text.page_names import PAGE_EXTENSIONS
 _SKIPPED_DIRECTORIES = ("node_modules/",)
 """Patterns of directories that are skipped unless a setting includes them. Hidden directories are skipped too."""
 _TIMEOUT_S = 60.0
+_GIT_TIMEOUT_S = 5.0
+_GIT_POLL_INTERVAL_S = 0.05
+_STALE_LOCK_AGE_S = 600.0
+"""An older lock of git's index was left behind by a process that was killed."""
 _ATTACHMENT_PREFIX = "0" * 16 + "2"
 _MAX_KNOWN_ATTACHMENTS = 10_000
 
@@ -187,8 +192,18 @@ class DirectorySource(MirrorSource):
 
     def _update_mirror(self, stop: Callable[[], bool]) -> bool:
         self._require_root()
+        self._wait_for_git(stop)
         DirectoryWriter(self._mirror, self._files, self._get_attachment_id).finish_interrupted()
         return self._mirror.refresh(stop)
+
+    def _wait_for_git(self, stop: Callable[[], bool]) -> None:
+        """Wait while git changes the files of the checkout: meanwhile some of them are missing. Raises Busy."""
+        lock, deadline = self._top / ".git" / "index.lock", time.monotonic() + _GIT_TIMEOUT_S
+        with suppress(OSError):
+            while time.time() - lock.stat().st_mtime < _STALE_LOCK_AGE_S:
+                if stop() or time.monotonic() > deadline:
+                    raise Busy(f"Git is changing the files in {self._top}.", hint="The next sync reads them.")
+                time.sleep(_GIT_POLL_INTERVAL_S)
 
     def _read_head(self) -> str:
         return _read_tree_hash(str(self._path), self._read_commit())

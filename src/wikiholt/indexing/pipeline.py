@@ -109,7 +109,7 @@ class TextPipeline:
             limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
             return PageProblem(file, blob.id, "too-large", limit)
         if blob.data is None:
-            return PageProblem(file, blob.id, "unreadable", "git could not read this page's content")
+            return PageProblem(file, blob.id, "unreadable", "the content of this page cannot be read")
         try:
             return self._prepare_page(file, blob.id, blob.data, changed_at, embedder)
         except PageWorkLimitExceeded:

@@ -30,6 +30,10 @@ class SyncProgress:
     pages_done: int
     pages_total: int
     chunks_embedded: int
+    passages_done: int = 0
+    """Passages that the model has embedded, also those of pages that are not committed yet."""
+    passages_expected: int = 0
+    """Estimated number of passages to embed, from the pages prepared so far."""
 
 
 def ignore_progress(_: SyncProgress) -> None:
@@ -167,7 +171,8 @@ def _is_equal_to_tree(
 
 
 def _to_progress(stats: BatchStats, total: int) -> SyncProgress:
-    return SyncProgress(stats.pages, total, stats.embedded)
+    expected = round(stats.texts_prepared * total / stats.pages_prepared) if stats.pages_prepared else 0
+    return SyncProgress(stats.pages, total, stats.embedded, stats.texts_done, expected)
 
 
 def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tuple[PageProblem, ...]) -> SyncReport:

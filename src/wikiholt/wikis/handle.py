@@ -103,7 +103,7 @@ class WikiHandle:
         With a snapshot, the published generation and HEAD are not read again.
         """
         result = self._run_search(lambda searcher, known: searcher.search(request, known=known), snapshot)
-        if self._query_log is not None:
+        if self._query_log is not None and not request.offset:  # more hits of a query are not another search
             self._query_log.record(result, interface, filtered=bool(request.where))
         return result
 

@@ -9,7 +9,7 @@ from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache, VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.errors import ModelError, ModelMismatch
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.ordering import BoostRule

@@ -59,7 +59,7 @@ def run_read(context: CommandContext) -> int:
         # A file gets exactly the text of the page; a terminal must not receive its control characters.
         sys.stdout.write(to_safe_text(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text)
         return 0
-    from wikiholt.interfaces.cli.terminal_markdown import render_markdown  # noqa: PLC0415 - loads the Markdown parser
+    from wikiholt.interfaces.cli.terminal_markdown import render_markdown
 
     body = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if is_whole:
@@ -119,7 +119,7 @@ def _find_heading_above(page: PageContent, line: int) -> Heading | None:
 def run_similar(context: CommandContext) -> int:
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
-    return print_hits(context, handle.wiki, handle.find_similar(target.path, context.arguments.n))
+    return print_hits(context, [handle.wiki], handle.find_similar(target.path, context.arguments.n))
 
 
 # Links.

@@ -104,7 +104,9 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
             hint="raise page.max_bytes, or split it",
         )
     if blob.data is None:
-        raise InvalidPage(f"git could not read {page_file.path}", hint="check the repository with `git fsck`")
+        raise InvalidPage(
+            f"{page_file.path} cannot be read", hint="check its permissions, or the repository with `git fsck`"
+        )
     try:
         # Exactly as in the file, so that writing it back changes nothing.
         return RawPage(blob.data, blob.data.decode("utf-8"))
