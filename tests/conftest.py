@@ -12,7 +12,7 @@ from hypothesis import settings
 from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
 from tests.support.postgres_fixtures import database, pg
-from tests.support.tiers import IS_FULL, RESOURCES, get_markers, shares_server
+from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
 
 __all__ = ["browser", "database", "pg", "visit"]
 
@@ -46,13 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Set the markers of resources by directory, and put the crash gate first and the unit tests last.
 
-    The crash gate forks, and no earlier test may have left a thread behind that holds a lock. The tests of a file that
-    shares a server stay together (`--dist loadgroup`); unit tests fill the gaps at the end.
+    The crash gate forks, and no earlier test may have left a thread behind that holds a lock. The tests of a file stay
+    together (`--dist loadgroup`), so that its fixtures are created once; unit tests fill the gaps at the end.
     """
     for item in items:
         path = item.path.relative_to(_TESTS)
         for name in sorted(get_markers(path)):
             item.add_marker(name)
-        if shares_server(path):
-            item.add_marker(pytest.mark.xdist_group(path.as_posix()))
+        item.add_marker(pytest.mark.xdist_group(get_group(path)))
     items.sort(key=lambda item: ("test_crash_gate" not in item.nodeid, not get_markers(item.path.relative_to(_TESTS))))

@@ -255,6 +255,7 @@ def test_wiki_settings_are_parsed() -> None:
         ({"langauge": "german"}, "no setting 'langauge'"),
         ({"language": "klingon"}, "unknown value"),
         ({"anchors": "gitlab"}, "unknown value"),
+        ({"dialect": "Obsidain"}, "unknown value"),
         ({"url": "https://example.org"}, "must contain {path}"),
         ({"model": "x"}, "no setting 'model'"),
     ],
@@ -262,6 +263,14 @@ def test_wiki_settings_are_parsed() -> None:
 def test_invalid_wiki_settings_are_rejected(settings: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidSetting, match=message):
         WikiSettings.parse(settings)
+
+
+def test_an_unknown_dialect_suggests_a_known_one_and_lists_all() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        WikiSettings.parse({"dialect": "Obsidain"})
+    assert caught.value.hint.startswith(
+        "Did you mean 'obsidian'? Valid values: auto, gfm, obsidian, gollum, otterwiki,"
+    )
 
 
 @pytest.mark.parametrize("address", ["postgresql://a:hush@db/wikis", "postgres:///wikis?host=/run/postgresql"])

@@ -80,7 +80,9 @@ def test_rules_of_the_wiki_boost_by_path(wiki: IndexedWiki) -> None:
 
 
 def test_a_pinned_page_comes_first_for_its_query_if_it_passes_the_filters(wiki: IndexedWiki) -> None:
-    answer = search(wiki, " What  to cook", mode=SearchMode.KEYWORD)
+    edit(wiki, "rake.md", "search: false\npin: what to cook")  # a hidden page is never returned
+    answer = search(wiki, " What  to cook?", mode=SearchMode.KEYWORD)
+    assert "rake" not in get_paths(answer)
     first = answer.hits[0]
     assert (first.path, first.score, first.confidence) == ("soup", 1.0, Confidence.HIGH)
     assert "pinned" in first.channels

@@ -128,6 +128,7 @@ _BY_MODULE = {
     ),
     "storage/postgres/notes.py": ("execute(statement)",),
     "storage/postgres/page_queries.py": (
+        "HAS_ALIAS",
         "clause or 'true'",
         "execute(sql)",
         "STORED_PAGE_COLUMNS",
@@ -237,6 +238,7 @@ _BY_MODULE = {
         "name",
     ),
     "storage/sqlite/page_queries.py": (
+        "HAS_ALIAS",
         "_LINK_COLUMNS",
         "execute(sql)",
         "execute(sql.format(_format_placeholders(batch)))",
@@ -252,6 +254,7 @@ _BY_MODULE = {
         "execute(statement)",
     ),
     "storage/sqlite/schema.py": (
+        "HAS_ALIAS",
         "FTS_TABLE",
         "HAS_ORDER_OVERRIDE",
         "HAS_PROPERTIES",

@@ -132,7 +132,7 @@ class WikiIndex(Protocol):
         """The values to filter by among the pages that match, and those of these frontmatter properties."""
 
     def get_order_overrides(self) -> Sequence[OrderOverride]:
-        """The pages whose frontmatter changes their place among the hits, by path."""
+        """The pages whose frontmatter changes their place among the hits, by path; no hidden ones."""
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         """Read every byte and return descriptions of the faults; empty if there are none.

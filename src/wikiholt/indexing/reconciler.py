@@ -18,6 +18,7 @@ from wikiholt.errors import NoPages, SyncFailed
 from wikiholt.indexing.batch import BatchIndexer, BatchStats, Pause
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
+from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
 RETRY_HINT = "run `wikiholt sync` again; if the error persists, run `wikiholt doctor`"
 
@@ -110,7 +111,9 @@ class Reconciler:
         problems = _verify_counts(index, work)
         index.apply(IndexChange(revision=revision))
         self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
-        _require_pages(work.page_count, problems)
+        if not work.page_count:
+            raise _make_no_pages_error(self._source.list_other_files(revision))
+        _require_indexed(work.page_count, problems)
         return _build_report(revision, work, stats, problems)
 
     def _get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
@@ -144,12 +147,14 @@ def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:
     return problems
 
 
-def _require_pages(page_count: int, problems: Sequence[PageProblem]) -> None:
-    """Raise NoPages if nothing was indexed."""
-    if not page_count:
-        raise NoPages(
-            "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
-        )
+def _make_no_pages_error(other_files: Sequence[str]) -> NoPages:
+    skipped = describe_skipped_files(count_extensions(other_files))
+    message = f"there is no page at HEAD ({skipped})" if skipped else "there is no page at HEAD"
+    return NoPages(message, hint="check the branch, the sub-directory and the ignore globs of this wiki")
+
+
+def _require_indexed(page_count: int, problems: Sequence[PageProblem]) -> None:
+    """Raise NoPages if no page could be indexed."""
     if len(problems) == page_count:
         raise NoPages(
             f"none of the {page_count} pages could be indexed; the first: {problems[0].file}: {problems[0].detail}",

@@ -92,7 +92,7 @@ class Searcher:
         self._get_head = get_head
         self._hit_builder = hit_builder
         self._scale = scale
-        self._reranker = PageReranker(index, rerank_config) if rerank_config is not None else None
+        self._reranker = PageReranker(index, rerank_config, hit_builder.dialect) if rerank_config is not None else None
         self._interpreter = QueryInterpreter(index, language, get_lexicon)
         self._title_matcher = TitleMatcher(index.get_pages, language)
         self._order = HitOrder(index, boost_rules)
@@ -124,9 +124,7 @@ class Searcher:
         if request.mode is SearchMode.KEYWORD and not query:
             raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
         if request.rerank and self._reranker is None:
-            raise InvalidQuery(
-                "no reranker is configured", hint="set rerank.model (docs/models.md names one), or leave rerank out"
-            )
+            raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
 
     def find_similar(
         self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None
@@ -368,14 +366,13 @@ class Searcher:
     ) -> list[Candidate]:
         """More pages than those that compete, if more hits are requested: by meaning, or else by keyword."""
         known = {candidate.page_id for candidate in candidates}
+        more: list[Candidate] = []
         if vector is not None:
             more = self._search_by_meaning(context, vector, context.request.depth + len(known))
-        elif context.request.depth > MAX_HITS and len(known) >= MAX_HITS:
+        elif len(known) >= MAX_HITS:
             shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
             found = self._with_title_overlap(context, merge_channels((), shares, {}))
             more = rank_candidates(SearchMode.KEYWORD, found)
-        else:
-            more = []
         return [candidate for candidate in more if candidate.page_id not in known]
 
     def _search_vectors(

@@ -165,8 +165,10 @@ def to_stored_page(row: Row) -> StoredPage:
 
 ORDER_COLUMNS = "id, boost, pins"
 """The columns of `to_order_override`."""
-HAS_ORDER_OVERRIDE = "boost <> 1 OR pins <> '[]'"
-"""The condition of pages with an override."""
+HAS_ALIAS = "alias_keys <> '[]'"
+"""The condition of pages with an alias."""
+HAS_ORDER_OVERRIDE = "hidden = 0 AND (boost <> 1 OR pins <> '[]')"
+"""The condition of pages with an override. Searches never return hidden pages."""
 
 
 @translate_damage

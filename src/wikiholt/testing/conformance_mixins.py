@@ -180,6 +180,7 @@ class ListingConformance:
                     make_entry("a.md", ["x"], EMBEDDER, metadata=metadata),
                     make_entry("old-name.md", ["x"], EMBEDDER),
                     make_entry("c.md", ["x"], EMBEDDER, metadata=PageMetadata(pins=("x",))),
+                    make_entry("hidden.md", ["x"], EMBEDDER, metadata=PageMetadata(pins=("x",), boost=2, hidden=True)),
                 )
             )
         )

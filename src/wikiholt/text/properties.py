@@ -52,8 +52,8 @@ def fold_title(text: str) -> str:
 
 
 def fold_pinned_query(text: str) -> str:
-    """The form in which a query is compared with the pins of a page."""
-    return to_one_line(text).casefold()
+    """The form in which a query is compared with the pins of a page: without case and punctuation around it."""
+    return to_one_line(text).casefold().strip(" .,:;!?")
 
 
 def iter_property_values(page_property: PageProperty) -> Iterator[PropertyValue]:

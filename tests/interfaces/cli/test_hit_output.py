@@ -143,3 +143,12 @@ def test_page_text_is_no_formula_in_a_spreadsheet(
     assert row["title"] == "'@SUM(A1)"
     assert row["snippet"].startswith("'=HYPERLINK")
     assert row["line"] == "4"
+
+
+@pytest.mark.parametrize("output_format", ["paths", "csv", "jsonl"])
+def test_notes_go_to_standard_error_if_the_format_has_no_place_for_them(run: CommandRunner, output_format: str) -> None:
+    code, out, err = run("search", "house", "vinegarr", "--mode", "keyword", "--format", output_format)
+    assert code == 0
+    assert "Coffee" in out
+    assert "Showing" not in out
+    assert err == "note: Showing results for “vinegar”; no page contains “vinegarr”.\n"

@@ -26,6 +26,7 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
+from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.language_names import LANGUAGES
 
 ANCHOR_STYLES = ("github", "otterwiki")
@@ -261,6 +262,11 @@ class WikiSettings:
         "",
         "The style of heading anchors in links; empty means the general setting.",
         choices=("", *ANCHOR_STYLES),
+    )
+    dialect: str = setting(
+        AUTO,
+        "The dialect of the pages, which decides how links, tags and boxes are written; auto detects it.",
+        choices=(AUTO, *DIALECTS),
     )
     url: str = setting(
         "", "The link of a hit in this wiki; empty means the general setting.", check=check_optional_url_template

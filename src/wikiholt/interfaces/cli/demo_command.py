@@ -38,7 +38,7 @@ def run_demo(context: CommandContext) -> int:
             _add_wiki(service, slug, repository)
             with show_sync_progress(slug, visible=not as_json) as progress:
                 report = service.get_handle(slug).sync(progress)
-            print_text(output.format_sync(slug, report, style))
+            print_text(output.format_sync(slug, report, {}, style))
             reports.append(build_sync_document(service.get_handle(slug).wiki, report))
         results = [_run_query(service, query) for query in DEMO_QUERIES]
     finally:

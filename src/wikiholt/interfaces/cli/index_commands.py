@@ -64,7 +64,8 @@ def run_sync(context: CommandContext) -> int:
             continue
         documents.append(build_sync_document(handle.wiki, report))
         if not arguments.json:
-            output.print_lines(output.format_sync(slug, report, context.style))
+            skipped = handle.get_status().skipped
+            output.print_lines(output.format_sync(slug, report, skipped, context.style))
     context.print_result(documents[0] if arguments.slug else {"wikis": documents}, [])
     return exit_code
 
@@ -79,9 +80,8 @@ def run_reindex(context: CommandContext) -> int:
     report = run_sync_work(context, handle, "reindex", handle.reindex)
     finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
-    return context.print_result(
-        build_sync_document(handle.wiki, report), output.format_sync(slug, report, context.style)
-    )
+    lines = output.format_sync(slug, report, handle.get_status().skipped, context.style)
+    return context.print_result(build_sync_document(handle.wiki, report), lines)
 
 
 def run_status(context: CommandContext) -> int:

@@ -10,7 +10,7 @@ import re
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -248,7 +248,7 @@ def _format_footer(result: SearchResult) -> str:
     return f"{pages} · {result.mode}{reranked} · {result.took_ms:.0f} ms · {freshness}{degraded}"
 
 
-def format_sync(slug: str, report: SyncReport, style: TerminalStyle) -> list[str]:
+def format_sync(slug: str, report: SyncReport, skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
     names = ("added", "changed", "moved", "deleted", "unchanged")
     pages = ", ".join(f"{getattr(report, name)} {name}" for name in names if getattr(report, name)) or "no pages"
     chunks = f"{format_count(report.chunks_embedded, 'chunk')} embedded, {report.chunks_reused} reused"
@@ -261,7 +261,14 @@ def format_sync(slug: str, report: SyncReport, style: TerminalStyle) -> list[str
     more = len(report.problems) - _MAX_PROBLEMS
     if more > 0:
         lines.append(style.format_warning(f"  … and {more} more; see `wikiholt status {slug} --json`"))
-    return lines
+    return [*lines, *_format_skipped(skipped, style)]
+
+
+def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
+    from wikiholt.text.page_names import describe_skipped_files
+
+    text = describe_skipped_files(skipped)
+    return [style.format_dim(f"  {to_safe_line(text)}")] if text else []
 
 
 def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> list[str]:
@@ -288,10 +295,10 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
             f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
-        lines.append(
-            style.format_dim(f"  synced {when} · {state.recipe.fingerprint} · {format_size(status.disk_bytes)}")
-        )
-    lines += _format_problems(status.problems, style)
+        dialect = f" · {status.dialect}" if status.dialect else ""
+        size = format_size(status.disk_bytes)
+        lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
+    lines += [*_format_problems(status.problems, style), *_format_skipped(status.skipped, style)]
     lines += _format_health(status, style)
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))

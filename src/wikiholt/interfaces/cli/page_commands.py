@@ -20,6 +20,7 @@ from wikiholt.interfaces.cli.page_argument import PageArgument, find_page
 from wikiholt.interfaces.cli.wiki_selection import add_wiki_option, resolve_wiki
 from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.interfaces.schemas.page_schemas import build_links_document, build_page_document
+from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import get_page_path, make_page_name
 from wikiholt.wikis.handle import WikiHandle
@@ -63,6 +64,8 @@ def run_read(context: CommandContext) -> int:
     body = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if is_whole:
         body = _add_title(page, split_frontmatter(body).body)
+    dialect = handle.pages.get_pipeline().dialect
+    body = convert_to_markdown(convert_blocks(body, page.file, dialect)[0], dialect)
     return context.print_result({}, render_markdown(body, get_text_width(), context.style))
 
 

@@ -19,7 +19,7 @@ from wikiholt.interfaces.cli.output import format_count, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document, get_public_settings
 from wikiholt.wikis.slugs import propose_free_slug
 
-_PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "url", "interval")
+_PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect", "url", "interval")
 """Options of `add` whose value is that of the setting."""
 
 
@@ -41,6 +41,7 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
     add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
     add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
+    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
     add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
     add.add_argument("--public", action="store_true", help="allow reading without a key")
     add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")

@@ -98,6 +98,8 @@ class IndexStatusDocument(TypedDict):
     generation: int | None
     version: int | None
     model: str | None
+    dialect: str | None
+    skipped: dict[str, int]
     disk_bytes: int
     error: ErrorDocument | None
     health: IndexHealthDocument
@@ -173,6 +175,7 @@ def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> Ind
         generation=state.generation if state else None,
         version=state.version if state else None,
         model=state.recipe.fingerprint if state else None,
+        dialect=status.dialect or None,
         error=error,
         health=build_health_document(status.health),
     )

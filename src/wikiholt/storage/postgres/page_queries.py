@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from wikiholt.domain.page import Facets
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.storage import page_table
-from wikiholt.storage.page_table import HAS_PROPERTIES, STORED_PAGE_COLUMNS, SqlDialect
+from wikiholt.storage.page_table import HAS_ALIAS, HAS_PROPERTIES, STORED_PAGE_COLUMNS, SqlDialect
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import encode_key, encode_text
@@ -51,7 +51,7 @@ def find_pages_by_key(db: Connection, tables: GenerationTables, keys: Sequence[s
     # Two parts, because only the first one can use indexes.
     sql = (
         f"SELECT {STORED_PAGE_COLUMNS} FROM {tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
-        f" UNION ALL SELECT {STORED_PAGE_COLUMNS} FROM {tables.pages} WHERE alias_keys <> '[]' AND EXISTS"
+        f" UNION ALL SELECT {STORED_PAGE_COLUMNS} FROM {tables.pages} WHERE {HAS_ALIAS} AND EXISTS"
         " (SELECT 1 FROM jsonb_array_elements_text(alias_keys::jsonb) AS item(value) WHERE value = ANY(%s))"
     )
     pages = [rows.to_stored_page(row) for row in db.execute(sql, (encoded, encoded, encoded))]

@@ -16,7 +16,14 @@ from itertools import product
 from psycopg import sql
 
 from wikiholt.errors import IndexCorrupt, IndexTooNew
-from wikiholt.storage.page_table import ADDED_COLUMNS, POSTGRES_LAYOUT, PageRow, format_postgres_column
+from wikiholt.storage.page_table import (
+    ADDED_COLUMNS,
+    HAS_ALIAS,
+    HAS_ORDER_OVERRIDE,
+    POSTGRES_LAYOUT,
+    PageRow,
+    format_postgres_column,
+)
 
 INDEXES_MIN_PAGES = 300
 """The number of pages from which a wiki gets indexes."""
@@ -132,6 +139,8 @@ def list_sized_indexes(
         SizedIndex(f"{g}_pages_terms", tables.pages, "USING gin (terms)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_links", tables.pages, "USING gin (link_keys)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_tags", tables.pages, "USING gin (tag_keys)", min_pages=INDEXES_MIN_PAGES),
+        SizedIndex(f"{g}_pages_alias", tables.pages, f"(id) WHERE {HAS_ALIAS}", min_pages=INDEXES_MIN_PAGES),
+        SizedIndex(f"{g}_pages_order", tables.pages, f"(id) WHERE {HAS_ORDER_OVERRIDE}", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_chunks_page", tables.chunks, "(page_id, number)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_chunks_hash", tables.chunks, "(hash)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_dropped_version", tables.dropped, "(version)", min_pages=INDEXES_MIN_PAGES),

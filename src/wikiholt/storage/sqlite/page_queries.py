@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from wikiholt.domain.page import Facets, Link, Page
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.storage.page_table import (
+    HAS_ALIAS,
     SQLITE,
     STORED_PAGE_COLUMNS,
     build_where_clause,
@@ -44,7 +45,7 @@ def list_pages(
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:
     sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
     by_alias = (
-        f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE alias_keys <> '[]'"
+        f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE {HAS_ALIAS}"
         " AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({0}))"
     )
     found = (*select_in_batches(db, sql, keys, columns=2), *select_in_batches(db, by_alias, keys))
