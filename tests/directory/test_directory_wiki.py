@@ -234,3 +234,26 @@ def test_add_and_sync_on_the_command_line(vault: Vault, tmp_path: Path, capsys: 
     bare = Repository(tmp_path / "bare", "--bare")
     assert main([*data, "add", "bare", str(bare.path), "--worktree"]) == 2
     assert "without --worktree" in capsys.readouterr().err
+
+
+def test_the_dialect_of_a_vault_is_detected_and_can_be_set(service: WikiService, vault: Vault) -> None:
+    vault.write(".obsidian/app.json", "{}")
+    vault.write("Home.md", "To [[deep/Soil|the soil]]. #start %%secret%%")
+    vault.write("garden/deep/Soil.md", "Dark.")
+    vault.write("garden/notes.txt", "Text.")
+    vault.write("pane.png", b"\x89PNG")
+    handle = add_vault(service, vault)
+    status = handle.get_status()
+    assert (status.dialect, dict(status.skipped), status.state and status.state.pages) == ("obsidian", {".png": 1}, 3)
+    assert [link.path for link in handle.pages.read("Home").links_to] == ["garden/deep/Soil"]
+    assert handle.pages.read("Home").metadata.tags == ("start",)
+    service.configure("notes", {"dialect": "otterwiki"})
+    handle = service.get_handle("notes")
+    handle.fetch()
+    assert handle.sync().rebuilt
+    status = handle.get_status()
+    assert (status.dialect, dict(status.skipped), status.state and status.state.pages) == (
+        "otterwiki",
+        {".png": 1, ".txt": 1},
+        2,
+    )

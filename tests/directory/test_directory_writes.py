@@ -90,7 +90,7 @@ def test_files_that_appeared_or_vanished_are_mismatches(vault: Vault) -> None:
         "../out.md",
         "a/../b.md",
         ".git/x.md",
-        "Home.txt",
+        "Home.docx",
         "folder",
         ".hidden/x.md",
         "HOME.md",

@@ -207,7 +207,7 @@ def _open_source() -> GitSource:
     from tests.support.git_repository import Repository
 
     repository = Repository(Path(tempfile.mkdtemp(prefix="wikiholt-fuzz-")))
-    repository.commit({"Home.md": "# Home\n\nkettle and lantern [[Home]]\n", "secret.txt": "not a page\n"})
+    repository.commit({"Home.md": "# Home\n\nkettle and lantern [[Home]]\n", "secret.conf": "not a page\n"})
     return GitSource(repository.path)
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki
+from wikiholt.app.settings.setting import check_boost_rule
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import InvalidQuery
-from wikiholt.search.ordering import BoostRule, check_boost_rule, parse_boost_rules, sort_boosted
+from wikiholt.search.ordering import BoostRule, parse_boost_rules, sort_boosted
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.properties import parse_condition

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
+from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
 from wikiholt.embedding import load_embedder
 from wikiholt.search.ranking import (
@@ -51,9 +52,13 @@ PAGES: PageFiles = {
 }
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.model)])
-def notes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedWiki]:
-    embedder = load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.model)])
+def embedder(request: pytest.FixtureRequest) -> Embedder | None:
+    return load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+
+
+@pytest.fixture
+def notes(embedder: Embedder | None, tmp_path: Path) -> Iterator[IndexedWiki]:
     made = IndexedWiki(tmp_path, PAGES, embedder and (lambda: embedder)).sync()
     yield made
     made.close()

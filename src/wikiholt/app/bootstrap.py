@@ -35,14 +35,16 @@ from wikiholt.git.remote import RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository_discovery import find_repositories
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.ordering import parse_boost_rules
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
+from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
 from wikiholt.text.markdown import AnchorStyle
+from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
 from wikiholt.wikis.evaluation.questions import Question
 from wikiholt.wikis.handle import WikiHandle
@@ -215,6 +217,7 @@ def get_scale(recipe: Recipe) -> CosineScale:
 def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: Sequence[Path] = ()) -> WikiConfig:
     """The configuration of a wiki: its own settings, with the general settings as defaults."""
     own = WikiSettings.parse(wiki.settings)
+    dialect = _get_dialect(own, settings)
     pipeline = TextPipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
@@ -222,22 +225,37 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
         hide=own.hide,
+        dialect=dialect or GFM,
+        detects_dialect=dialect is None,
     )
+    # In Otterwiki, text that is not Markdown is attached to a page.
+    extensions = MARKDOWN_EXTENSIONS if dialect in (OTTERWIKI, OTTERWIKI_LINK_TITLE) else PAGE_EXTENSIONS
     if is_remote(wiki.source):
-        source: Source = _build_remote_source(wiki, own, settings, backend)
+        source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":
-        source = _build_directory_source(wiki, own, settings, backend)
+        source = _build_directory_source(wiki, own, settings, backend, extensions)
     else:
         path = Path(wiki.source)
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
         confined = Path(own.confined) if own.confined else next(entries, None)
-        source = GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined_to=confined)
+        source = GitSource(
+            path, subdirectory=own.subdirectory, ignore=own.ignore, extensions=extensions, confined_to=confined
+        )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
     rules = parse_boost_rules(own.boost)
     return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules)
 
 
-def _build_remote_source(wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend) -> RemoteSource:
+def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:
+    """The dialect in a wiki's settings; None if it is to be detected."""
+    if own.dialect != AUTO:
+        return DIALECTS[own.dialect]
+    return OTTERWIKI if (own.anchors or settings.anchors) == OTTERWIKI.name else None
+
+
+def _build_remote_source(
+    wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend, extensions: Sequence[str]
+) -> RemoteSource:
     limits = FetchLimits(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,
@@ -250,18 +268,20 @@ def _build_remote_source(wiki: Wiki, wiki_settings: WikiSettings, settings: Sett
         limits,
         subdirectory=wiki_settings.subdirectory,
         ignore=wiki_settings.ignore,
+        extensions=extensions,
         shared_head=_make_shared_head(wiki, backend),
     )
 
 
 def _build_directory_source(
-    wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend
+    wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend, extensions: Sequence[str]
 ) -> DirectorySource:
     return DirectorySource(
         Path(wiki.source),
         _get_mirror_directory(wiki, backend),
         subdirectory=wiki_settings.subdirectory,
         ignore=wiki_settings.ignore,
+        extensions=extensions,
         max_bytes=settings.page_max_bytes,
         shared_head=_make_shared_head(wiki, backend),
     )

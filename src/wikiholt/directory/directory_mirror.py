@@ -15,8 +15,10 @@ from hashlib import blake2b
 from pathlib import Path
 
 from wikiholt.directory.file_table import FileRow, FileTable, load_table
+from wikiholt.directory.ignored_files import is_ignored, list_ignored_files
 from wikiholt.directory.listing import (
     FileStamp,
+    find_directory_stamps,
     find_stamp,
     iter_below,
     list_files,
@@ -88,7 +90,12 @@ class DirectoryMirror:
 
         Raises NoPages, and keeps the snapshot, if there is no page any more: the disk may not be mounted.
         """
-        listing = list_files(self.root, self.is_page, self.is_pruned)
+        ignored = list_ignored_files(self.root, self.timeout)
+        listing = list_files(
+            self.root,
+            lambda path: self.is_page(path) and path not in ignored,
+            lambda path: self.is_pruned(path) or path in ignored or f"{path}/" in ignored,
+        )
         table = self._open()
         self._remove_leftovers(listing.temporary)
         rows = {
@@ -100,6 +107,8 @@ class DirectoryMirror:
         rows |= {_name_unreadable(path, table): _make_unreadable(path) for path in listing.unreadable}
         with open_snapshot(make_mirror_runner(self.mirror, self.timeout)) as writer:
             changed = {path: entry for path, entry in listing.entries.items() if path not in rows}
+            missing = [path for path in table.rows if path not in rows and path not in changed]
+            changed |= self._find_reappeared(path for path in missing if not is_ignored(path, ignored))
             for _ in range(_READ_ROUNDS):
                 wait_until_quiet((stamp for _, stamp in changed.values()), stop)
                 changed = self._read_changed(changed, table.rows, rows, writer, stop)
@@ -143,7 +152,17 @@ class DirectoryMirror:
         """The table of the mirror's tip."""
         self.prepare()
         tip, table = read_mirror_tip(self.mirror, self.timeout), load_table(self.mirror)
+        if tip is None and table.head is not None:  # the last commit is damaged
+            self._create()
+            table = FileTable()
         return table if table.head == tip else FileTable(tip, self._read_rows(tip, table.rows) if tip else {})
+
+    def _find_reappeared(self, paths: Iterable[str]) -> dict[str, tuple[EntryKind, FileStamp]]:
+        """Those of the missing files that are there a moment later: programs may replace a file in several steps."""
+        missing = list(paths)
+        wait_until_quiet(find_directory_stamps(self.root, missing), never_stop)
+        stamps = {path: find_stamp(self.root, path) for path in missing if self.is_page(path)}
+        return {path: (EntryKind.FILE, stamp) for path, stamp in stamps.items() if stamp is not None}
 
     def _remove_leftovers(self, paths: Iterable[str]) -> None:
         """Remove temporary files of writers that were killed, once no writer can be using them."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from wikiholt.directory.directory_mirror import PLACEHOLDER_MODE, SHA1_SAMPLE, DirectoryMirror, make_placeholder
+from wikiholt.directory.ignored_files import find_ignored_names
 from wikiholt.directory.listing import TEMPORARY_PREFIX, find_stamp, list_names, read_file
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, NotWritable, RevisionMismatch
@@ -42,6 +43,11 @@ class DirectoryWriter:
         Raises InputTooLarge, InvalidPage, NotWritable, RevisionMismatch.
         """
         validate_commit(edits, author, message, self._files)
+        files = [edit.file for edit in edits if not edit.is_attachment]
+        if ignored := find_ignored_names(self._root, files, self._mirror.timeout):
+            raise InvalidPage(
+                f"{ignored[0]} would not be a page of this wiki.", hint="The checkout's .gitignore excludes it."
+            )
         with translate_write_errors("directory"):
             self._mirror.prepare()
             self.finish_interrupted()
@@ -53,7 +59,7 @@ class DirectoryWriter:
             # New files first: a page that is being renamed is never missing from the disk.
             for change in sorted(planned, key=lambda change: change.new is None):
                 self._update_file(change.path, change.data)
-        self._mirror.refresh_files([edit.file for edit in edits if not edit.is_attachment], author, message)
+        self._mirror.refresh_files(files, author, message)
         self._journal.clear()
 
     def finish_interrupted(self) -> None:

@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -107,6 +108,18 @@ def find_stamp(root: Path, path: str) -> FileStamp | None:
     except (FileNotFoundError, NotADirectoryError, NotWritable):  # NotWritable: a parent is a link
         return None
     return make_stamp(status) if stat.S_ISREG(status.st_mode) else None
+
+
+def find_directory_stamps(root: Path, files: Iterable[str]) -> list[FileStamp]:
+    """The stamps of the directories from which these files were removed: of the nearest ones that still exist."""
+    stamps = []
+    for directory in {os.path.dirname(file) for file in files}:  # noqa: PTH120
+        path = root / directory
+        while path != root and not path.is_dir():
+            path = path.parent
+        with suppress(OSError):
+            stamps.append(make_stamp(path.stat()))
+    return stamps
 
 
 def list_names(root: Path, directory: str) -> list[str]:

@@ -5,6 +5,7 @@ files have the same revision, whatever happened before.
 """
 
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,15 +19,20 @@ from wikiholt.directory.directory_mirror import SHA1_SAMPLE, DirectoryMirror, pa
 from wikiholt.directory.directory_writer import DirectoryWriter
 from wikiholt.directory.listing import FileStamp, find_stamp, list_names, make_root_error, read_file
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
-from wikiholt.errors import InvalidSource, NoCommits, PageNotFound, SourceMissing
+from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
 from wikiholt.git.mirror import MirrorSource, SharedHead
 from wikiholt.git.objects import PageFiles, decode_file_name
 from wikiholt.git.process import GitRunner
 from wikiholt.git.repository import RepositoryLocation
+from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _SKIPPED_DIRECTORIES = ("node_modules/",)
 """Patterns of directories that are skipped unless a setting includes them. Hidden directories are skipped too."""
 _TIMEOUT_S = 60.0
+_GIT_TIMEOUT_S = 5.0
+_GIT_POLL_INTERVAL_S = 0.05
+_STALE_LOCK_AGE_S = 600.0
+"""An older lock of git's index was left behind by a process that was killed."""
 _ATTACHMENT_PREFIX = "0" * 16 + "2"
 _MAX_KNOWN_ATTACHMENTS = 10_000
 
@@ -50,6 +56,7 @@ class DirectorySource(MirrorSource):
         *,
         subdirectory: str = "",
         ignore: Sequence[str] = (),
+        extensions: Sequence[str] = PAGE_EXTENSIONS,
         max_bytes: int = 10 * 1024 * 1024,
         shared_head: SharedHead | None = None,
     ) -> None:
@@ -59,6 +66,7 @@ class DirectorySource(MirrorSource):
             timeout=_TIMEOUT_S,
             subdirectory=subdirectory,
             ignore=(*_SKIPPED_DIRECTORIES, *ignore),
+            extensions=extensions,
             shared_head=shared_head,
         )
         self._top = path.absolute()
@@ -106,6 +114,22 @@ class DirectorySource(MirrorSource):
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         return {file: _to_file_entry(entry) for file, entry in super().read_tree(revision).items()}
+
+    def list_other_files(self, revision: str) -> list[str]:  # noqa: ARG002
+        """The files on disk now that are not pages, except ignored ones and those of git."""
+        files: list[str] = []
+        for folder, directories, names in os.walk(self._root):
+            prefix = os.path.relpath(folder, self._root) + "/" if folder != str(self._root) else ""
+            directories[:] = [
+                name
+                for name in directories
+                if name != ".git" and not self._files.is_ignored_by_user(f"{_decode_name(prefix + name)}/")
+            ]
+            files += [file for name in names if self._files.is_other(file := _decode_name(prefix + name))]
+        depth = len(self._root.parts) - len(self._top.parts)
+        for level in range(1, depth + 1):
+            files += [f"{'../' * level}{name}" for name in list_names(self._root.parents[level - 1], "")]
+        return files
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         changes = super().get_changes(old, new)
@@ -168,11 +192,23 @@ class DirectorySource(MirrorSource):
 
     def _update_mirror(self, stop: Callable[[], bool]) -> bool:
         self._require_root()
+        self._wait_for_git(stop)
         DirectoryWriter(self._mirror, self._files, self._get_attachment_id).finish_interrupted()
         return self._mirror.refresh(stop)
 
+    def _wait_for_git(self, stop: Callable[[], bool]) -> None:
+        """Wait while git changes the files of the checkout: meanwhile some of them are missing. Raises Busy."""
+        lock, deadline = self._top / ".git" / "index.lock", time.monotonic() + _GIT_TIMEOUT_S
+        with suppress(OSError):
+            while time.time() - lock.stat().st_mtime < _STALE_LOCK_AGE_S:
+                if stop() or time.monotonic() > deadline:
+                    raise Busy(f"Git is changing the files in {self._top}.", hint="The next sync reads them.")
+                time.sleep(_GIT_POLL_INTERVAL_S)
+
     def _read_head(self) -> str:
-        return _read_tree_hash(str(self._path), self._read_commit())
+        commit = self._read_commit()
+        with self._mark_suspect_on_error():
+            return _read_tree_hash(str(self._path), commit)
 
     def _read_commit(self) -> str:
         if not self._path.exists():
@@ -262,6 +298,10 @@ def _read_tree_hash(mirror: str, commit: str) -> str:
 def _to_file_entry(entry: TreeEntry) -> TreeEntry:
     """A placeholder as a file, whose content is missing."""
     return replace(entry, kind=EntryKind.FILE) if entry.kind is EntryKind.SUBMODULE else entry
+
+
+def _decode_name(name: str) -> str:
+    return decode_file_name(os.fsencode(name))
 
 
 def _to_datetime(time_ns: int) -> datetime:

@@ -40,6 +40,12 @@ class Source(Protocol):
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """Every page file at the revision, relative to the wiki's subdirectory."""
 
+    def list_other_files(self, revision: str) -> Sequence[str]:
+        """The files at the revision that are not pages, relative to the wiki's subdirectory, except ignored ones.
+
+        Files in hidden directories are included, and files directly in the directories above, as `../mkdocs.yml`.
+        """
+
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions, at the cost of the difference; None if that is unknown."""
 

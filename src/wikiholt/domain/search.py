@@ -238,6 +238,8 @@ class Hit:
     page_words: int = 0
     file: str = ""
     """The page's file, relative to the wiki's directory."""
+    wiki: str = ""
+    """The slug of its wiki in the merged result of several wikis; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +281,8 @@ class SearchResult:
     """Number of hits before the first one."""
     facets: tuple["PropertyFacets", ...] = ()
     """The values of the requested properties among the pages that pass the filters."""
+    wikis: tuple[str, ...] = ()
+    """The slugs of the wikis of a merged result; else empty."""
 
 
 # Query log.

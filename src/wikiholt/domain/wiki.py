@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from wikiholt.domain.index import IndexState
+if TYPE_CHECKING:  # it needs numpy, which a command that lists wikis does not
+    from wikiholt.domain.index import IndexState
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Backup:
     taken_at: datetime
     reason: str
     bytes: int
-    state: IndexState | None
+    state: "IndexState | None"
     fault: str = ""
 
 

@@ -21,6 +21,7 @@ from wikiholt.git.mirror import (
     remove_stale_files,
 )
 from wikiholt.git.remote_url import parse_remote_url, redact_url
+from wikiholt.text.page_names import PAGE_EXTENSIONS
 
 _REMOTE_HEAD_PATTERN = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\tHEAD")
 
@@ -36,13 +37,19 @@ class RemoteSource(MirrorSource):
         *,
         subdirectory: str = "",
         ignore: Sequence[str] = (),
+        extensions: Sequence[str] = PAGE_EXTENSIONS,
         shared_head: SharedHead | None = None,
     ) -> None:
         self._remote_url = parse_remote_url(url, limits.schemes)
         self._display_url = redact_url(url)
         self._limits = limits
         super().__init__(
-            directory, timeout=limits.timeout, subdirectory=subdirectory, ignore=ignore, shared_head=shared_head
+            directory,
+            timeout=limits.timeout,
+            subdirectory=subdirectory,
+            ignore=ignore,
+            extensions=extensions,
+            shared_head=shared_head,
         )
 
     def check_readable(self) -> None:

@@ -22,7 +22,15 @@ from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWrit
 from wikiholt.git.commit import CommitWriter
 from wikiholt.git.history import find_change_dates, find_old_versions, read_file_history, read_page_log, resolve_commit
 from wikiholt.git.journal import has_unfinished_write
-from wikiholt.git.objects import PageFiles, find_entry, read_attached_files, read_blobs, read_changes, read_tree
+from wikiholt.git.objects import (
+    PageFiles,
+    find_entry,
+    read_attached_files,
+    read_blobs,
+    read_changes,
+    read_other_files,
+    read_tree,
+)
 from wikiholt.git.process import GitRunner
 from wikiholt.git.refs import HeadReader, resolve_head
 from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
@@ -55,7 +63,10 @@ class GitSource:
         self._path = path.absolute()
         lowered = tuple(extension.lower() for extension in extensions)
         self._page_files = PageFiles(
-            _normalize_subdirectory(subdirectory), lowered, build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore))
+            _normalize_subdirectory(subdirectory),
+            lowered,
+            build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
+            build_matcher(ignore),
         )
         self._timeout = timeout
         self._confined_to = confined_to
@@ -79,6 +90,10 @@ class GitSource:
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """All page files at the revision with their blob, or their kind if they are not regular files."""
         return read_tree(self._open_git(), _validate_commit_id(revision), self._page_files)
+
+    def list_other_files(self, revision: str) -> list[str]:
+        """The files that are not pages and not ignored by the settings, and those directly in a parent directory."""
+        return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions; None if one is gone or a name is ambiguous."""

@@ -8,7 +8,7 @@ from enum import IntEnum
 from random import Random
 
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import NoCommits, WikiholtError
+from wikiholt.errors import NoCommits, NoPages, WikiholtError
 
 _MAX_SKIPS = 8
 """After this many wikis of higher priority, one scheduled wiki is taken."""
@@ -73,7 +73,7 @@ class WikiQueue:
 _FIRST_RETRY_S = 5.0
 _MAX_RETRY_S = 3600.0
 _MAX_RETRY_EMPTY_S = 300.0
-"""An empty repository is retried more often, because only git can tell when it has its first commit."""
+"""An empty repository or directory is retried more often, because no check can tell when it has its first page."""
 
 
 # A separate generator, so that code that seeds the global one stays reproducible.
@@ -217,7 +217,7 @@ class WikiEntry:
         self.failures += 1
         self.error = error
         self.failed_head = head
-        max_delay = _MAX_RETRY_EMPTY_S if isinstance(error, NoCommits) else _MAX_RETRY_S
+        max_delay = _MAX_RETRY_EMPTY_S if isinstance(error, NoCommits | NoPages) else _MAX_RETRY_S
         delay = min(max_delay, _FIRST_RETRY_S * 2 ** min(self.failures - 1, 12))
         self.retry_at = now + delay * jitter(0.75, 1.25)
 

@@ -13,8 +13,6 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.properties import fold_pinned_query
 
-MIN_BOOST, MAX_BOOST = 0.1, 10.0
-
 DATE_SORT_MIN_SHARE = 0.5
 """Pages with less than this share of the best page's evidence are left out when hits are sorted by date."""
 
@@ -26,16 +24,6 @@ class BoostRule(NamedTuple):
 
     matches: Callable[[str], bool]
     factor: float
-
-
-def check_boost_rule(text: str) -> str:
-    """The reason why a boost rule is invalid, or an empty string."""
-    pattern, _, factor = text.rpartition("=")
-    try:
-        is_valid = bool(pattern.strip()) and MIN_BOOST <= float(factor) <= MAX_BOOST
-    except ValueError:
-        is_valid = False
-    return "" if is_valid else f"write PATTERN=FACTOR with a factor from {MIN_BOOST} to {MAX_BOOST:.0f}: /runbooks=2"
 
 
 def parse_boost_rules(rules: Sequence[str]) -> tuple[BoostRule, ...]:

@@ -92,7 +92,7 @@ class Searcher:
         self._get_head = get_head
         self._hit_builder = hit_builder
         self._scale = scale
-        self._reranker = PageReranker(index, rerank_config) if rerank_config is not None else None
+        self._reranker = PageReranker(index, rerank_config, hit_builder.dialect) if rerank_config is not None else None
         self._interpreter = QueryInterpreter(index, language, get_lexicon)
         self._title_matcher = TitleMatcher(index.get_pages, language)
         self._order = HitOrder(index, boost_rules)

@@ -143,6 +143,24 @@ def split_frontmatter(text: str) -> Frontmatter:
     return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
 
 
+def add_inline_metadata(
+    front: Frontmatter, tags: Iterable[str], fields: Iterable[tuple[str, FrontmatterValue]]
+) -> Frontmatter:
+    """The frontmatter with the tags and properties from the text of the page; its own values come first."""
+    inline_fields = dict(fields)
+    merged = {**inline_fields, **front.fields}
+    warnings: list[str] = []
+    metadata = _build_metadata(merged, warnings) if inline_fields else front.metadata
+    all_tags = dict.fromkeys((*front.metadata.tags, *_get_tags(inline_fields), *tags))
+    warnings = [warning for warning in warnings if warning not in front.warnings]
+    return replace(
+        front,
+        metadata=replace(metadata, tags=tuple(all_tags)[:_MAX_TAGS]),
+        warnings=(*front.warnings, *warnings),
+        fields=merged,
+    )
+
+
 def _parse_block(block: str, fence: str, warnings: list[str]) -> Mapping[str, FrontmatterValue] | None:
     """The fields of the block, or None if it is not frontmatter but text between two rules."""
     if not block.strip():

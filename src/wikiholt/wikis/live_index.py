@@ -9,7 +9,7 @@ from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache, VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.errors import ModelError, ModelMismatch
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.ordering import BoostRule
@@ -99,14 +99,15 @@ class LiveIndex:
         self._vectors = components.vector_cache(self.index, wiki_id)
         self._keywords = components.keyword_cache(self.index, wiki_id)
         # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
-        language = (TextPipeline.from_recipe(state.recipe) or config.pipeline).language
+        pipeline = TextPipeline.from_recipe(state.recipe) or config.pipeline
+        language = pipeline.language
         self.searcher = Searcher(
             self.index,
             self._vectors,
             self._keywords,
             self._get_embedder,
             get_head=config.source.get_last_known_head if config.check_head else None,
-            hit_builder=HitBuilder(self.index, config.url, language),
+            hit_builder=HitBuilder(self.index, config.url, language, pipeline.dialect),
             language=language,
             get_lexicon=components.lexicon(self.index, self._keywords),
             scale=components.scale(state.recipe),

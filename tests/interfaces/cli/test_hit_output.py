@@ -26,7 +26,7 @@ def find_line(text: str, words: str) -> int:
 def test_the_line_of_a_hit_counts_the_frontmatter(run: CommandRunner, file: str, words: str) -> None:
     (hit,) = [
         hit
-        for hit in json.loads(run("search", "house", words, "--mode", "keyword", "--json").out)["results"]
+        for hit in json.loads(run("search", "-w", "house", words, "--mode", "keyword", "--json").out)["results"]
         if hit["file"] == file
     ]
     first, last = hit["lines"]
@@ -38,7 +38,7 @@ def test_the_line_of_a_hit_counts_the_frontmatter(run: CommandRunner, file: str,
 def test_hits_name_files_from_the_current_directory(
     run: CommandRunner, prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("search", "house", "vinegar", "--mode", "keyword", "-n", "1")
+    arguments = ("search", "-w", "house", "vinegar", "--mode", "keyword", "-n", "1")
     assert "\n   Kitchen/Coffee.md:11\n" in run(*arguments).out, "the line of the matching word"
     monkeypatch.chdir(prepared / "house" / "notes")
     assert run(*arguments, "--files").out == "../Kitchen/Coffee.md\n"
@@ -53,7 +53,7 @@ def test_files_that_are_not_on_disk_are_named_from_the_wiki(
     page.rename(tmp_path / "aside")
     try:
         monkeypatch.chdir(tmp_path)
-        assert run("search", "house", "step", "--mode", "keyword", "--files").out == "Home.md\n"
+        assert run("search", "-w", "house", "step", "--mode", "keyword", "--files").out == "Home.md\n"
     finally:
         shutil.move(tmp_path / "aside", page)
 
@@ -62,7 +62,7 @@ def test_a_terminal_gets_links(run: CommandRunner, prepared: Path, monkeypatch: 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     link = f"\x1b]8;;file://{socket.gethostname()}{prepared}/house/Home.md\x1b\\Home.md:5\x1b]8;;\x1b\\"
-    arguments = ("search", "house", "step", "--mode", "keyword")
+    arguments = ("search", "-w", "house", "step", "--mode", "keyword")
     assert link in run(*arguments).out
     assert "\x1b" not in run(*arguments, "--no-color").out
     monkeypatch.setenv("NO_COLOR", "1")
@@ -72,14 +72,14 @@ def test_a_terminal_gets_links(run: CommandRunner, prepared: Path, monkeypatch: 
 def test_no_color_works_before_and_after_the_command(run: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    arguments = ("search", "house", "step", "--mode", "keyword")
+    arguments = ("search", "-w", "house", "step", "--mode", "keyword")
     assert "\x1b" in run(*arguments).out
     assert "\x1b" not in run(*arguments, "--no-color").out
     assert "\x1b" not in run("--no-color", *arguments).out
 
 
 def test_full_shows_the_passage_with_matches_in_color(run: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("search", "house", "vinegar", "--mode", "keyword", "-n", "1", "--full")
+    arguments = ("search", "-w", "house", "vinegar", "--mode", "keyword", "-n", "1", "--full")
     assert "   ### Vinegar\n\n   Never use vinegar.\n" in run(*arguments).out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
@@ -87,7 +87,7 @@ def test_full_shows_the_passage_with_matches_in_color(run: CommandRunner, monkey
 
 
 def test_formats_for_scripts(run: CommandRunner) -> None:
-    arguments = ("search", "house", "boiler", "--mode", "keyword")
+    arguments = ("search", "-w", "house", "boiler", "--mode", "keyword")
     files = run(*arguments, "--format", "paths").out.splitlines()
     assert sorted(files) == ["Home.md", "Kitchen/Coffee.md"]
     hits = [json.loads(line) for line in run(*arguments, "--format", "jsonl").out.splitlines()]
@@ -103,7 +103,7 @@ def test_formats_for_scripts(run: CommandRunner) -> None:
 
 
 def test_a_minimum_score_removes_weaker_hits(run: CommandRunner) -> None:
-    arguments = ("search", "house", "boiler", "--mode", "keyword")
+    arguments = ("search", "-w", "house", "boiler", "--mode", "keyword")
     scores = sorted(hit["score"] for hit in json.loads(run(*arguments, "--json").out)["results"])
     kept = json.loads(run(*arguments, "--json", "--min-score", str(scores[-1])).out)
     assert kept["total"] == scores.count(scores[-1])
@@ -113,7 +113,7 @@ def test_a_minimum_score_removes_weaker_hits(run: CommandRunner) -> None:
 
 
 def test_a_relative_place_opens_from_any_directory(run: CommandRunner, prepared: Path) -> None:
-    (file,) = run("search", "house", "frother", "--mode", "keyword", "-n", "1", "--files").out.splitlines()
+    (file,) = run("search", "-w", "house", "frother", "--mode", "keyword", "-n", "1", "--files").out.splitlines()
     assert Path(file).samefile(prepared / "house" / "Kitchen" / "Coffee.md")
 
 
@@ -137,9 +137,18 @@ def test_page_text_is_no_formula_in_a_spreadsheet(
     monkeypatch.chdir(repository.path)
     run("add", "sheet", str(repository.path))
     run("sync", "sheet", "--quiet")
-    out = run("search", "sheet", "spreadsheets", "--mode", "keyword", "--format", "csv").out
+    out = run("search", "-w", "sheet", "spreadsheets", "--mode", "keyword", "--format", "csv").out
     (row,) = csv.DictReader(io.StringIO(out))
     assert row["file"] == "'=1+1.md"
     assert row["title"] == "'@SUM(A1)"
     assert row["snippet"].startswith("'=HYPERLINK")
     assert row["line"] == "4"
+
+
+@pytest.mark.parametrize("output_format", ["paths", "csv", "jsonl"])
+def test_notes_go_to_standard_error_if_the_format_has_no_place_for_them(run: CommandRunner, output_format: str) -> None:
+    code, out, err = run("search", "-w", "house", "vinegarr", "--mode", "keyword", "--format", output_format)
+    assert code == 0
+    assert "Coffee" in out
+    assert "Showing" not in out
+    assert err == "note: Showing results for “vinegar”; no page contains “vinegarr”.\n"

@@ -330,7 +330,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
             "add", f"wiki-{slug}", str(repository.path), "--host", f"{slug}.example.org", "--url", f"/{canary}/{{path}}"
         )
         assert run("sync", f"wiki-{slug}")[0] == 0
-        assert json.loads(run("search", f"wiki-{slug}", canary, "--json")[1])
+        assert json.loads(run("search", "-w", f"wiki-{slug}", canary, "--json")[1])
     keys = {
         slug: run("key", "create", f"wiki-{slug}", "--label", f"of {canaries[slug]}")[1].split("_")[1]
         for slug in canaries
@@ -348,7 +348,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
     left = read_all_files(data)
     assert [trace for trace in traces["one"] if trace.encode() in left] == []
     assert [trace for trace in traces["two"] if trace.encode() not in left] == []
-    assert run("search", "wiki-two", canaries["two"])[0] == 0
+    assert run("search", "-w", "wiki-two", canaries["two"])[0] == 0
 
 
 def test_remove_lists_the_revoked_keys(run: Run, garden: Repository) -> None:

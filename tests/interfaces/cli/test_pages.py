@@ -303,4 +303,4 @@ def test_a_directory_of_pages_works_like_a_repository(
     ]
     assert run("read", "old page").out.startswith("Old page\n========\n")
     assert "  New.md:3 → Missing" in run("links", "New.md").out
-    assert run("search", "notes", "heron", "--mode", "keyword", "--files").out.split() == ["New.md", "Old.md"]
+    assert run("search", "-w", "notes", "heron", "--mode", "keyword", "--files").out.split() == ["New.md", "Old.md"]

@@ -89,7 +89,7 @@ def test_filters_narrow_what_is_found(shared: ServedApplication, params: dict[st
         ("q=a&since=yesterday", "since"),
         ("q=a&since=0001-01-01T00:00:00%2B14:00", "since"),
         ("q=a&limit=3", "limit"),
-        ("q=a&wiki=beta", "wiki"),
+        ("q=a&tenant=beta", "tenant"),
         ("q=a&q=b", "q"),
         ("q=a&tag=", "tag.0"),
         ("q=a&max_chunks_per_page=11", "max_chunks_per_page"),

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from wikiholt.app.settings.setting import (
     build_unknown_error,
+    check_boost_rule,
     check_chroma_name,
     check_directory,
     check_domain,
@@ -24,9 +25,9 @@ from wikiholt.app.settings.setting import (
     list_settings,
     setting,
 )
-from wikiholt.caches.vectors.factory import FAISS_MIN_CHUNKS
-from wikiholt.search.ordering import check_boost_rule
-from wikiholt.text.languages import LANGUAGES
+from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
+from wikiholt.text.dialect import AUTO, DIALECTS
+from wikiholt.text.language_names import LANGUAGES
 
 ANCHOR_STYLES = ("github", "otterwiki")
 _DAY_S = 86_400
@@ -37,8 +38,10 @@ class Settings:
     """The settings of an installation. The first underscore of a field is a dot in its name: `chunk.target_tokens`."""
 
     data: Path = setting(  # noqa: RUF009 - it returns a dataclass field
-        Path("wikiholt-data"),
-        "The directory of the indexes and the registry. Relative to the working directory of the command.",
+        Path(),
+        "The directory of the indexes and the registry; relative to the working directory of the command. By default "
+        "`wikiholt-data` in that directory or the nearest one above it that has one, else `wikiholt` in the user's "
+        "data directory (`$XDG_DATA_HOME`).",
     )
     store: str = setting(
         "",
@@ -259,6 +262,11 @@ class WikiSettings:
         "",
         "The style of heading anchors in links; empty means the general setting.",
         choices=("", *ANCHOR_STYLES),
+    )
+    dialect: str = setting(
+        AUTO,
+        "The dialect of the pages, which decides how links, tags and boxes are written; auto detects it.",
+        choices=(AUTO, *DIALECTS),
     )
     url: str = setting(
         "", "The link of a hit in this wiki; empty means the general setting.", check=check_optional_url_template

@@ -4,9 +4,9 @@ import argparse
 import csv
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wikiholt.domain.search import Hit, SearchResult
 from wikiholt.domain.wiki import Wiki
@@ -14,7 +14,7 @@ from wikiholt.errors import InvalidQuery, InvalidSetting
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext
 from wikiholt.interfaces.cli.file_places import FilePlaces
-from wikiholt.interfaces.cli.output import to_safe_line
+from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
 
 if TYPE_CHECKING:
     from wikiholt.interfaces.schemas.search_schemas import SearchResultDocument
@@ -31,29 +31,54 @@ def add_hit_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-score", type=float, default=0.0, metavar="S", help="only hits with at least this score")
 
 
-def print_hits(context: CommandContext, wiki: Wiki, result: SearchResult, hints: Sequence[str] = ()) -> int:
-    """Print the result. Returns the exit code: 0, or that for nothing found."""
+class HitPlaces:
+    """The places of hits of one wiki, or of several."""
+
+    def __init__(self, wikis: Sequence[Wiki]) -> None:
+        self._by_slug = {wiki.slug: FilePlaces.for_wiki(wiki) for wiki in wikis}
+        self._first = next(iter(self._by_slug.values()))
+
+    def to_shown_path(self, hit: Hit) -> str:
+        return self._by_slug.get(hit.wiki, self._first).to_shown_path(hit.file)
+
+    def format_hit(self, hit: Hit, style: TerminalStyle) -> str:
+        """The place as safe text. A hit of a merged result names its wiki."""
+        label = f"{hit.wiki}: " if hit.wiki else ""
+        return label + self._by_slug.get(hit.wiki, self._first).format_hit(hit, style)
+
+
+def print_hits(
+    context: CommandContext,
+    wikis: Sequence[Wiki],
+    result: SearchResult,
+    hints: Sequence[str] = (),
+    document: Mapping[str, Any] | None = None,
+) -> int:
+    """Print the result; `document` is its JSON if known. Returns the exit code: 0, or that for nothing found."""
     arguments = context.arguments
-    result = _drop_low_scores(result, arguments.min_score)
-    places = FilePlaces.for_wiki(wiki)
-    match _choose_format(arguments):
+    if arguments.min_score:
+        result, document = _drop_low_scores(result, arguments.min_score), None
+    places = HitPlaces(wikis)
+    match choose_format(arguments):
         case "text":
             lines = output.format_result(result, context.style, places.format_hit, full=arguments.full)
             output.print_lines([*lines, *hints])
         case "json":
-            sys.stdout.write(output.format_json(_build_result_document(result)) + "\n")
+            sys.stdout.write(output.format_json(document or _build_result_document(result)) + "\n")
         case "jsonl":
-            _write_lines(output.format_json(hit, indent=None) for hit in _build_result_document(result)["results"])
+            hits = (document or _build_result_document(result))["results"]
+            _write_lines(output.format_json(hit, indent=None) for hit in hits)
         case "csv":
             sys.stdout.write(_format_csv(result.hits, places, full=arguments.full))
         case "paths":
-            _write_lines(dict.fromkeys(to_safe_line(places.to_shown_path(hit.file)) for hit in result.hits))
-    if _choose_format(arguments) not in ("text", "json"):
+            _write_lines(dict.fromkeys(to_safe_line(places.to_shown_path(hit)) for hit in result.hits))
+    if choose_format(arguments) not in ("text", "json"):
         _print_notes(result)
     return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
 
 
-def _choose_format(arguments: argparse.Namespace) -> str:
+def choose_format(arguments: argparse.Namespace) -> str:
+    """The format that the arguments name. Raises InvalidSetting if they name two."""
     chosen = {arguments.format, "json" if arguments.json else None, "paths" if arguments.files else None} - {None}
     if len(chosen) > 1:
         raise InvalidSetting(
@@ -63,7 +88,7 @@ def _choose_format(arguments: argparse.Namespace) -> str:
 
 
 def _build_result_document(result: SearchResult) -> "SearchResultDocument":
-    from wikiholt.interfaces.schemas.search_schemas import build_result_document  # noqa: PLC0415 - text needs no schemas
+    from wikiholt.interfaces.schemas.search_schemas import build_result_document
 
     return build_result_document(result)
 
@@ -74,13 +99,13 @@ def _drop_low_scores(result: SearchResult, min_score: float) -> SearchResult:
     return replace(result, hits=tuple(hit for hit in result.hits if hit.score >= min_score))
 
 
-def _format_csv(hits: Iterable[Hit], places: FilePlaces, *, full: bool) -> str:
+def _format_csv(hits: Iterable[Hit], places: HitPlaces, *, full: bool) -> str:
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(_CSV_COLUMNS)
     for hit in hits:
         texts = [hit.name, " > ".join(hit.heading_path), hit.text if full else hit.snippet.text]
-        file, *cells = (_to_cell(text) for text in (places.to_shown_path(hit.file), *texts))
+        file, *cells = (_to_cell(text) for text in (places.to_shown_path(hit), *texts))
         writer.writerow([f"{hit.score:.4f}", hit.confidence, file, output.find_best_line(hit), *cells])
     return table.getvalue()
 
@@ -99,7 +124,7 @@ def _print_notes(result: SearchResult) -> None:
     """What the format has no place for, on stderr."""
     notes: list[str] = []
     if result.did_you_mean:
-        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean  # noqa: PLC0415
+        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 
         notes.append(format_did_you_mean(result))
     notes += ["Nothing clearly relevant was found."] if result.hits and result.nothing_relevant else []

@@ -26,6 +26,7 @@ from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.local_server import serve_local_searches
 from wikiholt.interfaces.cli.serve_status import log_start, report_progress, show_status
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.request_context import is_loopback
@@ -104,7 +105,11 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
                 log_start(wikis, str(settings.data))
         _require_keys(application)
         progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
-        with _open_listener(settings.serve_host, settings.serve_port) as listener, progress:
+        with (
+            _open_listener(settings.serve_host, settings.serve_port) as listener,
+            progress,
+            serve_local_searches(application),
+        ):
             _run_server(application, listener, lambda: _print_address(listener, as_json=as_json))
     finally:
         application.service.close()

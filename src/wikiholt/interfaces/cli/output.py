@@ -1,29 +1,29 @@
 """Terminal output: text that is safe to print, colors, formats of results, progress bars on stderr."""
 
+from __future__ import annotations
+
 import codecs
 import io
 import json
 import os
 import re
-import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NoReturn, Self, TextIO
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
-from tqdm import tqdm
+if TYPE_CHECKING:  # every command imports this module, also those that need nothing of the core
+    from tqdm import tqdm
 
-from wikiholt.domain.index import ReindexEstimate, SyncReport
-from wikiholt.domain.page import PageProblem
-from wikiholt.domain.search import Hit, SearchResult, Snippet
-from wikiholt.git.remote_url import redact_url
-from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
-from wikiholt.wikis.status import WikiStatus
+    from wikiholt.domain.index import ReindexEstimate, SyncReport
+    from wikiholt.domain.page import PageProblem
+    from wikiholt.domain.search import Hit, SearchResult, Snippet
+    from wikiholt.indexing.reconciler import SyncProgress
+    from wikiholt.wikis.status import WikiStatus
 
 _MAX_SHOWN_FACETS = 20
 
@@ -47,7 +47,7 @@ class TerminalStyle:
     use_color: bool
 
     @classmethod
-    def from_stream(cls, stream: TextIO) -> "TerminalStyle":
+    def from_stream(cls, stream: TextIO) -> TerminalStyle:
         return cls(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
     def format_bold(self, text: str) -> str:
@@ -129,6 +129,8 @@ def format_result(
     """The result as text. `place` formats where a hit is; with `full`, each hit shows its entire passage."""
     lines: list[str] = []
     if result.did_you_mean:
+        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
     if not result.total:
         lines.append("Nothing found: no page matches the filters, phrases and exclusions.")
@@ -164,6 +166,8 @@ def _format_snippet(snippet: Snippet, style: TerminalStyle) -> Iterable[str]:
 
 def get_text_width() -> int:
     """The width of running text: that of the terminal, within limits for easy reading."""
+    import shutil
+
     return max(40, min(shutil.get_terminal_size((100, 24)).columns, 110))
 
 
@@ -230,7 +234,10 @@ def _apply_colors(rows: Iterable[str], style: TerminalStyle) -> Iterator[str]:
 
 
 def _format_footer(result: SearchResult) -> str:
-    freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
+    if result.wikis:
+        freshness = format_count(len(result.wikis), "wiki") + (", not all at HEAD" if result.stale else "")
+    else:
+        freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
     if result.indexed_revision and result.head_revision is None:
         freshness += ", HEAD unknown"
     elif result.indexed_revision and result.head_revision:
@@ -241,7 +248,7 @@ def _format_footer(result: SearchResult) -> str:
     return f"{pages} · {result.mode}{reranked} · {result.took_ms:.0f} ms · {freshness}{degraded}"
 
 
-def format_sync(slug: str, report: SyncReport, style: TerminalStyle) -> list[str]:
+def format_sync(slug: str, report: SyncReport, skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
     names = ("added", "changed", "moved", "deleted", "unchanged")
     pages = ", ".join(f"{getattr(report, name)} {name}" for name in names if getattr(report, name)) or "no pages"
     chunks = f"{format_count(report.chunks_embedded, 'chunk')} embedded, {report.chunks_reused} reused"
@@ -254,7 +261,14 @@ def format_sync(slug: str, report: SyncReport, style: TerminalStyle) -> list[str
     more = len(report.problems) - _MAX_PROBLEMS
     if more > 0:
         lines.append(style.format_warning(f"  … and {more} more; see `wikiholt status {slug} --json`"))
-    return lines
+    return [*lines, *_format_skipped(skipped, style)]
+
+
+def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
+    from wikiholt.text.page_names import describe_skipped_files
+
+    text = describe_skipped_files(skipped)
+    return [style.format_dim(f"  {to_safe_line(text)}")] if text else []
 
 
 def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> list[str]:
@@ -265,6 +279,8 @@ def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> l
 
 
 def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
+    from wikiholt.git.remote_url import redact_url
+
     state = status.state
     lines = [
         style.format_bold(status.wiki.slug) + style.format_dim(f"  {to_safe_line(redact_url(status.wiki.source))}")
@@ -279,10 +295,10 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
             f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
-        lines.append(
-            style.format_dim(f"  synced {when} · {state.recipe.fingerprint} · {format_size(status.disk_bytes)}")
-        )
-    lines += _format_problems(status.problems, style)
+        dialect = f" · {status.dialect}" if status.dialect else ""
+        size = format_size(status.disk_bytes)
+        lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
+    lines += [*_format_problems(status.problems, style), *_format_skipped(status.skipped, style)]
     lines += _format_health(status, style)
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))
@@ -347,35 +363,58 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 @contextmanager
-def show_sync_progress(name: str, *, visible: bool) -> Iterator[Callable[[SyncProgress], None]]:
-    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work."""
-    with _ProgressBar(name, "page", visible=visible) as bar:
-        yield lambda progress: bar.update(
-            progress.pages_done, progress.pages_total, f"{progress.chunks_embedded} chunks"
-        )
+def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[Callable[[SyncProgress], None]]:
+    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work.
+
+    With `keep`, the complete bar stays on the screen.
+    """
+    with _ProgressBar(name, " passages", visible=visible, keep=keep) as bar:
+
+        def update(progress: SyncProgress) -> None:
+            if progress.pages_total:
+                total = max(progress.passages_expected, progress.passages_done)
+                bar.update(progress.passages_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
+
+        yield update
 
 
 @contextmanager
 def show_count_progress(name: str, unit: str, *, visible: bool) -> Iterator[Callable[[int, int], None]]:
     """A callback for (done, total). It draws a bar if `visible` and if there is work."""
     with _ProgressBar(name, unit, visible=visible) as bar:
-        yield bar.update
+        yield lambda done, total: bar.update(done, total) if total else None
 
 
 class _ProgressBar:
-    """A bar that appears with the first update."""
+    """A bar that appears with the first update. Its total may change: it is an estimate."""
 
-    def __init__(self, name: str, unit: str, *, visible: bool) -> None:
+    def __init__(self, name: str, unit: str, *, visible: bool, keep: bool = True) -> None:
         self._name = name
         self._unit = unit
         self._visible = visible
+        self._keep = keep
         self._bar: tqdm[NoReturn] | None = None
 
     def update(self, done: int, total: int, postfix: str = "") -> None:
-        if not self._visible or not total:
+        if not self._visible:
             return
         if self._bar is None:
-            self._bar = tqdm(total=total, desc=self._name, unit=self._unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
+            import shutil
+
+            from tqdm import tqdm
+
+            # Some terminals have no size. tqdm would then draw nothing.
+            columns, rows = shutil.get_terminal_size()
+            self._bar = tqdm(
+                total=total,
+                desc=self._name,
+                unit=self._unit,
+                ascii=" ▏▎▍▌▋▊▉█",
+                leave=self._keep,
+                ncols=columns,
+                nrows=rows,
+            )
+        self._bar.total = total
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(done - self._bar.n)
 

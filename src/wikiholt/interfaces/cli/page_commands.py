@@ -20,6 +20,7 @@ from wikiholt.interfaces.cli.page_argument import PageArgument, find_page
 from wikiholt.interfaces.cli.wiki_selection import add_wiki_option, resolve_wiki
 from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.interfaces.schemas.page_schemas import build_links_document, build_page_document
+from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import get_page_path, make_page_name
 from wikiholt.wikis.handle import WikiHandle
@@ -58,11 +59,13 @@ def run_read(context: CommandContext) -> int:
         # A file gets exactly the text of the page; a terminal must not receive its control characters.
         sys.stdout.write(to_safe_text(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text)
         return 0
-    from wikiholt.interfaces.cli.terminal_markdown import render_markdown  # noqa: PLC0415 - loads the Markdown parser
+    from wikiholt.interfaces.cli.terminal_markdown import render_markdown
 
     body = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if is_whole:
         body = _add_title(page, split_frontmatter(body).body)
+    dialect = handle.pages.get_pipeline().dialect
+    body = convert_to_markdown(convert_blocks(body, page.file, dialect)[0], dialect)
     return context.print_result({}, render_markdown(body, get_text_width(), context.style))
 
 
@@ -116,7 +119,7 @@ def _find_heading_above(page: PageContent, line: int) -> Heading | None:
 def run_similar(context: CommandContext) -> int:
     handle = _open_wiki(context)
     target = find_page(handle, context.arguments.page)
-    return print_hits(context, handle.wiki, handle.find_similar(target.path, context.arguments.n))
+    return print_hits(context, [handle.wiki], handle.find_similar(target.path, context.arguments.n))
 
 
 # Links.

@@ -23,7 +23,7 @@ def add_arguments(commands: Subparsers) -> None:
 def run_serve(context: CommandContext) -> int:
     """Serve until SIGTERM or SIGINT, then shut down cleanly with exit code 0."""
     roots = [_check_root(path) for path in context.arguments.directories]
-    from wikiholt.interfaces.cli.http_server import serve  # noqa: PLC0415 - no other command needs a web server
+    from wikiholt.interfaces.cli.http_server import serve
 
     serve(context.settings, roots, as_json=context.arguments.json)
     return 0

@@ -15,18 +15,18 @@ def add_arguments(commands: Subparsers) -> None:
 
 
 def run_completion(context: CommandContext) -> int:
-    from wikiholt.interfaces.cli.command_tree import read_commands  # noqa: PLC0415
-    from wikiholt.interfaces.cli.parser import build_parser  # noqa: PLC0415 - it imports this module
-    from wikiholt.interfaces.cli.shell_completion import write_completion  # noqa: PLC0415
+    from wikiholt.interfaces.cli.command_tree import read_commands
+    from wikiholt.interfaces.cli.parser import build_parser
+    from wikiholt.interfaces.cli.shell_completion import write_completion
 
     sys.stdout.write(write_completion(context.arguments.shell, list(read_commands(build_parser()))))
     return 0
 
 
 def run_man(_: CommandContext) -> int:
-    from wikiholt.interfaces.cli.command_tree import read_commands  # noqa: PLC0415
-    from wikiholt.interfaces.cli.man_page import write_man_page  # noqa: PLC0415
-    from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser  # noqa: PLC0415 - it imports this module
+    from wikiholt.interfaces.cli.command_tree import read_commands
+    from wikiholt.interfaces.cli.man_page import write_man_page
+    from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
 
     sys.stdout.write(write_man_page(list(read_commands(build_parser())), EXIT_CODES))
     return 0

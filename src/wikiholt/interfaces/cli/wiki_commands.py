@@ -1,4 +1,4 @@
-"""`wikiholt add`, `set`, `list`, `rebind` and `remove`: which wikis there are, and their settings."""
+"""`wikiholt add`, `set`, `rebind` and `remove`: which wikis there are, and their settings."""
 
 import sys
 from pathlib import Path
@@ -17,15 +17,16 @@ from wikiholt.interfaces.cli.command import (
 )
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document, get_public_settings
+from wikiholt.wikis.slugs import propose_free_slug
 
-_PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "url", "interval")
+_PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect", "url", "interval")
 """Options of `add` whose value is that of the setting."""
 
 
 def add_arguments(commands: Subparsers) -> None:
     text = "register a git repository or a directory of pages as a wiki"
     add = add_command(commands, "add", text, run_add, changes_registry=True)
-    add_slug(add)
+    add.add_argument("slug", nargs="?", metavar="SLUG", help="name of the wiki (default: from the folder's name)")
     add.add_argument(
         "source", metavar="PATH_OR_URL", help="a repository or a directory of pages, or the URL of a remote repository"
     )
@@ -40,6 +41,7 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
     add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
     add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
+    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
     add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
     add.add_argument("--public", action="store_true", help="allow reading without a key")
     add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
@@ -53,8 +55,6 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="NAME=VALUE",
         help="a setting and its value; an empty value unsets it, - reads it from standard input",
     )
-    listing = add_command(commands, "list", "list the wikis", run_list)
-    listing.add_argument("--slugs", action="store_true", help="print only the names")
     text = "accept the repository at a wiki's path as its own, such as a restored copy"
     add_slug(add_command(commands, "rebind", text, run_rebind, changes_registry=True))
     text = "delete a wiki's index, keys and registration; the repository is not touched"
@@ -76,8 +76,16 @@ def run_add(context: CommandContext) -> int:
     if arguments.worktree:
         settings["kind"] = "directory"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
-    wiki = context.service.add(arguments.slug, source, settings)
+    slug = arguments.slug
+    if slug is None:
+        slug = propose_free_slug(_get_folder_name(source), [wiki.slug for wiki in context.list_wikis()])
+    wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
+
+
+def _get_folder_name(source: str) -> str:
+    """The last part of a path or URL, from which a slug is made."""
+    return source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
 
 
 def run_set(context: CommandContext) -> int:
@@ -102,18 +110,6 @@ def _parse_pair(text: str) -> tuple[str, str]:
         raise InvalidSetting(f"{name!r} has no value.", hint="Write NAME=VALUE, or NAME= to unset it.")
     # Other users of this machine can see a secret on the command line.
     return name.strip(), sys.stdin.readline().strip() if value == "-" else value.strip()
-
-
-def run_list(context: CommandContext) -> int:
-    wikis = context.service.list_wikis()
-    width = max((len(wiki.slug) for wiki in wikis), default=0)
-    lines = [f"{wiki.slug:{width}}  {to_safe_line(redact_url(wiki.source))}" for wiki in wikis]
-    if context.arguments.slugs:
-        return context.print_result({"wikis": [wiki.slug for wiki in wikis]}, [wiki.slug for wiki in wikis])
-    return context.print_result(
-        {"wikis": [build_wiki_document(wiki) for wiki in wikis]},
-        lines or ["No wikis yet. Next: wikiholt add SLUG PATH"],
-    )
 
 
 def run_rebind(context: CommandContext) -> int:

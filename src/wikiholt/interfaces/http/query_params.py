@@ -38,6 +38,7 @@ from wikiholt.search.request import (
     MAX_QUERY_CHARS,
     SearchRequest,
 )
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -266,6 +267,16 @@ class SearchParams(FacetParams):
             self.sort,
             tuple(self.facets),
         )
+
+
+class WikiSearchParams(SearchParams):
+    """Parameters of a search that may cover several wikis."""
+
+    wiki: list[FilterValue] = Field(
+        [],
+        max_length=MAX_WIKIS_PER_SEARCH,
+        description="Search this wiki; may be repeated. Needs an operator key, or the key of each wiki.",
+    )
 
 
 class SemanticParams(SearchParams):

@@ -7,8 +7,10 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
+from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
-from wikiholt.interfaces.http.problem_details import describe_error_responses
+from wikiholt.errors import InvalidQuery
+from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
 from wikiholt.interfaces.http.query_params import (
     Count,
     FacetParams,
@@ -16,6 +18,7 @@ from wikiholt.interfaces.http.query_params import (
     SearchParams,
     SemanticParams,
     SimilarParams,
+    WikiSearchParams,
     parse_query,
 )
 from wikiholt.interfaces.http.request_context import RequestContextDep
@@ -27,6 +30,7 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
+from wikiholt.wikis.multi_search import OpenedWikis, search_wikis
 from wikiholt.wikis.session import WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
@@ -35,11 +39,14 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 @router.get("/search", response_model=SearchResultDocument, responses=describe_error_responses(304))
 def search(
     context: RequestContextDep,
-    params: Annotated[SearchParams, parse_query(SearchParams)],
+    params: Annotated[WikiSearchParams, parse_query(WikiSearchParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Find pages by meaning and by words."""
-    return _run_search(context.open_wiki(Scope.READ), params, if_none_match)
+    """Find pages by meaning and by words; with an operator key or a list of keys, in several wikis."""
+    opened = context.open_wikis(params.wiki)
+    if len(opened.sessions) == 1 and not opened.failures:
+        return _run_search(opened.sessions[0], params, if_none_match)
+    return _run_merged_search(opened, params)
 
 
 @router.get(
@@ -117,6 +124,20 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
                 wiki.handle.search(request, interface=wiki.interface, snapshot=snapshot), wiki.path_style
             ),
         )
+
+
+def _run_merged_search(opened: OpenedWikis, params: SearchParams) -> Response:
+    """Search each wiki by itself and merge the hits."""
+    if params.fresh:
+        raise InvalidQuery("fresh=true is for one wiki.", hint="Name the wiki: /w/SLUG/api/v1/search")
+    result = search_wikis(
+        [session.handle for session in opened.sessions],
+        params.to_request(),
+        interface=SearchInterface.HTTP,
+        failures=opened.failures,
+        describe_error=lambda error: get_public_message(error)[0],
+    )
+    return make_json_response(build_result_document(result), headers={"Cache-Control": "no-store"})
 
 
 # The query report; it requires an admin key, because it shows what others typed

@@ -17,6 +17,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     PageListDocument,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 MIN_TOKENS, MAX_TOKENS = 200, 50_000
 _MAX_DATE_CHARS = 40
@@ -119,6 +120,22 @@ class SearchArguments(FilterArguments):
             offset=self.offset,
             sort=SortOrder(self.sort),
         )
+
+
+class SearchWikisArguments(FilterArguments):
+    """Arguments of search_wikis."""
+
+    query: str = Field(
+        min_length=1, max_length=MAX_QUERY_CHARS, description='A question or words; "a phrase" and -word work too.'
+    )
+    wikis: list[str] = Field([], max_length=MAX_WIKIS_PER_SEARCH, description="Only these wikis; default: all.")
+    n: int = Field(8, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    mode: Literal["hybrid", "semantic", "keyword"] = Field(
+        "hybrid", description="By meaning and keywords, by meaning only, or by keywords only."
+    )
+
+    def to_request(self) -> SearchRequest:
+        return SearchRequest(self.query, self.n, SearchMode(self.mode), self.to_filter())
 
 
 class SimilarArguments(FilterArguments):
@@ -262,6 +279,7 @@ class SearchToolHit(TypedDict):
     last_updated: str | None
     snippet: str
     text: str
+    wiki: str | None
 
 
 class SearchToolResult(TypedDict):

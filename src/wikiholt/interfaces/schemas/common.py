@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wikiholt.errors import InvalidQuery
-from wikiholt.wikis.session import PathStyle
+
+if TYPE_CHECKING:
+    from wikiholt.wikis.session import PathStyle
 
 D = TypeVar("D")
 
@@ -16,7 +18,7 @@ _JSON_TYPES = frozenset({str, int, float, bool, type(None), list, dict})
 
 
 def build_document(
-    document_type: type[D], source: object, path_style: PathStyle | None = None, /, **values: object
+    document_type: type[D], source: object, path_style: "PathStyle | None" = None, /, **values: object
 ) -> D:
     """Build a document whose fields are `values` and, for the others, the attributes of `source` with the same name.
 
@@ -38,7 +40,9 @@ def build_document(
     return cast(D, document)
 
 
-def build_documents(document_type: type[D], sources: Iterable[object], path_style: PathStyle | None = None) -> list[D]:
+def build_documents(
+    document_type: type[D], sources: Iterable[object], path_style: "PathStyle | None" = None
+) -> list[D]:
     return [build_document(document_type, source, path_style) for source in sources]
 
 

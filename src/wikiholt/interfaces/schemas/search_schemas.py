@@ -53,6 +53,7 @@ class HitDocument(TypedDict):
     total_chunks: int
     page_word_count: int
     file: str
+    wiki: str | None
 
 
 class SearchResultDocument(TypedDict):
@@ -75,6 +76,7 @@ class SearchResultDocument(TypedDict):
     notes: list[str]
     offset: int
     facets: dict[str, list[FacetDocument]]
+    wikis: list[str]
 
 
 def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:
@@ -104,6 +106,7 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         section=hit.heading_path[-1] if hit.heading_path else None,
         section_path=" > ".join(hit.heading_path) or None,
         page_word_count=hit.page_words,
+        wiki=hit.wiki or None,
     )
 
 

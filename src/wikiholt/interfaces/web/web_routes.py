@@ -134,7 +134,8 @@ def handle_page(request: Request) -> Response:
     try:
         wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
         content = wiki.handle.pages.read(request.query_params.get("page", ""))
-        preview_document = build_preview_document(content, wiki.wiki, request.app.state.application.settings)
+        settings, pipeline = request.app.state.application.settings, wiki.handle.pages.get_pipeline()
+        preview_document = build_preview_document(content, wiki.wiki, settings, pipeline)
     except WikiholtError as error:
         return _render_error(request, error, _render_form("", SearchMode.HYBRID))
     form = _render_form("", SearchMode.HYBRID)

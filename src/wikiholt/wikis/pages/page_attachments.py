@@ -47,7 +47,9 @@ class PageAttachments:
             )
         (blob,) = self._source.read_blobs([attached.blob], self._max_bytes)
         if blob.data is None:
-            raise InvalidPage("git could not read this file", hint="check the repository with `git fsck`")
+            raise InvalidPage(
+                "this file cannot be read", hint="check its permissions, or the repository with `git fsck`"
+            )
         file = f"{_get_directory(page_file)}/{filename}"
         return AttachmentResult(page_file.path, _to_attachment(file, attached), head, data=blob.data)
 

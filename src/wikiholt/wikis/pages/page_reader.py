@@ -11,7 +11,6 @@ from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import make_page_name
-from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_candidate_files, validate_path
 
@@ -41,7 +40,7 @@ class PageReader:
         raw = read_text(self._source, page_file, self._pipeline.max_bytes)
         commits = self._source.read_history(page_file.file, 1, read_at)
         last = commits[0] if commits else None
-        page = parse_page(page_file.file, page_file.blob, raw.data, last.date if last else None, self._pipeline.anchors)
+        page = self._locator.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="read it with git")
         links, notes = self._load_links(page)
@@ -105,7 +104,9 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
             hint="raise page.max_bytes, or split it",
         )
     if blob.data is None:
-        raise InvalidPage(f"git could not read {page_file.path}", hint="check the repository with `git fsck`")
+        raise InvalidPage(
+            f"{page_file.path} cannot be read", hint="check its permissions, or the repository with `git fsck`"
+        )
     try:
         # Exactly as in the file, so that writing it back changes nothing.
         return RawPage(blob.data, blob.data.decode("utf-8"))
@@ -124,5 +125,5 @@ def read_blob(source: Source, page_file: PageFile, limit: int) -> bytes | None:
 
 def parse_name_and_warnings(file: str, data: bytes, pipeline: TextPipeline) -> tuple[str, tuple[str, ...]]:
     """The name of a page with this content, and its warnings."""
-    page = parse_page(file, "", data, None, pipeline.anchors)
+    page = pipeline.parse(file, "", data, None)
     return (make_page_name(file), (page.detail,)) if isinstance(page, PageProblem) else (page.name, page.warnings)

@@ -141,7 +141,7 @@ class PageWriter:
         self, page_file: PageFile | None, file: str, data: bytes, author: Author, message: str
     ) -> PageWriteResult:
         path = get_page_path(file)
-        name, warnings = parse_name_and_warnings(file, data, self.pipeline)
+        name, warnings = parse_name_and_warnings(file, data, self.locator.get_pipeline())
         if page_file is not None and read_blob(self.source, page_file, self.pipeline.max_bytes) == data:
             return PageWriteResult(
                 name, path, file, self._get_revision(page_file), created=False, changed=False, warnings=warnings
@@ -226,7 +226,7 @@ class PageRenamer:
             edits += [FileEdit(other.file, other.data, other.blob) for other in others]
             default = f"Rename {page_file.path} to {get_page_path(file)}"
             revision = self._writer.commit(edits, author, message or default)
-            name, _ = parse_name_and_warnings(file, moved, self._writer.pipeline)
+            name, _ = parse_name_and_warnings(file, moved, self._writer.locator.get_pipeline())
             updated = tuple(get_page_path(other.file) for other in others)
             return PageRenameResult(name, get_page_path(file), file, page_file.path, revision, updated)
 
@@ -254,12 +254,12 @@ class PageRenamer:
         tree = self._source.read_tree(head)
         before = {get_page_path(other) for other, entry in tree.items() if entry.kind is EntryKind.FILE}
         old, new, full_paths_only = page_file.path, link_path or get_page_path(file), link_path is not None
-        move = PageMove(
-            old,
-            new,
-            PageNameIndex(before, full_paths_only=full_paths_only),
-            PageNameIndex(before - {old} | {new}, full_paths_only=full_paths_only),
+        dialect = self._writer.locator.get_pipeline().dialect
+        before_names, after_names = (
+            PageNameIndex(paths, full_paths_only=full_paths_only, by_name=dialect.resolves_by_name)
+            for paths in (before, before - {old} | {new})
         )
+        move = PageMove(old, new, before_names, after_names, dialect)
         candidates = [other for other in sorted(self._find_candidates(tree, head, old, new)) if other != page_file.file]
         blobs = self._source.read_blobs((tree[other].blob for other in candidates), limit)
         others = [

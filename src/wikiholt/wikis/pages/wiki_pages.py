@@ -19,7 +19,8 @@ class WikiPages:
     """
 
     def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
-        self._locator = locator = PageLocator(source, open_index)
+        self._locator = locator = PageLocator(source, pipeline, open_index)
+        self.get_pipeline = locator.get_pipeline
         indexed_pages = self._indexed_pages = IndexedPages(open_index)
         reader = self._reader = PageReader(source, pipeline, locator, indexed_pages)
         writer = PageWriter(source, pipeline, locator)

@@ -78,14 +78,14 @@ def parse_document(text: str) -> Any:
 
 
 def test_add_sync_search_finds_by_meaning(synced: Run) -> None:
-    code, out, err = synced("search", "night", "restoring lost data")
+    code, out, err = synced("search", "-w", "night", "restoring lost data")
     assert (code, err) == (0, "")
     assert "1. Backups" in out
     assert "= HEAD" in out
 
 
 def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
-    code, out, err = synced("search", "night", "restoring lost data", "--json", "-n", "2")
+    code, out, err = synced("search", "-w", "night", "restoring lost data", "--json", "-n", "2")
     assert (code, err) == (0, "")
     answer = parse_document(out)
     assert len(answer["results"]) == 2
@@ -97,7 +97,7 @@ def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
 def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
-    answer = parse_document(synced("search", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
+    answer = parse_document(synced("search", "-w", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
     assert answer["mode"] == mode
     assert answer["results"][0]["path"] == "ops/coffee"
 
@@ -115,7 +115,7 @@ def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
 )
 def test_filters_narrow_the_search(synced: Run, option: str, value: str, expected: set[str]) -> None:
     answer = parse_document(
-        synced("search", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
+        synced("search", "-w", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
     )
     assert {hit["path"] for hit in answer["results"]} == expected
 
@@ -152,15 +152,15 @@ def test_text_for_people(synced: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["search", "absent", "x"], 3, "absent"),
+        (["search", "-w", "absent", "x"], 3, "absent"),
         (["sync", "absent"], 3, "absent"),
         (["status", "absent"], 3, "absent"),
         (["remove", "absent"], 3, "absent"),
-        (["search", "night", "   "], 2, "empty"),
-        (["search", "night", "x", "-n", "0"], 2, "n is 0"),
-        (["search", "night", "x", "-n", "101"], 2, "n is 101"),
-        (["search", "night", "x", "--since", "yesterdayish"], 2, "yesterdayish"),
-        (["add", "night", "."], 6, "repository"),
+        (["search", "-w", "night", "   "], 2, "empty"),
+        (["search", "-w", "night", "x", "-n", "0"], 2, "n is 0"),
+        (["search", "-w", "night", "x", "-n", "101"], 2, "n is 101"),
+        (["search", "-w", "night", "x", "--since", "yesterdayish"], 2, "yesterdayish"),
+        (["add", "other", "missing"], 6, "missing"),
         (["add", "../up", "."], 2, "cannot name a wiki"),
         (["add", "Night", "."], 2, "capital letter"),
     ],
@@ -183,7 +183,7 @@ def test_adding_a_slug_twice_is_refused(synced: Run, wiki: Repository) -> None:
     assert "hint:" in err
 
 
-@pytest.mark.parametrize("arguments", [["search", "night", "x", "-n", "many"], ["frobnicate"], ["search"], []])
+@pytest.mark.parametrize("arguments", [["search", "-w", "night", "x", "-n", "many"], ["frobnicate"], ["search"], []])
 def test_grammar_errors_exit_with_two(run: Run, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
@@ -191,7 +191,7 @@ def test_grammar_errors_exit_with_two(run: Run, arguments: list[str]) -> None:
 
 
 def test_no_results_has_its_own_exit_code(synced: Run) -> None:
-    code, out, _ = synced("search", "night", "xyzzyplugh", "--mode", "keyword")
+    code, out, _ = synced("search", "-w", "night", "xyzzyplugh", "--mode", "keyword")
     assert code == 1
     assert "Nothing found" in out
 
@@ -216,7 +216,7 @@ def test_sync_without_wikis_explains_how_to_start(run: Run) -> None:
 
 def test_searching_before_the_first_sync_says_what_to_do(run: Run, wiki: Repository) -> None:
     run("add", "night", str(wiki.path))
-    code, out, err = run("search", "night", "disks")
+    code, out, err = run("search", "-w", "night", "disks", "--no-sync")
     assert (code, out) == (7, "")
     assert "wikiholt sync" in err
 
@@ -254,19 +254,20 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
     assert (code, out) == (5, "")
     assert "hint:" in err
     assert run("doctor")[0] == 10
+    assert run("search", "-w", "night", "disks")[0] == 5
     monkeypatch.delenv("WIKIHOLT_MODEL")
-    assert run("search", "night", "disks")[0] == 7
+    assert run("search", "-w", "night", "disks", "--no-sync")[0] == 7
     assert run("sync")[0] == 0
     monkeypatch.setenv("WIKIHOLT_MODEL", str(place / "no-such-model"))
-    code, out, _ = run("search", "night", "disks", "--json")
+    code, out, _ = run("search", "-w", "night", "disks", "--json")
     assert code == 0
     assert not parse_document(out)["degraded"], "the previous model still answers"
-    assert run("search", "night", "disks", "--mode", "semantic")[0] == 0
-    assert run("search", "night", "disks", "--mode", "keyword")[0] == 0
+    assert run("search", "-w", "night", "disks", "--mode", "semantic")[0] == 0
+    assert run("search", "-w", "night", "disks", "--mode", "keyword")[0] == 0
 
 
 def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: Run) -> None:
-    code, out, _ = synced("--set", "search.stale_check=false", "search", "night", "disks")
+    code, out, _ = synced("--set", "search.stale_check=false", "search", "-w", "night", "disks")
     assert code == 0
     assert "= HEAD" not in out
     assert "HEAD unknown" in out
@@ -296,7 +297,7 @@ def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
     )
     assert run("add", "ops", str(wiki.path), *options)[0] == 0
     assert run("sync", "ops")[0] == 0
-    answer = parse_document(run("search", "ops", "copies of disks", "--json")[1])
+    answer = parse_document(run("search", "-w", "ops", "copies of disks", "--json")[1])
     assert [hit["path"] for hit in answer["results"]] == ["backup"]
     assert answer["results"][0]["url"].startswith("https://w.example/backup#")
     code, _, err = run("add", "other", str(wiki.path), "--subdirectory", "absent")
@@ -328,7 +329,7 @@ def test_page_text_cannot_control_the_terminal() -> None:
 
 
 def test_a_closed_pipe_prints_no_traceback(synced: Run, place: Path) -> None:
-    command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {place / 'data'} search night disks | true"
+    command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {place / 'data'} search -w night disks | true"
     completed = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in completed.stderr
 
@@ -337,7 +338,11 @@ def test_it_works_without_home_or_environment_variables(synced: Run, place: Path
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(place / "data")]
     environment = {"PATH": os.environ["PATH"]}
     completed = subprocess.run(
-        [*command, "search", "night", "disks", "--json"], env=environment, capture_output=True, text=True, check=True
+        [*command, "search", "-w", "night", "disks", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert parse_document(completed.stdout)["results"][0]["path"] == "ops/backup"
     assert completed.stderr == ""
