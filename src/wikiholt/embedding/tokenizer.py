@@ -39,8 +39,10 @@ class ModelTokenizer:
     def is_token(self, word: str) -> bool:
         """Whether the word is one token and not the unknown token; in a vocabulary with capitals, also as a name."""
         word = _replace_surrogates(word)
-        # A byte-level vocabulary has "berlin" only with a capital, and a word is complete only with its space.
-        forms = [f" {word}", f" {word.capitalize()}"] if self._is_byte_level else [word]
+        forms = [word]
+        if self._is_byte_level:
+            # Such a vocabulary has "berlin" only with a capital, a word only with its space, and a token for any sign.
+            forms = [f" {word}", f" {word.capitalize()}"] if any(map(str.isalnum, word)) else []
         unknown = getattr(self._tokenizer.model, "unk_token", None)
         encoded = (self._tokenizer.encode(form, add_special_tokens=False).tokens for form in forms)
         return any(len(tokens) == 1 and tokens[0] != unknown for tokens in encoded)

@@ -33,13 +33,14 @@ class BlockTable:
     def __init__(self, numbers: NDArray[Any], scales: FloatArray) -> None:
         self._numbers = numbers
         self._scales = scales
+        self._width = numbers.shape[1] * numbers.shape[2]
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def __getitem__(self, rows: IntArray | slice) -> FloatArray:
         blocks = self._numbers[rows] * self._scales[rows]
-        return np.asarray(blocks.reshape(len(blocks), -1), np.float32)
+        return np.asarray(blocks.reshape(len(blocks), self._width), np.float32)
 
 
 class WordVectors:
