@@ -254,7 +254,7 @@ class IndexMissing(IndexUnavailable):
 
 
 class IndexRepairing(IndexMissing):
-    code = "index-healing"
+    code = "index-repairing"
 
 
 class IndexCorrupt(IndexUnavailable):

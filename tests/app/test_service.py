@@ -1,5 +1,6 @@
 """The service: registered wikis, handles bound to one of them, many threads at once."""
 
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -75,6 +76,20 @@ def test_a_wiki_is_added_synced_searched_and_removed(wikis: ServiceFixture) -> N
     assert not wikis.store.get_directory(removed.wiki.id).exists()
     with pytest.raises(WikiNotFound):
         wikis.service.get_handle("one")
+
+
+def test_only_an_index_without_a_wiki_is_deleted_by_its_id(wikis: ServiceFixture) -> None:
+    wikis.add_wiki("one", {"home.md": "the heron stands still"})
+    wikis.service.get_handle("one").sync()
+    kept, lost = wikis.service.registry.get("one").id, "abcdefgh234567abcdef"
+    shutil.copytree(wikis.store.get_directory(kept), wikis.store.get_directory(lost))
+    assert wikis.service.list_unregistered_indexes() == [lost]
+    with pytest.raises(Busy) as caught:
+        wikis.service.delete_unregistered_index(kept)
+    assert caught.value.hint
+    assert wikis.service.delete_unregistered_index(lost)
+    assert wikis.service.list_unregistered_indexes() == []
+    assert find_paths(wikis.service, "one", "heron") == ["home"]
 
 
 def test_an_unreadable_repository_is_not_registered(wikis: ServiceFixture, tmp_path: Path) -> None:

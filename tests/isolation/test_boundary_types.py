@@ -1,6 +1,7 @@
 """A keyword search that omits its tenant (the incident of 2026-04-21) is impossible here: no search function takes a
 wiki. A type checker and an inspection of every function of the package prove it."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -163,3 +164,14 @@ def test_only_modules_that_open_wikis_take_one_as_a_parameter() -> None:
     }
     # Bound to one wiki by their constructors.
     assert {name for name in searching if not name.endswith(".__init__")} == set()
+
+
+def test_interfaces_use_the_methods_of_the_service_and_not_its_components() -> None:
+    interfaces = Path(wikiholt.__file__).parent / "interfaces"
+    readers = [
+        file.name
+        for file in interfaces.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "components"
+    ]
+    assert set(readers) <= {"search_command.py"}, "it loads the models itself, to leave that out of the time it shows"

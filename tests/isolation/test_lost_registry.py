@@ -377,7 +377,7 @@ def test_an_empty_registry_is_created_by_command_only_if_necessary(
     assert "good backup" in capsys.readouterr().err
     shutil.rmtree(data / "backups" / "registry")
     assert main([*command, "--json"]) == 0
-    aside = json.loads(capsys.readouterr().out)["aside"]
+    aside = json.loads(capsys.readouterr().out)["quarantined_as"]
     assert (data / aside).read_bytes() == b"damaged"
     with _run_application(data, template, **{"serve.public": True}) as application:
         application.service.add("alpha", str(template.roots / "alpha"), {})

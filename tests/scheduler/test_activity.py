@@ -111,7 +111,7 @@ def test_a_second_process_shows_the_progress_of_the_first_and_loads_no_model(fix
         )
     )
     second.scheduler.notify_changed(wiki)
-    wait_until(lambda: second.scheduler.get_counters().wakes)
+    wait_until(lambda: second.scheduler.get_counters().notifications)
     gate.set()
     wait_until(lambda: second.scheduler.get_sync_state(wiki).synced_revision is not None)
     wait_until(lambda: second.scheduler.get_activity(wiki) is None)

@@ -74,7 +74,7 @@ def test_thousands_of_idle_wikis_start_no_process_and_open_no_index(
     monkeypatch.setattr(SqliteStore, "open", recording_open)
     scheduler = fixture.make_scheduler(workers=2, interval=1.0)
     assert fixture.can_find(idle_wikis.slugs[-1], "idle pages", "A")  # immediately, regardless of the number of wikis
-    wait_until(lambda: scheduler.get_counters().looks >= IDLE_WIKI_COUNT + 1, seconds=120)
+    wait_until(lambda: scheduler.get_counters().head_checks >= IDLE_WIKI_COUNT + 1, seconds=120)
     wait_until(lambda: all(entry.revision for entry in scheduler._state.list_entries()), seconds=120)
     assert not started
     assert len(opened) <= IDLE_WIKI_COUNT + 2
@@ -87,6 +87,6 @@ def test_thousands_of_idle_wikis_start_no_process_and_open_no_index(
 def _run_idle_round(scheduler: Scheduler, opened: list[str]) -> bool:
     """Whether every wiki is checked about twice without opening an index."""
     opened.clear()
-    looks = scheduler.get_counters().looks
-    wait_until(lambda: scheduler.get_counters().looks >= looks + 2 * IDLE_WIKI_COUNT, seconds=120)
+    looks = scheduler.get_counters().head_checks
+    wait_until(lambda: scheduler.get_counters().head_checks >= looks + 2 * IDLE_WIKI_COUNT, seconds=120)
     return not opened

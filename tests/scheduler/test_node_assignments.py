@@ -267,10 +267,10 @@ def test_an_idle_node_rarely_reads_change_tokens_and_then_notices_other_writers(
     assignments.assigned = {mine}
     scheduler.start()
     wait_until(lambda: scheduler.get_counters().syncs == 1 and not scheduler.get_counters().running)
-    looks = scheduler.get_counters().looks
-    wait_until(lambda: scheduler.get_counters().looks > looks + 5)
+    looks = scheduler.get_counters().head_checks
+    wait_until(lambda: scheduler.get_counters().head_checks > looks + 5)
     reads_before = len(token_reads)
-    wait_until(lambda: scheduler.get_counters().looks > looks + 50)
+    wait_until(lambda: scheduler.get_counters().head_checks > looks + 50)
     assert len(token_reads) <= reads_before + 2
     # Another process writes the index. The scheduler notices when it reads the change token again.
     with closing(fixture.service.open_with_embedder("mine", fixture.embedder)) as other_handle:

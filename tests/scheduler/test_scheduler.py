@@ -115,8 +115,8 @@ def test_a_broken_repository_is_retried_with_backoff_and_does_not_affect_the_oth
     assert isinstance(state.error, SourceCorrupt)
     # The delay between retries grows, regardless of how long this test takes. The interval of HEAD checks does not.
     assert 1 <= state.failures <= 5
-    looks = scheduler.get_counters().looks
-    wait_until(lambda: scheduler.get_counters().looks > looks + 20)
+    looks = scheduler.get_counters().head_checks
+    wait_until(lambda: scheduler.get_counters().head_checks > looks + 20)
     assert scheduler.get_sync_state(fixture.get_wiki_id("broken")).failures <= state.failures + 1
     (broken.path / ".git" / "refs" / "heads" / "main").unlink()
     broken.run_git("reset", "--hard", "HEAD@{0}", check=False)

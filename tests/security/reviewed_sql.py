@@ -11,6 +11,7 @@ _BY_MODULE = {
         "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))",
     ),
     "storage/checksums.py": (
+        "execute(_PAGE_QUERY)",
         "execute(_STATE_QUERY)",
         "execute(sql)",
     ),
@@ -55,7 +56,7 @@ _BY_MODULE = {
         "column",
         "execute(sql)",
         "rows.CHUNK_COLUMNS",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
         "self._tables.chunks",
         "self._tables.dropped",
         "self._tables.pages",
@@ -127,7 +128,7 @@ _BY_MODULE = {
     "storage/postgres/page_queries.py": (
         "clause or 'true'",
         "execute(sql)",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
         "source",
         "tables.pages",
     ),
@@ -173,6 +174,7 @@ _BY_MODULE = {
         "execute(sql.SQL('CREATE SCHEMA {}').format(quarantine))",
         "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{self._timeout_s:.3f}s'))",
     ),
+    "storage/postgres/schema.py": ("', '.join(map(format_postgres_column, PageRow._fields))",),
     "storage/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
         "', '.join((f'chunks.{name}' for name in ChunkRow._fields))",
@@ -216,7 +218,7 @@ _BY_MODULE = {
         "execute(sql)",
         "first",
         "rows.CHUNK_COLUMNS",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
         "table",
     ),
     "storage/sqlite/index_writer.py": (
@@ -236,7 +238,7 @@ _BY_MODULE = {
         "execute(sql)",
         "execute(sql.format(_format_placeholders(batch)))",
         "matching",
-        "rows.PAGE_COLUMNS",
+        "STORED_PAGE_COLUMNS",
     ),
     "storage/sqlite/query_log.py": (
         "_COLUMNS",
@@ -249,6 +251,7 @@ _BY_MODULE = {
     "storage/sqlite/schema.py": (
         "FTS_TABLE",
         "execute('BEGIN;' + _CREATE_TABLES)",
+        "format_sqlite_columns()",
         "setting",
     ),
     "wikis/keys.py": (

@@ -74,9 +74,9 @@ def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
         return
     for status in statuses:
         subject = f"database {status.name}"
-        if status.away:
+        if status.error:
             advice = "its wikis are available again when the database is; no data is lost"
-            yield CheckResult(subject, False, status.away, advice)
+            yield CheckResult(subject, False, status.error, advice)
             continue
         wikis = _format_wikis(status.wikis)
         yield CheckResult(subject, True, f"PostgreSQL {status.server}, pgvector {status.vector}; {wikis}")
@@ -101,11 +101,11 @@ def _check_orphans(service: WikiService, known: set[str]) -> Iterator[CheckResul
     if service.components.databases is None:
         for wiki_id in orphans:
             detail = f"{store.get_directory(wiki_id)} belongs to no wiki"
-            yield CheckResult("strays", False, detail, "delete it, unless another program created it")
+            yield CheckResult("orphans", False, detail, "delete it, unless another program created it")
     elif orphans:
         names = ", ".join(orphans[:_MAX_SHOWN]) + (" …" if len(orphans) > _MAX_SHOWN else "")
         advice = "if no move is running, `wikiholt database sweep` deletes them"
-        yield CheckResult("strays", False, f"indexes that belong to no wiki: {names}", advice)
+        yield CheckResult("orphans", False, f"indexes that belong to no wiki: {names}", advice)
 
 
 def _check_git() -> CheckResult:

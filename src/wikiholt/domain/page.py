@@ -249,12 +249,12 @@ class PageRenameResult:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file attached to a page, stored in the directory named like the page. `media_type` is guessed from the name."""
+    """A file attached to a page, stored in the directory named like the page. `mime_type` is guessed from the name."""
 
     filename: str
     file: str
     size: int
-    media_type: str
+    mime_type: str
     blob: str
     last_modified: datetime | None = None
 

@@ -55,7 +55,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """The status of one database. `address` has no secrets; `away` says why the database did not answer, if so."""
+    """The status of one database. `address` has no secrets; `error` says why the database did not answer, if so."""
 
     name: str
     address: str
@@ -68,7 +68,7 @@ class DatabaseStatus:
     server: str = ""
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""
-    away: str = ""
+    error: str = ""
 
 
 # Backups of an index and of the registry.

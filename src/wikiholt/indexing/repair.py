@@ -53,7 +53,7 @@ class IndexRepair:
             note = json.loads(self._store.get_note(self._wiki_id, _NOTE_NAME) or "")
             since, checked_at = (datetime.fromisoformat(note[name]) if note[name] else None for name in _DATE_FIELDS)
             return IndexHealth(
-                HealthCondition(note["condition"]), str(note["reason"]), since, str(note["aside"]), checked_at
+                HealthCondition(note["condition"]), str(note["reason"]), since, str(note["quarantined_as"]), checked_at
             )
         except (ValueError, TypeError, KeyError):
             return IndexHealth()
@@ -185,7 +185,12 @@ class IndexRepair:
     def save(self, health: IndexHealth) -> None:
         """Store the note atomically. An unavailable store is logged, not raised."""
         dates = {name: date.isoformat() if (date := getattr(health, name)) else None for name in _DATE_FIELDS}
-        document = {"condition": health.condition, "reason": health.reason, "aside": health.quarantined_as, **dates}
+        document = {
+            "condition": health.condition,
+            "reason": health.reason,
+            "quarantined_as": health.quarantined_as,
+            **dates,
+        }
         try:
             self._store.set_note(self._wiki_id, _NOTE_NAME, json.dumps(document))
         except IndexUnavailable as error:

@@ -107,7 +107,7 @@ class Scheduler:
 
     def notify_changed(self, wiki_id: str) -> None:
         """The repository may have changed: sync it before scheduled wikis, and retry after failures."""
-        self._state.counts["wakes"] += 1
+        self._state.counts["notifications"] += 1
         if not self._is_assigned(wiki_id):
             self._other_nodes.send(wiki_id, NodeMessage.CHANGED)
             return

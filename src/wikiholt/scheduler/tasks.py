@@ -80,7 +80,7 @@ class WikiTasks:
 
     def _compare_head(self, entry: WikiEntry) -> None:
         source = self._service.get_source(entry.wiki)
-        self._state.counts["looks"] += 1
+        self._state.counts["head_checks"] += 1
         if not entry.checked:
             # Complete a write that a killed process left unfinished.
             source.fetch()

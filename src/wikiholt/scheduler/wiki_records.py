@@ -77,12 +77,12 @@ class SchedulerCounters:
     """Wikis whose index is damaged and is being repaired."""
     broken: int = 0
     """Wikis whose repair has failed."""
-    looks: int = 0
+    head_checks: int = 0
     syncs: int = 0
     pauses: int = 0
     failures: int = 0
     fetches: int = 0
-    wakes: int = 0
+    notifications: int = 0
     reindexes: int = 0
     checks: int = 0
     broken_found: int = 0

@@ -1,6 +1,7 @@
-"""The parameters of a search."""
+"""The parameters of a search, and the version of an index that it was made for."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wikiholt.domain.search import PageFilter, SearchMode, validate_text
 from wikiholt.errors import InvalidQuery
@@ -8,6 +9,14 @@ from wikiholt.errors import InvalidQuery
 MAX_HITS = 100
 MAX_QUERY_CHARS = 2000
 MAX_CHUNKS_PER_PAGE = 10
+
+
+class IndexVersion(NamedTuple):
+    """Generation and version of an index, and HEAD if it is known: every result depends on these."""
+
+    generation: int
+    version: int
+    head: str | None
 
 
 @dataclass(frozen=True, slots=True)

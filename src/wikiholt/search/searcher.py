@@ -39,7 +39,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
     with_related_likelihoods,
 )
-from wikiholt.search.request import MAX_HITS, SearchRequest
+from wikiholt.search.request import MAX_HITS, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
 from wikiholt.search.similar import find_nearest_pages, make_probe_vectors, score_similar
 from wikiholt.search.title_match import TitleMatcher
@@ -91,7 +91,7 @@ class Searcher:
         self._title_matcher = TitleMatcher(index.get_pages, language)
         self._state: IndexState | None = None
 
-    def search(self, request: SearchRequest) -> SearchResult:
+    def search(self, request: SearchRequest, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
         began = time.perf_counter()
         state = self._get_state()
@@ -105,7 +105,9 @@ class Searcher:
             raise InvalidQuery(
                 "no reranker is configured", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
-        context = _SearchContext(interpreted, request, self._find_allowed_pages(request, interpreted), state.version)
+        context = _SearchContext(
+            interpreted, request, self._find_allowed_pages(request, interpreted), state.version, known
+        )
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
@@ -113,7 +115,9 @@ class Searcher:
         best = self._find_best(context, state.recipe.fingerprint)
         return self._build_result(context, best, state, began)
 
-    def find_similar(self, path: str, n: int = 5, where: PageFilter = _NO_FILTER) -> SearchResult:
+    def find_similar(
+        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, known: IndexVersion | None = None
+    ) -> SearchResult:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
         request = SearchRequest(path, n, SearchMode.SEMANTIC, where)
@@ -122,7 +126,7 @@ class Searcher:
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
         no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
-        context = _SearchContext(no_query, request, others, state.version)
+        context = _SearchContext(no_query, request, others, state.version, known)
         own = self._index.get_page_vectors([page.page_id]).vectors
         if not len(own):
             context.notes.append("this page has no passage to compare")
@@ -386,6 +390,9 @@ class Searcher:
         if self._get_head is None:
             context.notes.append("HEAD was not checked (search.stale_check is off)")
             return None
+        known = context.known
+        if known is not None and known.head is not None and known.version == context.version:
+            return known.head
         try:
             return self._get_head()
         except WikiholtError as error:
@@ -402,6 +409,8 @@ class _SearchContext:
     request: SearchRequest
     allowed: IntArray | None
     version: int
+    known: IndexVersion | None
+    """What the caller has read already; its HEAD is used if the index still has that version."""
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wikiholt.domain.page import PageProblem
+from wikiholt.storage.page_table import get_checksum_values
 
 Row = tuple[Any, ...]
 
-_PAGE_QUERIES = (
-    "SELECT * FROM pages WHERE id = ?",
+_PAGE_QUERY = "SELECT * FROM pages WHERE id = ?"
+_PAGE_PART_QUERIES = (
     "SELECT * FROM chunks WHERE page_id = ? ORDER BY number",
     "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number",
     "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag",
@@ -40,7 +41,7 @@ def compute_page_checksum(
 ) -> int:
     """The checksum of a page: rows in the column order of the SQLite tables; `links` come without the page id."""
     page_id, *_ = page
-    crc = compute_row_checksum(page)
+    crc = compute_row_checksum(get_checksum_values(page))
     for chunk in chunks:
         crc = compute_row_checksum(chunk, crc)
     for vector in vectors:
@@ -87,7 +88,9 @@ def _write_checksum(db: sqlite3.Connection, page_id: int, crc: int) -> None:
 
 def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:
     crc = 0
-    for sql in _PAGE_QUERIES:
+    for page in db.execute(_PAGE_QUERY, (page_id,)):
+        crc = compute_row_checksum(get_checksum_values(page))
+    for sql in _PAGE_PART_QUERIES:
         for row in db.execute(sql, (page_id,)):
             crc = compute_row_checksum(row, crc)
     return crc

@@ -34,7 +34,7 @@ from wikiholt.indexing.reconciler import SyncProgress, ignore_progress
 from wikiholt.indexing.repair import CONFIRMATION_TTL_S, EMPTY_CONFIRMATION_TTL_S, IndexRepair
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
-from wikiholt.search.request import SearchRequest
+from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.evaluation.mined_questions import (
     MinedQuestions,
@@ -43,7 +43,7 @@ from wikiholt.wikis.evaluation.mined_questions import (
     mine_questions,
 )
 from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, parse_judged_questions
-from wikiholt.wikis.live_index import Components, LiveIndex, WikiConfig
+from wikiholt.wikis.live_index import Components, IndexSnapshot, LiveIndex, WikiConfig
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import WikiQueryLog
 from wikiholt.wikis.status import StatusReader, WikiStatus
@@ -91,16 +91,29 @@ class WikiHandle:
             WikiQueryLog(writer, wiki.id, self._open_index, enabled=config.log_queries) if writer else None
         )
 
-    def search(self, request: SearchRequest, *, interface: SearchInterface | None = None) -> SearchResult:
-        """Search the wiki. A search with an `interface` is recorded in the query log, if that is enabled."""
-        result = self._run_search(lambda searcher: searcher.search(request))
+    def search(
+        self,
+        request: SearchRequest,
+        *,
+        interface: SearchInterface | None = None,
+        snapshot: IndexSnapshot | None = None,
+    ) -> SearchResult:
+        """Search the wiki. A search with an `interface` is recorded in the query log, if that is enabled.
+
+        With a snapshot, the published generation and HEAD are not read again.
+        """
+        result = self._run_search(lambda searcher, known: searcher.search(request, known), snapshot)
         if self._query_log is not None:
             self._query_log.record(result, interface, filtered=bool(request.where))
         return result
 
-    def find_similar(self, path: str, n: int = 5, where: PageFilter | None = None) -> SearchResult:
+    def find_similar(
+        self, path: str, n: int = 5, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None
+    ) -> SearchResult:
         """The pages whose passages are nearest to those of this page. Needs no model."""
-        return self._run_search(lambda searcher: searcher.find_similar(path, n, where or PageFilter()))
+        return self._run_search(
+            lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known), snapshot
+        )
 
     @property
     def query_log(self) -> WikiQueryLog:
@@ -113,16 +126,20 @@ class WikiHandle:
         """The link to a page, as in hits."""
         return format_page_link(self._config.url, path)
 
-    def _run_search(self, search: Callable[[Searcher], SearchResult]) -> SearchResult:
+    def _run_search(
+        self, search: Callable[[Searcher, IndexVersion | None], SearchResult], snapshot: IndexSnapshot | None
+    ) -> SearchResult:
         try:
+            if snapshot is not None:
+                return self._with_damage_note(search(snapshot.live_index.searcher, snapshot.version))
             with self._use_live_index() as live_index:
-                return self._with_damage_note(search(live_index.searcher))
+                return self._with_damage_note(search(live_index.searcher, None))
         except IndexMissing:
             # Another generation may have been published during the search: search that one.
             if self._components.store.get_published(self.wiki.id) is None:
                 raise
         with self._use_live_index() as live_index:
-            return self._with_damage_note(search(live_index.searcher))
+            return self._with_damage_note(search(live_index.searcher, None))
 
     def _with_damage_note(self, result: SearchResult) -> SearchResult:
         """The result, with a note if the index is damaged. Raises IndexCorrupt for an empty result from an index
@@ -138,15 +155,21 @@ class WikiHandle:
         reranking = self._components.reranking
         return reranking.identity if reranking is not None else ""
 
-    def get_version_token(self) -> tuple[int, int, str | None]:
-        """Generation, version and HEAD, on which every result depends. Cheap. Raises IndexMissing like a search."""
+    @contextmanager
+    def open_snapshot(self) -> Iterator[IndexSnapshot]:
+        """Read the published generation and HEAD once, for all that a request does. Raises IndexMissing."""
         with self._use_live_index() as live_index:
-            generation, version = live_index.generation, live_index.index.get_version()
-        head = None
-        if self._config.check_head:
-            with suppress(WikiholtError):
-                head = self._config.source.get_last_known_head()
-        return generation, version, head
+            head = None
+            if self._config.check_head:
+                with suppress(WikiholtError):
+                    head = self._config.source.get_last_known_head()
+            version = IndexVersion(live_index.generation, live_index.index.get_version(), head)
+            yield IndexSnapshot(live_index, version)
+
+    def get_version_token(self) -> IndexVersion:
+        """Generation, version and HEAD, on which every result depends. Cheap. Raises IndexMissing like a search."""
+        with self.open_snapshot() as snapshot:
+            return snapshot.version
 
     def sync(
         self,

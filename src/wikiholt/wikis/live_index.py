@@ -12,6 +12,7 @@ from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.request import IndexVersion
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.query_log import QueryLogWriter
@@ -72,6 +73,14 @@ class Components:
     """Administration of the store's databases, if it uses any."""
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot:
+    """The published generation and HEAD as one request has read them."""
+
+    live_index: "LiveIndex"
+    version: IndexVersion
 
 
 class LiveIndex:

@@ -7,7 +7,7 @@ log does not identify people, so a query that continues an earlier one is taken 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from math import ceil
 
@@ -61,7 +61,7 @@ class SlowQuery:
 
     query: str
     ms: float
-    at: float
+    at: datetime
     mode: str
     degraded: bool
 
@@ -80,16 +80,16 @@ class PageReach:
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """Searches in one wiki in a period. `beginnings` counts unfinished queries, which other counts leave out."""
+    """Searches in one wiki in a period. Only `unfinished` counts queries that were still being typed."""
 
     since: datetime
     until: datetime
     logging: bool
     """Whether searches are recorded now."""
     searches: int
-    beginnings: int
+    unfinished: int
     queries: int
-    surfaces: Mapping[str, int]
+    interfaces: Mapping[str, int]
     without_result: int
     degraded: int
     lost: int
@@ -131,9 +131,9 @@ def build_report(
         until=period.until,
         logging=period.logging,
         searches=len(finished),
-        beginnings=len(records) - len(finished),
+        unfinished=len(records) - len(finished),
         queries=len(groups),
-        surfaces=dict(sorted(Counter(record.surface for record in finished).items())),
+        interfaces=dict(sorted(Counter(record.surface for record in finished).items())),
         without_result=sum(query.without_result for query in queries),
         degraded=sum(record.degraded for record in records),
         lost=sum(record.lost for record in records),
@@ -176,8 +176,9 @@ def _find_slowest(records: Sequence[QueryRecord], limit: int) -> tuple[SlowQuery
         if len(slowest) == limit:
             break
     return tuple(
-        SlowQuery(_normalize_spaces(record.query), record.ms, record.at, record.mode, record.degraded)
+        SlowQuery(_normalize_spaces(record.query), record.ms, when, record.mode, record.degraded)
         for record in slowest.values()
+        for when in (datetime.fromtimestamp(record.at, UTC),)
     )
 
 

@@ -11,7 +11,15 @@ from threading import Lock
 from wikiholt.domain.protocols import Embedder, KeywordCache, RepositoryIdentities, Source, VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import Key, Wiki
-from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, RepositoryReplaced, WikiholtError, WikiNotFound
+from wikiholt.errors import (
+    Busy,
+    IndexCorrupt,
+    InvalidSource,
+    NoCommits,
+    RepositoryReplaced,
+    WikiholtError,
+    WikiNotFound,
+)
 from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
@@ -124,6 +132,17 @@ class WikiService:
         if any(store.get_published(wiki_id) is not None for wiki_id in store.list_wiki_ids()):
             raise IndexCorrupt("The registry lists no wiki, but there are indexes.", hint=RECOVERY_HINT)
         return wikis
+
+    def list_unregistered_indexes(self) -> Sequence[str]:
+        """The ids of indexes that belong to no registered wiki. Raises like `list_wikis`."""
+        known = {wiki.id for wiki in self.list_wikis()}
+        return [wiki_id for wiki_id in self.components.store.list_wiki_ids() if wiki_id not in known]
+
+    def delete_unregistered_index(self, wiki_id: str) -> Sequence[str]:
+        """Delete an index that belongs to no wiki and return the names of what was deleted. Raises Busy."""
+        if any(wiki.id == wiki_id for wiki in self.registry.list_wikis()):
+            raise Busy("this index belongs to a wiki", hint="remove the wiki with `wikiholt remove`")
+        return self.components.store.delete(wiki_id)
 
     def get_handle(self, slug: str) -> WikiHandle:
         """The handle of the wiki with this slug. Raises WikiNotFound and RepositoryReplaced."""
@@ -284,6 +303,11 @@ class WikiService:
     def load_embedder(self) -> Embedder:
         """Load the embedding model, or return it if it is loaded already. Raises ModelError."""
         return self.components.embedder()
+
+    def load_reranker(self) -> None:
+        """Load the reranker, if one is configured. Raises ModelError."""
+        if self.components.reranking is not None:
+            self.components.reranking.get_reranker()
 
     @property
     def databases(self) -> DatabaseAdmin | None:

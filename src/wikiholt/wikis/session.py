@@ -16,6 +16,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.live_index import IndexSnapshot
 
 _FRESH_WAITERS = BoundedSemaphore(16)
 """Limits the threads that wait for a fresh index, so that enough threads remain to answer requests."""
@@ -145,6 +146,12 @@ class WikiSession:
             yield self.handle
         except IndexMissing as error:
             raise self._scheduler.get_sync_state(self.wiki.id).error or error from None
+
+    @contextmanager
+    def open_snapshot(self) -> Iterator[IndexSnapshot]:
+        """Read the published index and HEAD once for a request. Raises like `use_handle`."""
+        with self.use_handle() as handle, handle.open_snapshot() as snapshot:
+            yield snapshot
 
     def wait_until_fresh(self) -> None:
         """Wait until the index reaches the current HEAD, up to `fresh_timeout` seconds; never raises on a timeout."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.services import build_test_service
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
@@ -24,9 +25,9 @@ from wikiholt.interfaces.cli.output import (
     to_safe_line,
     to_safe_text,
 )
+from wikiholt.scheduler.activity import WikiWork, finish_reindex_job, read_wiki_work
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
 from wikiholt.scheduler.wiki_records import WikiActivity
-from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.status import WikiStatus
 
 HOSTILE_TEXT = "a\x1b]0;owned\x07\nb\u202ec\x9b31m\r\u2028d\u2066e"
@@ -113,12 +114,12 @@ def test_any_text_can_be_written_in_any_encoding_and_json_stays_json(encoding: s
 def test_running_and_interrupted_work_is_shown() -> None:
     now = datetime(2026, 11, 16, 3, 24, tzinfo=UTC)
     job = ReindexJob(ReindexState.RUNNING, "j", now, pages_done=96, pages_total=400)
-    at_work = index_commands.WikiWork(WikiActivity("reindex", now, 96, 400, 665), job)
+    at_work = WikiWork(WikiActivity("reindex", now, 96, 400, 665), job)
     assert index_commands.format_work(at_work, PLAIN) == [
         "  reindex running since 2026-11-16 03:24 UTC: 96 of 400 pages"
     ]
     assert index_commands.build_work_document(at_work)["unfinished_reindex"] is None
-    left = index_commands.WikiWork(None, job)
+    left = WikiWork(None, job)
     assert (
         "a reindex is unfinished (started 2026-11-16 03:24 UTC, 96 of 400 pages)"
         in index_commands.format_work(left, PLAIN)[0]
@@ -127,18 +128,19 @@ def test_running_and_interrupted_work_is_shown() -> None:
         "activity": None,
         "unfinished_reindex": {"started_at": now.isoformat(), "pages_done": 96, "pages_total": 400},
     }
-    failed = index_commands.WikiWork(None, ReindexJob(ReindexState.FAILED, error=HOSTILE_TEXT))
+    failed = WikiWork(None, ReindexJob(ReindexState.FAILED, error=HOSTILE_TEXT))
     assert assert_harmless(index_commands.format_work(failed, PLAIN))
-    assert index_commands.format_work(index_commands.WikiWork(None, ReindexJob()), PLAIN) == []
+    assert index_commands.format_work(WikiWork(None, ReindexJob()), PLAIN) == []
 
 
 def test_an_interrupted_reindex_is_cleared_by_a_later_complete_one(tmp_path: Path) -> None:
     report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
-    store, wiki = SqliteStore(tmp_path), "somewikiid"
-    index_commands.finish_reindex_job(store, wiki, report)
+    service, wiki = build_test_service(tmp_path), "somewikiid"
+    store = service.components.store
+    finish_reindex_job(service, wiki, report)
     assert read_job(store, wiki) == ReindexJob(), "there was no interrupted reindex"
     begun = ReindexJob(ReindexState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3)
     write_job(store, wiki, begun, create=True)
-    index_commands.finish_reindex_job(store, wiki, report)
+    finish_reindex_job(service, wiki, report)
     assert (read_job(store, wiki).state, read_job(store, wiki).revision) == (ReindexState.COMPLETE, "r" * 40)
-    assert index_commands.format_work(index_commands.read_wiki_work(store, wiki), PLAIN) == []
+    assert index_commands.format_work(read_wiki_work(service, wiki), PLAIN) == []

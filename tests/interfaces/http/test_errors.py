@@ -59,7 +59,7 @@ def test_a_wiki_without_an_index_sends_retry_after(
     def missing(*_: object) -> None:
         raise errors.IndexMissing("no index in /srv/secret/path")
 
-    monkeypatch.setattr(WikiHandle, "get_version_token", missing)
+    monkeypatch.setattr(WikiHandle, "open_snapshot", missing)
     answer = writable.make_client("read").get("/api/v1/search", params={"q": "x"})
     assert (answer.status_code, answer.json()["code"]) == (503, "index-missing")
     assert int(answer.headers["retry-after"]) >= 1

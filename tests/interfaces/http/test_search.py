@@ -1,11 +1,16 @@
 """Search over HTTP: parameters, responses and rejected requests."""
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.git.source import GitSource
+from wikiholt.search.request import SearchRequest
+from wikiholt.storage.sqlite.store import SqliteStore
 
 LEGACY_FIELDS = {
     "name",
@@ -194,3 +199,40 @@ def test_the_real_model_finds_by_meaning_over_http(tmp_path_factory: pytest.Temp
         like = served.make_client("read").get("/api/v1/similar", params={"path": "Coffee"}).json()
         assert {hit["path"] for hit in like["results"]} == {"Home", "Equipment/Printer"}
         assert served.make_client().get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/api/v1/search?q=drum", "/api/v1/similar?path=Coffee"])
+def test_a_search_reads_head_and_the_published_generation_once(
+    writable: ServedApplication, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    client = writable.make_client("read")
+    assert client.get(path).status_code == 200  # the index is open, and no background task needs it
+    writable.application.scheduler.stop()
+    reads: list[str] = []
+    monkeypatch.setattr(SqliteStore, "get_published", count_calls(SqliteStore.get_published, reads))
+    monkeypatch.setattr(GitSource, "get_last_known_head", count_calls(GitSource.get_last_known_head, reads))
+    answer = client.get(path)
+    assert sorted(reads) == ["get_last_known_head", "get_published"]
+    assert answer.json()["head_revision"] == writable.alpha.get_head()
+    del reads[:]
+    assert client.get(path, headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    assert sorted(reads) == ["get_last_known_head", "get_published"]
+
+
+def test_a_sync_during_a_request_does_not_make_its_result_stale(writable: ServedApplication) -> None:
+    handle = writable.application.service.get_handle("alpha")
+    with handle.open_snapshot() as snapshot:
+        writable.alpha.commit({"Tea.md": "# Tea\n\nIn the cupboard.\n"})
+        handle.sync()
+        result = handle.search(SearchRequest("cupboard"), snapshot=snapshot)
+    assert result.hits[0].path == "Tea"
+    assert result.head_revision == result.indexed_revision == writable.alpha.get_head() != snapshot.version.head
+    assert not result.stale
+
+
+def count_calls(method: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        calls.append(method.__name__)
+        return method(*arguments)
+
+    return counted

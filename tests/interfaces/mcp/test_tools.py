@@ -154,7 +154,7 @@ def test_a_long_page_is_split_into_parts_that_join_without_loss(served: ServedAp
         calls += 1
         document = get_document(answer)
         text = document["content"] if using == "read_page" else document["text"]
-        rest = document["rest"] if using == "read_page" else document["metadata"]["rest"]
+        rest = document["continuation"] if using == "read_page" else document["metadata"]["continuation"]
         assert estimate_tokens(text) <= 700
         assert estimate_tokens(get_text(answer)) < 1400
         texts.append((text, rest))
@@ -176,7 +176,7 @@ def test_answers_fit_the_token_budget_and_say_how_to_continue(served: ServedAppl
     document = get_document(small)
     assert estimate_tokens(get_text(small)) < 1500
     assert 1 <= len(document["results"]) < 40
-    rest = document["rest"]
+    rest = document["continuation"]
     assert rest["tool"] == "search"
     assert len(get_document(call_tool(url, read, "search", **rest["arguments"]))["results"]) > len(document["results"])
     seen: list[str] = []
@@ -184,9 +184,9 @@ def test_answers_fit_the_token_budget_and_say_how_to_continue(served: ServedAppl
     while True:
         listed = get_document(call_tool(url, read, "list_pages", **arguments))
         seen += [page["path"] for page in listed["pages"]]
-        if listed["rest"] is None:
+        if listed["continuation"] is None:
             break
-        arguments = listed["rest"]["arguments"]
+        arguments = listed["continuation"]["arguments"]
     assert seen == sorted(f"Many/Page {number}" for number in range(40))
     gone = {f"Many/Page {number}.md": None for number in range(40)}
     served.alpha.commit(dict(gone))
@@ -199,9 +199,9 @@ def test_links_are_listed_in_both_directions_with_paging(served: ServedApplicati
     assert get_document(call_tool(url, read, "get_links", path="Coffee"))["linked_from"] == ["Home"]
     first = get_document(call_tool(url, read, "get_links", path="Home", limit=1))
     assert first["links_to"] == ["Equipment/Printer"]
-    second = get_document(call_tool(url, read, "get_links", **first["rest"]["arguments"]))
+    second = get_document(call_tool(url, read, "get_links", **first["continuation"]["arguments"]))
     assert second["links_to"] == ["Coffee"]
-    assert second["rest"] is None
+    assert second["continuation"] is None
 
 
 @pytest.mark.parametrize(

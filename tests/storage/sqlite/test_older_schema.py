@@ -10,7 +10,8 @@ from wikiholt.domain.index import IndexChange
 from wikiholt.errors import IndexCorrupt
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.checksums import compute_row_checksum
-from wikiholt.storage.sqlite.schema import SCHEMA_VERSION, open_connection
+from wikiholt.storage.page_table import SQLITE_SCHEMA_VERSION
+from wikiholt.storage.sqlite.schema import open_connection
 
 
 def set_schema(file: Path, version: int) -> None:
@@ -26,7 +27,7 @@ def test_an_index_of_an_older_schema_is_refused_and_rebuilt_by_a_sync(tmp_path: 
     wiki = IndexedWiki(tmp_path, {"home.md": "# Home\n\nSee [[heap]].\n", "heap.md": "# Heap\n\nAir.\n"})
     wiki.sync().close()
     directory = wiki.store.get_directory(WIKI_ID)
-    set_schema(directory / "g000001.sqlite", SCHEMA_VERSION - 1)
+    set_schema(directory / "g000001.sqlite", SQLITE_SCHEMA_VERSION - 1)
     if not has_owner:
         with closing(open_connection(directory / "g000001.sqlite")) as db:
             db.execute("DROP TABLE owner")
@@ -66,4 +67,4 @@ def test_the_keys_and_paths_of_links_have_checksums(tmp_path: Path) -> None:
         index = wiki.store.open(WIKI_ID)
     index.close()
     wiki.close()
-    assert SCHEMA_VERSION == 3
+    assert SQLITE_SCHEMA_VERSION == 3

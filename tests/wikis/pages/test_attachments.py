@@ -37,7 +37,7 @@ def test_attachments_are_the_files_in_the_pages_directory_that_are_not_pages(not
     found = notes.pages.list_attachments("guides/Spade")
     assert found.path == "guides/spade"
     (photo,) = found.files
-    assert (photo.filename, photo.size, photo.media_type) == ("photo.png", len(PNG), "image/png")
+    assert (photo.filename, photo.size, photo.mime_type) == ("photo.png", len(PNG), "image/png")
     assert photo.last_modified is not None
     assert list_names(notes, "home") == []
 

@@ -78,7 +78,7 @@ def test_unfinished_queries_are_counted_separately_with_their_time() -> None:
         make_query_record(text, 100 + 0.4 * place, ms=50) for place, text in enumerate(("h", "her", "heron", "heron "))
     ]
     found = build_test_report(*typed, make_query_record("pump", 200, ms=1))
-    assert (found.searches, found.beginnings, found.queries) == (2, 3, 2)
+    assert (found.searches, found.unfinished, found.queries) == (2, 3, 2)
     assert [record.query for record in found.frequent] == ["heron", "pump"]
     assert found.p50_ms == 50
 

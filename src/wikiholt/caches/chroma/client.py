@@ -59,19 +59,19 @@ class CollectionBusy(IndexUnavailable):
 
 
 METRIC_DESCRIPTIONS = {
-    "queries": "searches answered with candidates from Chroma",
-    "fallbacks": "searches answered by exact search because Chroma was unavailable, slow or wrong",
-    "timeouts": "requests that timed out",
-    "failures": "requests that failed for another reason",
-    "starts": "child processes started by this process",
-    "crashes": "child processes of this process that crashed or exited with an error",
-    "kills": "child processes killed because they hung",
-    "checks": "collections checked against the index",
-    "repairs": "collections repaired after a check",
-    "rebuilds": "collections rebuilt",
+    "queries": "Searches answered with candidates from Chroma",
+    "fallbacks": "Searches answered by exact search because Chroma was unavailable, slow or wrong",
+    "timeouts": "Requests that timed out",
+    "failures": "Requests that failed for another reason",
+    "starts": "Child processes started by this process",
+    "crashes": "Child processes of this process that crashed or exited with an error",
+    "kills": "Child processes killed because they hung",
+    "checks": "Collections checked against the index",
+    "repairs": "Collections repaired after a check",
+    "rebuilds": "Collections rebuilt",
     "renewals": "Chroma directories reset, with the old files moved aside",
-    "rows_written": "rows written to collections",
-    "rows_removed": "rows removed from collections",
+    "rows_written": "Rows written to collections",
+    "rows_removed": "Rows removed from collections",
 }
 
 

@@ -105,9 +105,9 @@ def _restore_registry(context: CommandContext, at: datetime | None) -> int:
         lines.append("Keys that were revoked after the backup are valid again: check `wikiholt key list`.")
     document = {
         "registry": build_registry_backup_document(restored.backup),
-        "left_out": omitted,
-        "aside": restored.quarantined_as,
-        "sure": restored.revocations_known,
+        "omitted_keys": omitted,
+        "quarantined_as": restored.quarantined_as,
+        "revocations_known": restored.revocations_known,
     }
     return context.print_result(document, lines)
 
@@ -122,7 +122,7 @@ def _start_empty_registry(context: CommandContext) -> int:
     if quarantined_as:
         lines.append(f"The previous registry was renamed to {quarantined_as}.")
     lines.append("Next: wikiholt key create --operator, then add each wiki again: wikiholt add SLUG PATH")
-    return context.print_result({"registry": None, "aside": quarantined_as}, lines)
+    return context.print_result({"registry": None, "quarantined_as": quarantined_as}, lines)
 
 
 def backup_registry_if_due(service: WikiService, min_interval_s: float) -> None:

@@ -92,16 +92,11 @@ def run_remove(context: CommandContext) -> int:
 def run_sweep(context: CommandContext) -> int:
     """Finish interrupted moves and delete the indexes of unregistered wikis."""
     service = context.service
-    admin, known = get_database_admin(service), {wiki.id for wiki in service.list_wikis()}
+    admin, unregistered = get_database_admin(service), service.list_unregistered_indexes()
     finished = list(admin.find_unfinished_moves())
     for wiki_id in finished:
         admin.finish_move(wiki_id)
-    removed = [
-        name
-        for wiki_id in service.components.store.list_wiki_ids()
-        if wiki_id not in known
-        for name in _delete_index(service, wiki_id)
-    ]
+    removed = [name for wiki_id in unregistered for name in _delete_index(service, wiki_id)]
     lines = [*(f"  {name}" for name in removed), f"Deleted {format_count(len(removed), 'object')} without a wiki."]
     if finished:
         lines.append(f"Deleted the leftovers of {format_count(len(finished), 'move')}.")
@@ -110,7 +105,7 @@ def run_sweep(context: CommandContext) -> int:
 
 def _delete_index(service: WikiService, wiki_id: str) -> Sequence[str]:
     try:
-        return service.components.store.delete(wiki_id)
+        return service.delete_unregistered_index(wiki_id)
     except WikiholtError as error:
         print_error(error, wiki_id)
         return []
@@ -145,14 +140,14 @@ def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) 
     for status in statuses:
         state = (
             style.format_error("unavailable")
-            if status.away
+            if status.error
             else f"PostgreSQL {status.server}, pgvector {status.vector}"
         )
         closed = "" if status.open else ", closed to new wikis"
         lines.append(f"{style.format_bold(status.name)}  {format_count(status.wikis, 'wiki')}{closed}; {state}")
         lines.append(style.format_dim(f"  {to_safe_line(status.address)}"))
-        if status.away:
-            lines.append(f"  {to_safe_line(status.away)}")
+        if status.error:
+            lines.append(f"  {to_safe_line(status.error)}")
         if status.behind:
             count = format_count(status.behind, "wiki")
             lines.append(style.format_warning(f"  {count} with an older schema: run `wikiholt upgrade`"))
@@ -161,12 +156,12 @@ def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) 
 
 def get_database_admin(service: WikiService) -> DatabaseAdmin:
     """The databases of the service. Raises InvalidSetting if the wikis are stored in files."""
-    if service.components.databases is None:
+    if service.databases is None:
         raise InvalidSetting(
             "The wikis are stored in files; there are no databases.",
             hint='Set store = "postgresql://…", or move there: `wikiholt move --all --to postgresql://…`.',
         )
-    return service.components.databases
+    return service.databases
 
 
 # `wikiholt move`.
@@ -254,7 +249,7 @@ def _move_store(context: CommandContext) -> int:
 
 def _get_target_settings(context: CommandContext, to: str) -> Settings:
     """The settings of the target store. Raises InvalidSetting."""
-    settings, databases = context.settings, context.service.components.databases
+    settings, databases = context.settings, context.service.databases
     if "://" in to:
         if check_store_address(to):
             raise InvalidSetting("--to is not the address of a PostgreSQL database", hint="write postgresql://…")

@@ -129,9 +129,8 @@ def _open_search(
 ) -> Iterator[SearchFunction]:
     """A search function in which the source text of a question does not help to answer it."""
     if any(mode is not SearchMode.KEYWORD for mode in modes):
-        service.components.embedder()  # without it, hybrid search falls back to keywords, and its metrics would mislead
-        if service.components.reranking is not None:
-            service.components.reranking.get_reranker()
+        service.load_embedder()  # without it, hybrid search falls back to keywords, and its metrics would mislead
+        service.load_reranker()
     handle = service.get_handle(slug)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
     with ExitStack() as stack:
@@ -171,7 +170,7 @@ def _run_comparison(
         [str(mode), *(f"{name}={'…' if name in _SECRET_SETTINGS else value}" for name, value in settings.items())]
     )
     if settings:
-        if "data" in settings and "store" not in settings and service.components.databases is not None:
+        if "data" in settings and "store" not in settings and service.databases is not None:
             raise InvalidSetting(
                 "the index is in a database, so another data directory makes no difference",
                 hint="name the other database with --against store=…, or --against store= for an index in files",
@@ -183,13 +182,13 @@ def _run_comparison(
     elif same_mode := next((run for run in runs if run.mode is mode), None):
         return same_mode
     elif mode is not SearchMode.KEYWORD:
-        service.components.embedder()
+        service.load_embedder()
     return _run_questions(label, mode, questions, search, arguments)
 
 
 def _check_comparable(service: WikiService, other: WikiService, slug: str, questions: Sequence[Question]) -> None:
     """Raise if the settings require another index, or if the other index has other pages."""
-    in_files = service.components.databases is None
+    in_files = service.databases is None
     location, location_setting = ("data directory", "data=DIR") if in_files else ("database", "store=…")
     if (
         other.get_handle(slug).get_indexed_revision() is None

@@ -153,6 +153,6 @@ def _print_address(listener: socket.socket, *, as_json: bool) -> None:
 def _load_model(application: Application) -> None:
     """Load the model before the first search needs it. Without a model, searches use keywords only."""
     try:
-        application.service.components.embedder()
+        application.service.load_embedder()
     except ModelError as error:
         _log.error("%s (%s)", error.message, error.hint)

@@ -1,12 +1,10 @@
 """`wikiholt sync`, `reindex` and `status`: the index of a wiki, and the work on it by other processes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any
 
-from wikiholt.domain.index import SyncReport
-from wikiholt.domain.storage_protocols import IndexStore
+from typing_extensions import TypedDict
+
 from wikiholt.errors import RepositoryReplaced, WikiholtError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import (
@@ -19,15 +17,15 @@ from wikiholt.interfaces.cli.command import (
 )
 from wikiholt.interfaces.cli.output import TerminalStyle, show_sync_progress, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import (
+    ActivityDocument,
     build_error_document,
     build_estimate_document,
     build_status_document,
     build_sync_document,
 )
-from wikiholt.interfaces.schemas.common import format_date
-from wikiholt.scheduler.activity import read_activity
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
-from wikiholt.scheduler.wiki_records import WikiActivity
+from wikiholt.interfaces.schemas.common import build_document
+from wikiholt.scheduler.activity import WikiWork, finish_reindex_job, read_wiki_work
+from wikiholt.scheduler.reindex_job import ReindexState
 
 _CACHE_TIMEOUT_S = 600.0
 """How long a command waits for the caches of a large wiki, so that the next search finds them."""
@@ -81,7 +79,7 @@ def run_reindex(context: CommandContext) -> int:
         return context.print_result(build_estimate_document(estimate), lines)
     with show_sync_progress(slug, visible=context.show_progress) as progress:
         report = handle.reindex(progress)
-    finish_reindex_job(context.service.components.store, handle.wiki.id, report)
+    finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
     return context.print_result(
         build_sync_document(handle.wiki, report), output.format_sync(slug, report, context.style)
@@ -101,7 +99,7 @@ def run_status(context: CommandContext) -> int:
     documents: list[dict[str, Any]] = []
     lines: list[str] = []
     for status in statuses:
-        work = read_wiki_work(context.service.components.store, status.wiki.id)
+        work = read_wiki_work(context.service, status.wiki.id)
         lines += [*output.format_status(status, context.style), *format_work(work, context.style)]
         documents.append({**build_status_document(status), **build_work_document(work)})
     context.print_result(documents[0] if context.arguments.slug else {"wikis": documents}, lines)
@@ -111,43 +109,19 @@ def run_status(context: CommandContext) -> int:
 # Work on an index by any process.
 
 
+class UnfinishedReindexDocument(TypedDict):
+    """A reindex that is not complete and not running."""
+
+    started_at: str | None
+    pages_done: int
+    pages_total: int
+
+
 class WorkDocument(TypedDict):
     """The running activity and the unfinished reindex of a wiki, if any."""
 
-    activity: dict[str, object] | None
-    unfinished_reindex: dict[str, object] | None
-
-
-@dataclass(frozen=True, slots=True)
-class WikiWork:
-    """The running activity of a wiki in any process, and its last reindex job."""
-
-    activity: WikiActivity | None
-    job: ReindexJob
-
-    @property
-    def is_reindex_unfinished(self) -> bool:
-        """Whether a reindex is incomplete and not running: it is queued, or was interrupted."""
-        return self.job.is_open and self.activity is None
-
-
-def read_wiki_work(store: IndexStore, wiki_id: str) -> WikiWork:
-    return WikiWork(read_activity(store, wiki_id), read_job(store, wiki_id))
-
-
-def finish_reindex_job(store: IndexStore, wiki_id: str, report: SyncReport) -> None:
-    """Mark an interrupted reindex job of the service as complete after a reindex by this process."""
-    work = read_wiki_work(store, wiki_id)
-    if work.is_reindex_unfinished:
-        job = replace(
-            work.job,
-            state=ReindexState.COMPLETE,
-            finished_at=datetime.now(UTC),
-            pages_done=work.job.pages_total,
-            problems=len(report.problems),
-            revision=report.revision,
-        )
-        write_job(store, wiki_id, job)
+    activity: ActivityDocument | None
+    unfinished_reindex: UnfinishedReindexDocument | None
 
 
 def format_work(work: WikiWork, style: TerminalStyle) -> list[str]:
@@ -170,22 +144,9 @@ def format_work(work: WikiWork, style: TerminalStyle) -> list[str]:
 
 
 def build_work_document(work: WikiWork) -> WorkDocument:
-    activity, job = work.activity, work.job
     return {
-        "activity": None
-        if activity is None
-        else {
-            "kind": activity.kind,
-            "since": format_date(activity.since),
-            "pages_done": activity.pages_done,
-            "pages_total": activity.pages_total,
-            "chunks_embedded": activity.chunks_embedded,
-        },
-        "unfinished_reindex": {
-            "started_at": format_date(job.started_at) if job.started_at else None,
-            "pages_done": job.pages_done,
-            "pages_total": job.pages_total,
-        }
+        "activity": build_document(ActivityDocument, work.activity) if work.activity else None,
+        "unfinished_reindex": build_document(UnfinishedReindexDocument, work.job)
         if work.is_reindex_unfinished
         else None,
     }

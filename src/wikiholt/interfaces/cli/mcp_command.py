@@ -83,4 +83,4 @@ def _parse_author(text: str) -> Author | None:
 def _load_model(application: Application) -> None:
     """Load the model before the first search needs it. A search reports a failure."""
     with suppress(ModelError):
-        application.service.components.embedder()
+        application.service.load_embedder()

@@ -62,8 +62,8 @@ def format_summary(report: QueryReport) -> list[str]:
     period = f"{_format_day(report.since)} to {_format_day(report.until)}"
     if not report.searches:
         return [f"No searches were logged from {period}.", *_format_notes(report)]
-    typed = f" (and {format_count(report.beginnings, 'unfinished one')} while typing)" if report.beginnings else ""
-    interfaces = ", ".join(f"{count} by {interface}" for interface, count in report.surfaces.items())
+    typed = f" (and {format_count(report.unfinished, 'unfinished one')} while typing)" if report.unfinished else ""
+    interfaces = ", ".join(f"{count} by {interface}" for interface, count in report.interfaces.items())
     searches = "1 search" if report.searches == 1 else f"{report.searches} searches"
     queries = "1 query" if report.queries == 1 else f"{report.queries} queries"
     return [
@@ -126,8 +126,7 @@ def _format_unanswered(stats: QueryStats) -> tuple[str, ...]:
 
 
 def _format_slow(slow: SlowQuery) -> tuple[str, ...]:
-    when = datetime.fromtimestamp(slow.at).astimezone()
-    return slow.query, f"{slow.ms:.1f}", f"{when:%Y-%m-%d %H:%M}", slow.mode + (", degraded" if slow.degraded else "")
+    return slow.query, f"{slow.ms:.1f}", _format_day(slow.at), slow.mode + (", degraded" if slow.degraded else "")
 
 
 def _format_score(stats: QueryStats) -> str:

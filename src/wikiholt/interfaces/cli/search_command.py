@@ -3,7 +3,7 @@
 import argparse
 from contextlib import suppress
 
-from wikiholt.domain.search import PageFilter, SearchInterface, SearchMode
+from wikiholt.domain.search import SearchInterface, SearchMode
 from wikiholt.errors import ModelError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import (
@@ -13,7 +13,7 @@ from wikiholt.interfaces.cli.command import (
     add_command,
     add_slug,
 )
-from wikiholt.interfaces.schemas.common import parse_since
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
@@ -26,12 +26,11 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument("--mode", choices=modes, default=str(SearchMode.HYBRID), help="how to search (default: hybrid)")
-    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeatable")
-    parser.add_argument(
-        "--category", action="append", default=[], metavar="NAME", help="only in this category; repeatable"
-    )
-    parser.add_argument("--path", default="", metavar="PREFIX", help="only pages at or below this path")
-    parser.add_argument("--since", metavar="WHEN", help="only pages updated since a date (2024-05-31), or 7d, 12h, 3w")
+    for param in FILTER_PARAMS:
+        if param.is_list:
+            parser.add_argument(param.option, action="append", default=[], metavar=param.metavar, help=param.help)
+        else:
+            parser.add_argument(param.option, metavar=param.metavar, help=param.help)
     parser.add_argument(
         "--rerank",
         action=argparse.BooleanOptionalAction,
@@ -41,12 +40,7 @@ def add_arguments(commands: Subparsers) -> None:
 
 def run_search(context: CommandContext) -> int:
     arguments = context.arguments
-    where = PageFilter(
-        tuple(arguments.category),
-        tuple(arguments.tag),
-        arguments.path,
-        parse_since(arguments.since) if arguments.since is not None else None,
-    )
+    where = build_filter(lambda param: getattr(arguments, param.option.removeprefix("--")))
     request = SearchRequest(arguments.query, arguments.n, SearchMode(arguments.mode), where, rerank=arguments.rerank)
     handle = context.service.get_handle(arguments.slug)
     _load_models(context.service, request)

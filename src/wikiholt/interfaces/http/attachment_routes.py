@@ -34,17 +34,18 @@ from wikiholt.interfaces.http.write_request import (
     get_author,
     read_body,
 )
-from wikiholt.interfaces.schemas.attachment_schemas import (
+from wikiholt.interfaces.schemas.page_schemas import (
     AttachmentAddDocument,
     AttachmentContentDocument,
     AttachmentRemoveDocument,
     AttachmentsDocument,
+    PageDeleteDocument,
+    PageDocument,
     build_attachment_add_document,
     build_attachment_content_document,
     build_attachment_remove_document,
     build_attachments_document,
 )
-from wikiholt.interfaces.schemas.page_schemas import PageDeleteDocument, PageDocument
 from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["attachments"])
@@ -184,7 +185,7 @@ def _respond_or_page(respond: Callable[[], Response], respond_page: Callable[[],
 
 
 def _make_raw_response(attachment: AttachmentResult) -> Response:
-    media_type = attachment.attachment.media_type
+    media_type = attachment.attachment.mime_type
     headers = {
         "Cache-Control": PRIVATE_CACHE_CONTROL,
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(attachment.attachment.filename, safe='')}",

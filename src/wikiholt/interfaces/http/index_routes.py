@@ -19,6 +19,7 @@ from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until
 from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.schemas.admin_schemas import (
+    ActivityDocument,
     BackupDocument,
     ErrorDocument,
     IndexStatusDocument,
@@ -27,9 +28,8 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_estimate_document,
     build_index_status,
 )
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document, format_date
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState
-from wikiholt.scheduler.wiki_records import WikiActivity
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
 
@@ -50,16 +50,6 @@ class ReindexParams(NoParams):
     """Parameters of a reindex."""
 
     dry_run: Flag = Field(False, description="Only estimate the cost; nothing is written.")
-
-
-class ActivityDocument(TypedDict):
-    """The current activity for the wiki, with its progress."""
-
-    kind: str
-    since: str
-    pages_done: int
-    pages_total: int
-    chunks_embedded: int
 
 
 class IndexDocument(IndexStatusDocument):
@@ -163,7 +153,7 @@ def _build_index_document(index: IndexControl) -> IndexDocument:
     return {
         "slug": index.session.wiki.slug,
         **build_index_status(status, _build_public_error_document(error) if error else None),
-        "activity": _build_activity_document(activity) if activity else None,
+        "activity": build_document(ActivityDocument, activity) if activity else None,
         "waiting": sync_state.waiting,
         "missing": sync_state.missing,
     }
@@ -174,31 +164,18 @@ def _build_public_error_document(error: WikiholtError) -> ErrorDocument:
     return {"code": error.code, "message": message, "hint": hint}
 
 
-def _build_activity_document(activity: WikiActivity) -> ActivityDocument:
-    return {
-        "kind": activity.kind,
-        "since": format_date(activity.since),
-        "pages_done": activity.pages_done,
-        "pages_total": activity.pages_total,
-        "chunks_embedded": activity.chunks_embedded,
-    }
-
-
 def _build_job_document(job: ReindexJob) -> ReindexJobDocument:
     failed = job.state is ReindexState.FAILED
-    return {
-        "status": _STATUS_BY_STATE[job.state],
-        "started_at": format_date(job.started_at),
-        "completed_at": format_date(job.finished_at),
-        "pages_indexed": job.pages_done,
-        "pages_total": job.pages_total,
-        "chunks_created": job.chunks_embedded,
-        "problems": job.problems,
-        "revision": job.revision,
-        "resumed": job.resumed,
-        "error_message": _FAILED_MESSAGE if failed else None,
-        "error_code": job.error_code if failed else None,
-    }
+    return build_document(
+        ReindexJobDocument,
+        job,
+        status=_STATUS_BY_STATE[job.state],
+        completed_at=format_date(job.finished_at),
+        pages_indexed=job.pages_done,
+        chunks_created=job.chunks_embedded,
+        error_message=_FAILED_MESSAGE if failed else None,
+        error_code=job.error_code if failed else None,
+    )
 
 
 # Backups; every route requires an admin key

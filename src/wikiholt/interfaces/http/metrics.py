@@ -1,6 +1,7 @@
 """Prometheus metrics. Labels are routes, methods and statuses: no user input and no wiki name."""
 
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -50,7 +51,7 @@ class VectorEngineCollector(Collector):
         name = f"wikiholt_{self._engine.name}"
         yield GaugeMetricFamily(f"{name}_up", "Whether the last request to it succeeded", float(self._engine.is_up))
         for counter, (about, count) in self._engine.get_metrics().items():
-            yield CounterMetricFamily(f"{name}_{counter}", f"Since the start: {about}", count)
+            yield CounterMetricFamily(f"{name}_{counter}", f"{about} since the start", count)
 
 
 class DatabaseCollector(Collector):
@@ -66,7 +67,7 @@ class DatabaseCollector(Collector):
         yield up
         for name, count in self._databases.get_metrics().items():
             yield GaugeMetricFamily(f"wikiholt_database_{name}", f"Current value in this process: {name}", count)
-        about = "Since the start: statements that exceeded the lock or statement timeout"
+        about = "Statements that exceeded the lock or statement timeout since the start"
         timeouts = CounterMetricFamily("wikiholt_database_timeouts", about, labels=("kind",))
         for kind, count in self._databases.get_timeout_counts().items():
             timeouts.add_metric((kind,), count)
@@ -80,34 +81,42 @@ class QueryLogCollector(Collector):
         self._writer = writer
 
     def collect(self) -> Iterator[Metric]:
-        for name, about in (("written", "logged"), ("lost", "that could not be logged")):
+        for name, about in (("written", "Logged searches"), ("lost", "Searches that could not be logged")):
             count = getattr(self._writer, name)
-            yield CounterMetricFamily(f"wikiholt_queries_{name}", f"Since the start: searches {about}", count)
+            yield CounterMetricFamily(f"wikiholt_queries_{name}", f"{about} since the start", count)
 
 
 class SchedulerCollector(Collector):
     """Counters and gauges of the scheduler, read on scrape."""
 
-    _GAUGES = ("wikis", "waiting", "running", "missing", "failing", "repairing", "broken")
-    _COUNTERS = (
-        "looks",
-        "syncs",
-        "pauses",
-        "failures",
-        "fetches",
-        "wakes",
-        "reindexes",
-        "backups",
-        "backup_failures",
-        "checks",
-    )
+    _GAUGES: ClassVar = {
+        "wikis": "Registered wikis",
+        "waiting": "Wikis that wait for a sync",
+        "running": "Wikis that are being synced",
+        "missing": "Wikis whose repository is missing",
+        "failing": "Wikis whose last sync failed",
+        "repairing": "Wikis whose index is damaged and is being repaired",
+        "broken": "Wikis whose index could not be repaired",
+    }
+    _COUNTERS: ClassVar = {
+        "head_checks": "HEAD checks",
+        "syncs": "Completed syncs",
+        "pauses": "Syncs paused for another wiki",
+        "failures": "Failed syncs",
+        "fetches": "Fetches from remote repositories",
+        "notifications": "Change notifications",
+        "reindexes": "Requested reindexes",
+        "backups": "Scheduled backups",
+        "backup_failures": "Failed scheduled backups",
+        "checks": "Complete checks of an index",
+    }
 
     def __init__(self, get_counters: Callable[[], SchedulerCounters]) -> None:
         self._get_counters = get_counters
 
     def collect(self) -> Iterator[Metric]:
         counters = self._get_counters()
-        for name in self._GAUGES:
-            yield GaugeMetricFamily(f"wikiholt_scheduler_{name}", f"Wikis now: {name}", getattr(counters, name))
-        for name in self._COUNTERS:
-            yield CounterMetricFamily(f"wikiholt_scheduler_{name}", f"Since the start: {name}", getattr(counters, name))
+        for name, about in self._GAUGES.items():
+            yield GaugeMetricFamily(f"wikiholt_scheduler_{name}", about, getattr(counters, name))
+        for name, about in self._COUNTERS.items():
+            yield CounterMetricFamily(f"wikiholt_scheduler_{name}", f"{about} since the start", getattr(counters, name))

@@ -6,19 +6,30 @@ times as much, because it inspects the type of every field for each request.
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Depends
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
 from starlette.requests import Request
 
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.schemas.common import parse_since, parse_until
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, FilterParam, build_filter
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE, MAX_HITS, MAX_QUERY_CHARS, SearchRequest
 
 M = TypeVar("M", bound=BaseModel)
@@ -140,32 +151,41 @@ class NoParams(BaseModel):
 NoQuery = Annotated[NoParams, parse_query(NoParams)]
 
 
-class FilterParams(NoParams):
-    """Page filters; a page must match all of them."""
+def _build_filter_fields() -> Iterator[tuple[str, Any]]:
+    """The fields of the filters of all interfaces, and of their aliases."""
+    for param in FILTER_PARAMS:
+        if param.is_list:
+            options: Any = Field([], max_length=MAX_FILTER_VALUES, description=param.description)
+            yield param.name, (list[FilterValue], options)
+            continue
+        kind = FilterValue if param.parse is None else Since
+        yield param.name, (kind | None, Field(None, description=param.description))
+        if param.alias:
+            yield param.alias, (kind | None, Field(None, description=f"The same as {param.name}."))
 
-    tag: list[FilterValue] = Field(
-        [], max_length=MAX_FILTER_VALUES, description="Pages with this tag; may be repeated, and then all must match."
-    )
-    category: list[FilterValue] = Field(
-        [], max_length=MAX_FILTER_VALUES, description="Pages of this category; may be repeated, and then any may match."
-    )
-    prefix: FilterValue | None = Field(None, description="Pages whose path starts with this.")
-    since: Since | None = Field(None, description="Pages changed since: a date, a date with time, or 7d, 12h, 3w.")
-    updated_since: Since | None = Field(None, description="The same as since.")
+
+if TYPE_CHECKING:
+    _FilterFields = NoParams
+else:
+    _FilterFields = create_model("_FilterFields", __base__=NoParams, **dict(_build_filter_fields()))
+
+
+class FilterParams(_FilterFields):
+    """Page filters; a page must match all of them. Its fields are the filters of all interfaces."""
 
     @model_validator(mode="after")
-    def _check_single_since(self) -> "FilterParams":
-        if self.since is not None and self.updated_since is not None:
-            raise ValueError("since and updated_since are the same; give one of them")
+    def _check_aliases(self) -> "FilterParams":
+        for param in FILTER_PARAMS:
+            if param.alias and None not in (getattr(self, param.name), getattr(self, param.alias)):
+                raise ValueError(f"{param.name} and {param.alias} are the same; give one of them")
         return self
 
     def to_filter(self) -> PageFilter:
-        return PageFilter(
-            tuple(self.category), tuple(self.tag), self._get_prefix() or "", self.since or self.updated_since
-        )
+        return build_filter(self._get_param)
 
-    def _get_prefix(self) -> str | None:
-        return self.prefix
+    def _get_param(self, param: FilterParam) -> Any:
+        value = getattr(self, param.name)
+        return getattr(self, param.alias) if value is None and param.alias else value
 
 
 class ListParams(FilterParams):
@@ -175,12 +195,13 @@ class ListParams(FilterParams):
 
     @model_validator(mode="after")
     def _check_single_prefix(self) -> "ListParams":
-        if self.path is not None and self.prefix is not None:
+        if self.path is not None and super().to_filter().path_prefix:
             raise ValueError("path and prefix are the same; give one of them")
         return self
 
-    def _get_prefix(self) -> str | None:
-        return self.path or self.prefix
+    def to_filter(self) -> PageFilter:
+        where = super().to_filter()
+        return where if self.path is None else replace(where, path_prefix=self.path)
 
 
 class SearchParams(ListParams):

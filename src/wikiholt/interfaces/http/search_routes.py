@@ -78,11 +78,14 @@ def find_similar(
 ) -> Response:
     """Find the pages most similar in meaning to one page."""
     wiki = context.open_wiki(Scope.READ)
-    with wiki.use_handle() as handle:
+    with wiki.open_snapshot() as snapshot:
         path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
-        tag = make_weak_etag("similar", handle.get_version_token(), path, params.n, where)
+        tag = make_weak_etag("similar", snapshot.version, path, params.n, where)
         return _make_cached_response(
-            tag, if_none_match, wiki.path_style, lambda: handle.find_similar(path, params.n, where)
+            tag,
+            if_none_match,
+            wiki.path_style,
+            lambda: wiki.handle.find_similar(path, params.n, where, snapshot=snapshot),
         )
 
 
@@ -113,10 +116,13 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
     request = replace(request, where=wiki.to_git_filter(request.where))
     if params.fresh:
         wiki.wait_until_fresh()
-    with wiki.use_handle() as handle:
-        tag = make_weak_etag(handle.get_version_token(), handle.reranker_identity, request)
+    with wiki.open_snapshot() as snapshot:
+        tag = make_weak_etag(snapshot.version, wiki.handle.reranker_identity, request)
         return _make_cached_response(
-            tag, if_none_match, wiki.path_style, lambda: handle.search(request, interface=wiki.interface)
+            tag,
+            if_none_match,
+            wiki.path_style,
+            lambda: wiki.handle.search(request, interface=wiki.interface, snapshot=snapshot),
         )
 
 

@@ -27,7 +27,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     ReadPageArguments,
     ReadPageResult,
 )
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
 from wikiholt.interfaces.schemas.page_schemas import (
     build_changelog_document,
     build_commit_document,
@@ -55,23 +55,23 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
         arguments["revision"] = params.revision
     if last < len(lines):
         arguments["to_line"] = last
-    return {
-        "path": path,
-        "title": wiki.path_style.to_display_title(page.name, page.path),
-        "content": part.text,
-        "lines": [part.first, part.last],
-        "total_lines": len(lines),
-        "outline": _build_outline(page.headings),
-        "category": page.metadata.category,
-        "tags": list(page.metadata.tags),
-        "last_updated": format_date(page.metadata.last_updated),
-        "revision": page.revision,
-        "read_at": page.read_at,
-        "last_commit": build_commit_document(page.last_commit) if page.last_commit else None,
-        "warnings": [*page.warnings, *page.notes],
-        "notice": DATA_NOTICE,
-        "rest": _build_page_continuation(part, last, "read_page", arguments),
-    }
+    return build_document(
+        ReadPageResult,
+        page,
+        wiki.path_style,
+        title=wiki.path_style.to_display_title(page.name, page.path),
+        content=part.text,
+        lines=[part.first, part.last],
+        total_lines=len(lines),
+        outline=build_documents(OutlineEntry, page.headings[:_MAX_HEADINGS]),
+        category=page.metadata.category,
+        tags=list(page.metadata.tags),
+        last_updated=format_date(page.metadata.last_updated),
+        last_commit=build_commit_document(page.last_commit) if page.last_commit else None,
+        warnings=[*page.warnings, *page.notes],
+        notice=DATA_NOTICE,
+        continuation=_build_page_continuation(part, last, "read_page", arguments),
+    )
 
 
 def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchResult:
@@ -85,12 +85,16 @@ def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchR
     end = min(last or len(lines), len(lines))
     part = cut_lines(lines, first, max(first, end), 0, budget)
     display_path = wiki.path_style.to_display_path(page.path)
-    rest = _build_page_continuation(
+    continuation = _build_page_continuation(
         part, end, "read_page", {"path": display_path} | ({"to_line": end} if end < len(lines) else {})
     )
-    if rest and part.rest and not part.rest[1]:
-        line_range = f"#L{part.rest[0]}" + (f"-{end}" if end < len(lines) else "")
-        rest = {"message": rest["message"], "tool": "fetch", "arguments": {"id": f"{display_path}{line_range}"}}
+    if continuation and part.next_position and not part.next_position[1]:
+        line_range = f"#L{part.next_position[0]}" + (f"-{end}" if end < len(lines) else "")
+        continuation = {
+            "message": continuation["message"],
+            "tool": "fetch",
+            "arguments": {"id": f"{display_path}{line_range}"},
+        }
     return {
         "id": params.id,
         "title": wiki.path_style.to_display_title(page.name, page.path),
@@ -103,7 +107,7 @@ def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchR
             "revision": page.revision,
             "last_updated": format_date(page.metadata.last_updated),
             "notice": DATA_NOTICE,
-            "rest": rest,
+            "continuation": continuation,
         },
     }
 
@@ -147,17 +151,10 @@ def _is_matching_heading(heading: Heading, text: str) -> bool:
     return text.casefold() == heading.text.casefold()
 
 
-def _build_outline(headings: Sequence[Heading]) -> list[OutlineEntry]:
-    return [
-        {"level": heading.level, "text": heading.text, "anchor": heading.anchor, "line": heading.line}
-        for heading in headings[:_MAX_HEADINGS]
-    ]
-
-
 def _build_page_continuation(part: TextPart, last: int, tool: str, arguments: dict[str, Any]) -> Continuation | None:
-    if part.rest is None:
+    if part.next_position is None:
         return None
-    line, character = part.rest
+    line, character = part.next_position
     start = {"from_line": line} | ({"from_character": character} if character else {})
     return {
         "message": f"The result ends before line {line} of {last}"
@@ -180,19 +177,14 @@ def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> Li
         stale = _is_stale(handle)
     document = build_page_list_document(page_list, wiki.path_style)
     pages = _take_fitting_items(document["pages"], budget)
+    done = params.offset + len(pages)
+    arguments = params.model_dump(exclude_defaults=True)
     return {
+        **document,
         "pages": pages,
-        "total": document["total"],
         "offset": params.offset,
-        "indexed_revision": document["indexed_revision"],
         "stale": stale,
-        "rest": _build_list_continuation(
-            "list_pages",
-            params.model_dump(exclude_defaults=True),
-            params.offset + len(pages),
-            document["total"] - params.offset - len(pages),
-            "pages",
-        ),
+        "continuation": _build_list_continuation("list_pages", arguments, done, document["total"] - done, "pages"),
     }
 
 
@@ -204,11 +196,11 @@ def find_orphans(wiki: WikiSession, params: OrphansArguments, budget: int) -> Or
     done = params.offset + len(pages)
     arguments = params.model_dump(exclude_defaults=True)
     return {
+        **document,
         "pages": pages,
-        "total": document["total"],
         "offset": params.offset,
         "stale": stale,
-        "rest": _build_list_continuation("find_orphans", arguments, done, document["total"] - done, "pages"),
+        "continuation": _build_list_continuation("find_orphans", arguments, done, document["total"] - done, "pages"),
     }
 
 
@@ -239,7 +231,9 @@ def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksRe
             "missing": len(all_lists[2]),
         },
         "stale": stale,
-        "rest": _build_list_continuation("get_links", arguments, start + step, remaining if step else 0, "links"),
+        "continuation": _build_list_continuation(
+            "get_links", arguments, start + step, remaining if step else 0, "links"
+        ),
     }
 
 
@@ -251,7 +245,7 @@ def list_changes(wiki: WikiSession, params: ChangesArguments, budget: int) -> Ch
     arguments = params.model_dump(exclude_defaults=True)
     return {
         "entries": entries,
-        "rest": _build_list_continuation(
+        "continuation": _build_list_continuation(
             "recent_changes", arguments, params.offset + len(entries), remaining, "commits", exact=False
         ),
     }
@@ -261,15 +255,15 @@ def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> Hi
     path = wiki.path_style.to_git_path(params.path)
     commits = wiki.handle.pages.read_history(path, params.limit + 1)
     entries = _take_fitting_items([build_commit_document(commit) for commit in commits[: params.limit]], budget)
-    rest: Continuation | None = None
+    continuation: Continuation | None = None
     if len(entries) < len(commits):
         wider = {"limit": min(200, params.limit * 2), "max_tokens": min(50_000, budget * 2)}
-        rest = {
+        continuation = {
             "message": "There are older commits.",
             "tool": "page_history",
             "arguments": {"path": params.path, **wider},
         }
-    return {"path": wiki.path_style.to_display_path(path), "history": entries, "rest": rest}
+    return {"path": wiki.path_style.to_display_path(path), "history": entries, "continuation": continuation}
 
 
 def _is_stale(handle: WikiHandle) -> bool:

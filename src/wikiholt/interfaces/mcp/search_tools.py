@@ -14,7 +14,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     SearchToolResult,
     SimilarArguments,
 )
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import format_as_typed
 from wikiholt.wikis.session import PathStyle, WikiSession
@@ -66,21 +66,16 @@ def _build_result(
         notes.insert(0, f"{format_did_you_mean(result)} To search for the original words, use the query: {typed}")
     if result.stale:
         notes.append(_STALE_NOTE)
-    return {
-        "query": result.query,
-        "did_you_mean": result.did_you_mean or None,
-        "mode": result.mode.value,
-        "results": fitted.pages,
-        "nothing_relevant": result.nothing_relevant or not result.hits,
-        "stale": result.stale,
-        "degraded": result.degraded,
-        "reranked": result.reranked,
-        "indexed_revision": result.indexed_revision,
-        "head_revision": result.head_revision,
-        "notes": notes,
-        "notice": DATA_NOTICE,
-        "rest": _build_continuation(fitted, budget, get_call) if fitted.omitted or fitted.was_shortened else None,
-    }
+    return build_document(
+        SearchToolResult,
+        result,
+        did_you_mean=result.did_you_mean or None,
+        results=fitted.pages,
+        nothing_relevant=result.nothing_relevant or not result.hits,
+        notes=notes,
+        notice=DATA_NOTICE,
+        continuation=_build_continuation(fitted, budget, get_call) if fitted.omitted or fitted.was_shortened else None,
+    )
 
 
 def _build_continuation(
@@ -114,19 +109,13 @@ def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _Fit
 
 
 def _build_hit(path_style: PathStyle, hit: Hit, text: str) -> SearchToolHit:
-    path = path_style.to_display_path(hit.path)
-    return {
-        "id": path,
-        "title": path_style.to_display_title(hit.name, hit.path),
-        "url": hit.url,
-        "path": path,
-        "heading_path": list(hit.heading_path),
-        "lines": [hit.first_line, hit.last_line],
-        "score": hit.score,
-        "confidence": hit.confidence.value,
-        "category": hit.category,
-        "tags": list(hit.tags),
-        "last_updated": format_date(hit.last_updated),
-        "snippet": hit.snippet.text,
-        "text": text,
-    }
+    return build_document(
+        SearchToolHit,
+        hit,
+        path_style,
+        id=path_style.to_display_path(hit.path),
+        title=path_style.to_display_title(hit.name, hit.path),
+        lines=[hit.first_line, hit.last_line],
+        snippet=hit.snippet.text,
+        text=text,
+    )

@@ -55,12 +55,12 @@ def estimate_tokens(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Lines of a text; `rest` is the line and character at which the omitted part starts."""
+    """Lines of a text; `next_position` is the line and character at which the omitted part starts."""
 
     text: str
     first: int
     last: int
-    rest: tuple[int, int] | None = None
+    next_position: tuple[int, int] | None = None
 
 
 def cut_lines(lines: Sequence[str], first: int, last: int, character: int, budget: int) -> TextPart:
@@ -79,8 +79,8 @@ def cut_lines(lines: Sequence[str], first: int, last: int, character: int, budge
         if taken:
             return TextPart("\n".join(taken), first, number - 1, (number, 0))
         end = start + _count_fitting_chars(text, remaining)
-        rest = (number, end) if end < len(line) else (number + 1, 0) if number < last else None
-        return TextPart(line[start:end], number, number, rest)
+        next_position = (number, end) if end < len(line) else (number + 1, 0) if number < last else None
+        return TextPart(line[start:end], number, number, next_position)
     return TextPart("\n".join(taken), first, max(first, last))
 
 
@@ -137,8 +137,8 @@ def format_search_result(result: SearchToolResult) -> str:
     if result["notes"]:
         document["notes"] = result["notes"]
     document |= {"stale": result["stale"], "indexed_revision": result["indexed_revision"], "notice": result["notice"]}
-    if result["rest"]:
-        document["rest"] = result["rest"]
+    if result["continuation"]:
+        document["continuation"] = result["continuation"]
     return format_compact_json(document)
 
 
@@ -156,7 +156,7 @@ def format_page(page: ReadPageResult) -> str:
     # The mark is random, so that no page can end its own quotation.
     mark = secrets.token_hex(6)
     body = [f"----- page text {mark} -----", page["content"], f"----- end of page text {mark} -----"]
-    return "\n".join([*head, *body, *_format_continuation(page["rest"])])
+    return "\n".join([*head, *body, *_format_continuation(page["continuation"])])
 
 
 def format_page_list(result: ListPagesResult | OrphansResult) -> str:
@@ -169,7 +169,7 @@ def format_page_list(result: ListPagesResult | OrphansResult) -> str:
             head,
             *map(_format_listed_page, result["pages"]),
             *_format_stale(stale=result["stale"]),
-            *_format_continuation(result["rest"]),
+            *_format_continuation(result["continuation"]),
         ]
     )
 
@@ -187,7 +187,7 @@ def format_links(links: LinksResult) -> str:
         *_format_paths(f"is linked from ({totals['linked_from']})", links["linked_from"]),
         *_format_paths(f"broken links ({totals['missing']})", links["missing"]),
     ]
-    return "\n".join([*lines, *_format_stale(stale=links["stale"]), *_format_continuation(links["rest"])])
+    return "\n".join([*lines, *_format_stale(stale=links["stale"]), *_format_continuation(links["continuation"])])
 
 
 def _format_paths(label: str, paths: Iterable[str]) -> list[str]:
@@ -196,12 +196,16 @@ def _format_paths(label: str, paths: Iterable[str]) -> list[str]:
 
 def format_changes(changes: ChangesResult) -> str:
     lines = [f"{_format_commit(entry)} [{', '.join(entry['pages_affected'])}]" for entry in changes["entries"]]
-    return "\n".join([*(lines or ["No commits here."]), *_format_continuation(changes["rest"])])
+    return "\n".join([*(lines or ["No commits here."]), *_format_continuation(changes["continuation"])])
 
 
 def format_history(history: HistoryResult) -> str:
     return "\n".join(
-        [f"{history['path']}:", *map(_format_commit, history["history"]), *_format_continuation(history["rest"])]
+        [
+            f"{history['path']}:",
+            *map(_format_commit, history["history"]),
+            *_format_continuation(history["continuation"]),
+        ]
     )
 
 

@@ -1,16 +1,25 @@
 """The arguments and results of the MCP tools. Unknown arguments and values of another type are rejected."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode
-from wikiholt.interfaces.schemas.common import parse_since
-from wikiholt.interfaces.schemas.page_schemas import ChangeDocument, CommitDocument, ListedPageDocument
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
+from wikiholt.interfaces.schemas.page_schemas import (
+    ChangeDocument,
+    CommitDocument,
+    HistoryDocument,
+    LinksDocument,
+    OrphansDocument,
+    PageListDocument,
+)
 from wikiholt.search.request import MAX_HITS, MAX_QUERY_CHARS, SearchRequest
 
 MIN_TOKENS, MAX_TOKENS = 200, 50_000
+_MAX_DATE_CHARS = 40
 
 _TEXT_PATTERN = r"^[^\x00]*$"
 
@@ -56,26 +65,29 @@ class BudgetedArguments(ToolArguments):
     )
 
 
-class FilterArguments(BudgetedArguments):
-    """Arguments that filter pages. All of them must match."""
+def _build_filter_fields() -> Iterator[tuple[str, Any]]:
+    """The fields of the filters of all interfaces."""
+    for param in FILTER_PARAMS:
+        limits: dict[str, Any] = {"max_length": MAX_FILTER_VALUE_CHARS, "pattern": _TEXT_PATTERN}
+        if param.is_list:
+            limits = {"max_length": MAX_FILTER_VALUES}
+        elif param.parse is not None:
+            limits = {"max_length": _MAX_DATE_CHARS}
+        kind, default = (ArgumentValues, []) if param.is_list else (str, "")
+        yield param.mcp_name or param.name, (kind, Field(default, description=param.mcp_description, **limits))
 
-    tag: ArgumentValues = Field([], max_length=MAX_FILTER_VALUES, description="Only pages with all of these tags.")
-    category: ArgumentValues = Field(
-        [], max_length=MAX_FILTER_VALUES, description="Only pages in one of these categories."
-    )
-    prefix: str = Field(
-        "",
-        max_length=MAX_FILTER_VALUE_CHARS,
-        pattern=_TEXT_PATTERN,
-        description="Only pages whose path starts with this.",
-    )
-    updated_since: str = Field(
-        "", max_length=40, description="Only pages updated since: 2026-05-31, a date with time, or 7d, 12h, 3w ago."
-    )
+
+if TYPE_CHECKING:
+    _FilterFields = BudgetedArguments
+else:
+    _FilterFields = create_model("_FilterFields", __base__=BudgetedArguments, **dict(_build_filter_fields()))
+
+
+class FilterArguments(_FilterFields):
+    """Arguments that filter pages. All of them must match. Its fields are the filters of all interfaces."""
 
     def to_filter(self) -> PageFilter:
-        when = parse_since(self.updated_since) if self.updated_since else None
-        return PageFilter(tuple(self.category), tuple(self.tag), self.prefix, when)
+        return build_filter(lambda param: getattr(self, param.mcp_name or param.name) or None)
 
 
 class SearchArguments(FilterArguments):
@@ -254,7 +266,7 @@ class SearchToolResult(TypedDict):
     head_revision: str | None
     notes: list[str]
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class OutlineEntry(TypedDict):
@@ -283,7 +295,7 @@ class ReadPageResult(TypedDict):
     last_commit: CommitDocument | None
     warnings: list[str]
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class FetchMetadata(TypedDict):
@@ -295,7 +307,7 @@ class FetchMetadata(TypedDict):
     revision: str
     last_updated: str | None
     notice: str
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class FetchResult(TypedDict):
@@ -308,49 +320,38 @@ class FetchResult(TypedDict):
     metadata: FetchMetadata
 
 
-class ListPagesResult(TypedDict):
+class ListPagesResult(PageListDocument):
     """Pages by path; `total` is the number of all matches."""
 
-    pages: list[ListedPageDocument]
-    total: int
     offset: int
-    indexed_revision: str | None
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
-class LinksResult(TypedDict):
+class LinksResult(LinksDocument):
     """Outgoing links, incoming links, and broken links of a page."""
 
-    path: str
-    links_to: list[str]
-    linked_from: list[str]
-    missing: list[str]
     totals: dict[str, int]
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
 class ChangesResult(TypedDict):
     """Commits that changed pages, newest first."""
 
     entries: list[ChangeDocument]
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
-class HistoryResult(TypedDict):
+class HistoryResult(HistoryDocument):
     """The commits that changed a page, newest first."""
 
-    path: str
-    history: list[CommitDocument]
-    rest: Continuation | None
+    continuation: Continuation | None
 
 
-class OrphansResult(TypedDict):
+class OrphansResult(OrphansDocument):
     """Pages that no other page links to."""
 
-    pages: list[ListedPageDocument]
-    total: int
     offset: int
     stale: bool
-    rest: Continuation | None
+    continuation: Continuation | None

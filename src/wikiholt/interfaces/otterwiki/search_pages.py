@@ -19,6 +19,7 @@ from wikiholt.interfaces.http.snippet_html import render_snippet
 from wikiholt.interfaces.otterwiki.page_injects import RUNTIME_EXTENSION_KEY, load_plugin_files, render_scripts
 from wikiholt.interfaces.otterwiki.page_paths import get_request_paths
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
 from wikiholt.interfaces.schemas.search_schemas import HitDocument, SearchResultDocument, build_result_document
 
 _log = logging.getLogger(__name__)
@@ -107,8 +108,8 @@ def _parse_params(params: Mapping[str, Any]) -> SearchParams:
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
-_REPEATED_PARAMS = ("tag", "category")
-_SINGLE_PARAMS = ("q", "mode", "path", "since", "n")
+_REPEATED_PARAMS = tuple(param.name for param in FILTER_PARAMS if param.is_list)
+_SINGLE_PARAMS = ("q", "mode", "path", "n", *(param.name for param in FILTER_PARAMS if not param.is_list))
 
 
 def register(app: Flask, runtime: PluginRuntime) -> None:

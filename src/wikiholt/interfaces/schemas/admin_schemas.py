@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
 from wikiholt.app.importer.import_report import ImportReport
 from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
-from wikiholt.domain.page import PageProblem
 from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import redact_url
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
 from wikiholt.wikis.status import WikiStatus
 
 
@@ -45,16 +44,11 @@ class ReindexEstimateDocument(TypedDict):
 
 
 def build_health_document(health: IndexHealth) -> IndexHealthDocument:
-    return {
-        "condition": health.condition.value,
-        "reason": health.reason or None,
-        "since": format_date(health.since),
-        "checked_at": format_date(health.checked_at),
-    }
+    return build_document(IndexHealthDocument, health, reason=health.reason or None)
 
 
 def build_estimate_document(estimate: ReindexEstimate) -> ReindexEstimateDocument:
-    return cast(ReindexEstimateDocument, asdict(estimate))  # the fields are the same
+    return build_document(ReindexEstimateDocument, estimate)
 
 
 # Wikis, their status, and syncs
@@ -107,6 +101,16 @@ class IndexStatusDocument(TypedDict):
     health: IndexHealthDocument
 
 
+class ActivityDocument(TypedDict):
+    """The current activity for the wiki, with its progress."""
+
+    kind: str
+    since: str
+    pages_done: int
+    pages_total: int
+    chunks_embedded: int
+
+
 class StatusDocument(WikiDocument, IndexStatusDocument):
     """A wiki and its index; `quarantined` lists damaged indexes that were kept for inspection."""
 
@@ -131,33 +135,12 @@ class SyncDocument(TypedDict):
 
 
 def build_sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
-    return {
-        "wiki": wiki.slug,
-        "revision": report.revision,
-        "added": report.added,
-        "changed": report.changed,
-        "moved": report.moved,
-        "deleted": report.deleted,
-        "unchanged": report.unchanged,
-        "chunks_embedded": report.chunks_embedded,
-        "chunks_reused": report.chunks_reused,
-        "problems": [build_problem_document(problem) for problem in report.problems],
-        "rebuilt": report.rebuilt,
-        "seconds": round(report.seconds, 3),
-    }
-
-
-def build_problem_document(problem: PageProblem) -> ProblemDocument:
-    return {"file": problem.file, "reason": problem.reason, "detail": problem.detail}
+    problems = build_documents(ProblemDocument, report.problems)
+    return build_document(SyncDocument, report, wiki=wiki.slug, problems=problems, seconds=round(report.seconds, 3))
 
 
 def build_wiki_document(wiki: Wiki) -> WikiDocument:
-    return {
-        "slug": wiki.slug,
-        "source": redact_url(wiki.source),
-        "settings": get_public_settings(wiki),
-        "created_at": format_date(wiki.created_at),
-    }
+    return build_document(WikiDocument, wiki, source=redact_url(wiki.source), settings=get_public_settings(wiki))
 
 
 def get_public_settings(wiki: Wiki) -> dict[str, str]:
@@ -176,25 +159,25 @@ def build_status_document(status: WikiStatus) -> StatusDocument:
 def build_index_status(status: WikiStatus, error: ErrorDocument | None) -> IndexStatusDocument:
     """Build the part that all status documents share. The caller decides how much the error reveals."""
     state = status.state
-    return {
-        "pages": state.pages if state else 0,
-        "chunks": state.chunks if state else 0,
-        "problems": [build_problem_document(problem) for problem in status.problems],
-        "indexed_revision": state.revision if state else None,
-        "head_revision": status.head,
-        "stale": status.stale,
-        "synced_at": format_date(state.synced_at) if state else None,
-        "generation": state.generation if state else None,
-        "version": state.version if state else None,
-        "model": state.recipe.fingerprint if state else None,
-        "disk_bytes": status.disk_bytes,
-        "error": error,
-        "health": build_health_document(status.health),
-    }
+    return build_document(
+        IndexStatusDocument,
+        status,
+        pages=state.pages if state else 0,
+        chunks=state.chunks if state else 0,
+        problems=build_documents(ProblemDocument, status.problems),
+        indexed_revision=state.revision if state else None,
+        head_revision=status.head,
+        synced_at=format_date(state.synced_at) if state else None,
+        generation=state.generation if state else None,
+        version=state.version if state else None,
+        model=state.recipe.fingerprint if state else None,
+        error=error,
+        health=build_health_document(status.health),
+    )
 
 
 def build_error_document(error: WikiholtError) -> ErrorDocument:
-    return {"code": error.code, "message": error.message, "hint": error.hint}
+    return build_document(ErrorDocument, error)
 
 
 # Backups. The documents contain no path of the server.
@@ -230,31 +213,21 @@ class RegistryBackupDocument(TypedDict):
 
 def build_backup_document(backup: Backup) -> BackupDocument:
     state = backup.state
-    return {
-        "name": backup.name,
-        "taken_at": format_date(backup.taken_at),
-        "reason": str(backup.reason),
-        "bytes": backup.bytes,
-        "generation": state.generation if state else None,
-        "version": state.version if state else None,
-        "revision": state.revision if state else None,
-        "model": state.recipe.fingerprint if state else None,
-        "pages": state.pages if state else None,
-        "chunks": state.chunks if state else None,
-        "fault": backup.fault or None,
-    }
+    return build_document(
+        BackupDocument,
+        backup,
+        generation=state.generation if state else None,
+        version=state.version if state else None,
+        revision=state.revision if state else None,
+        model=state.recipe.fingerprint if state else None,
+        pages=state.pages if state else None,
+        chunks=state.chunks if state else None,
+        fault=backup.fault or None,
+    )
 
 
 def build_registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocument:
-    return {
-        "name": backup.name,
-        "taken_at": format_date(backup.taken_at),
-        "reason": str(backup.reason),
-        "bytes": backup.bytes,
-        "wikis": backup.wikis,
-        "keys": backup.keys,
-        "fault": backup.fault or None,
-    }
+    return build_document(RegistryBackupDocument, backup, fault=backup.fault or None)
 
 
 # Keys. Only the document of a new key contains its token.
@@ -279,15 +252,8 @@ class NewKeyDocument(KeyDocument):
 
 
 def build_key_document(key: Key, wiki: Wiki | None) -> KeyDocument:
-    return {
-        "id": key.id,
-        "wiki": wiki.slug if wiki else None,
-        "scope": str(key.scope),
-        "label": key.label,
-        "created_at": format_date(key.created_at),
-        "expires_at": format_date(key.expires_at),
-        "expired": key.expires_at is not None and key.expires_at <= datetime.now(UTC),
-    }
+    expired = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
+    return build_document(KeyDocument, key, wiki=wiki.slug if wiki else None, expired=expired)
 
 
 def build_new_key_document(key: Key, wiki: Wiki | None, token: str) -> NewKeyDocument:

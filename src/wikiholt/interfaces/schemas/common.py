@@ -1,10 +1,46 @@
-"""Dates as all interfaces read and write them."""
+"""How all interfaces build JSON documents from values, and read and write dates."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import overload
+from enum import Enum
+from typing import Any, TypeVar, cast, overload
 
 from wikiholt.errors import InvalidQuery
+from wikiholt.wikis.session import PathStyle
+
+D = TypeVar("D")
+
+
+def build_document(
+    document_type: type[D], source: object, path_style: PathStyle | None = None, /, **values: object
+) -> D:
+    """Build a document whose fields are `values` and, for the others, the attributes of `source` with the same name.
+
+    With a path style, `name` and `path` are those of a page and written in the caller's form.
+    """
+    names = document_type.__annotations__.keys()
+    if unknown := values.keys() - names:
+        raise TypeError(f"{document_type.__name__} has no field {', '.join(sorted(unknown))}")
+    if path_style is not None:
+        page = cast(Any, source)
+        values.setdefault("path", path_style.to_display_path(page.path))
+        if "name" in names:
+            values.setdefault("name", path_style.to_display_title(page.name, page.path))
+    fields = {name: values[name] if name in values else _to_json(getattr(source, name)) for name in names}
+    return cast(D, fields)
+
+
+def build_documents(document_type: type[D], sources: Iterable[object], path_style: PathStyle | None = None) -> list[D]:
+    return [build_document(document_type, source, path_style) for source in sources]
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    if isinstance(value, datetime):
+        return format_date(value)
+    return value.value if isinstance(value, Enum) else value
 
 
 @overload

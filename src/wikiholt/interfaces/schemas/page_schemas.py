@@ -1,8 +1,9 @@
-"""JSON documents of pages, commits, links and filter values.
+"""JSON documents of pages, commits, links, filter values and attachments.
 
 Field names follow otterwiki-api where it has the field.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from typing_extensions import TypedDict
 
 from wikiholt.domain.git import Commit, LogEntry
 from wikiholt.domain.page import (
-    Facet,
+    AttachmentList,
+    AttachmentResult,
     Facets,
     PageContent,
     PageDeleteResult,
@@ -22,7 +24,7 @@ from wikiholt.domain.page import (
     PageWriteResult,
 )
 from wikiholt.domain.search import StoredPage
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
@@ -58,13 +60,7 @@ class ChangelogDocument(TypedDict):
 
 
 def build_commit_document(commit: Commit) -> CommitDocument:
-    return {
-        "revision": commit.revision,
-        "author": commit.author,
-        "email": commit.email,
-        "date": format_date(commit.date),
-        "message": commit.message,
-    }
+    return build_document(CommitDocument, commit)
 
 
 def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle = STORED_PATHS) -> ChangelogDocument:
@@ -155,60 +151,35 @@ class PageRenameDocument(TypedDict):
 
 
 def build_page_list_document(page_list: PageList, path_style: PathStyle = STORED_PATHS) -> PageListDocument:
-    return {
-        "pages": [build_listed_page_document(page, path_style) for page in page_list.pages],
-        "total": page_list.total,
-        "indexed_revision": page_list.indexed_revision,
-    }
+    pages = [build_listed_page_document(page, path_style) for page in page_list.pages]
+    return build_document(PageListDocument, page_list, pages=pages)
 
 
 def build_listed_page_document(page: StoredPage, path_style: PathStyle = STORED_PATHS) -> ListedPageDocument:
-    return {
-        "name": path_style.to_display_title(page.name, page.path),
-        "path": path_style.to_display_path(page.path),
-        "file": page.file,
-        "category": page.category,
-        "tags": list(page.tags),
-        "last_updated": format_date(page.last_updated),
-        "content_length": page.words,
-    }
+    return build_document(ListedPageDocument, page, path_style, content_length=page.words)
 
 
 def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS) -> PageDocument:
-    return {
-        "name": path_style.to_display_title(page.name, page.path),
-        "path": path_style.to_display_path(page.path),
-        "file": page.file,
-        "content": page.content,
-        "frontmatter": dict(page.frontmatter) or None,
-        "category": page.metadata.category,
-        "tags": list(page.metadata.tags),
-        "last_updated": format_date(page.metadata.last_updated),
-        "content_length": page.words,
-        "links_to": to_display_paths(page.links_to, path_style),
-        "linked_from": to_display_paths(page.linked_from, path_style),
-        "missing": [path_style.to_display_path(path) for path in page.missing],
-        "revision": page.revision,
-        "read_at": page.read_at,
-        "last_commit": build_commit_document(page.last_commit) if page.last_commit else None,
-        "warnings": list(page.warnings),
-        "notes": list(page.notes),
-    }
+    return build_document(
+        PageDocument,
+        page,
+        path_style,
+        frontmatter=dict(page.frontmatter) or None,
+        category=page.metadata.category,
+        tags=list(page.metadata.tags),
+        last_updated=format_date(page.metadata.last_updated),
+        content_length=page.words,
+        **_build_link_lists(page, path_style),
+        last_commit=build_commit_document(page.last_commit) if page.last_commit else None,
+    )
 
 
 def build_write_document(result: PageWriteResult, path_style: PathStyle = STORED_PATHS) -> PageWriteDocument:
-    return {
-        "name": path_style.to_display_title(result.name, result.path),
-        "path": path_style.to_display_path(result.path),
-        "revision": result.revision,
-        "created": result.created,
-        "changed": result.changed,
-        "warnings": list(result.warnings),
-    }
+    return build_document(PageWriteDocument, result, path_style)
 
 
 def build_delete_document(result: PageDeleteResult, path_style: PathStyle = STORED_PATHS) -> PageDeleteDocument:
-    return {"deleted": True, "path": path_style.to_display_path(result.path), "revision": result.revision}
+    return build_document(PageDeleteDocument, result, path_style, deleted=True)
 
 
 def build_rename_document(result: PageRenameResult, path_style: PathStyle = STORED_PATHS) -> PageRenameDocument:
@@ -262,8 +233,11 @@ class GraphDocument(TypedDict):
 
 
 def build_links_document(links: PageLinks, path_style: PathStyle = STORED_PATHS) -> LinksDocument:
+    return build_document(LinksDocument, links, path_style, **_build_link_lists(links, path_style))
+
+
+def _build_link_lists(links: PageLinks | PageContent, path_style: PathStyle) -> dict[str, list[str]]:
     return {
-        "path": path_style.to_display_path(links.path),
         "links_to": to_display_paths(links.links_to, path_style),
         "linked_from": to_display_paths(links.linked_from, path_style),
         "missing": [path_style.to_display_path(path) for path in links.missing],
@@ -307,13 +281,94 @@ class FacetsDocument(TypedDict):
 
 
 def build_facets_document(facets: Facets) -> FacetsDocument:
-    return {
-        "pages": facets.pages,
-        "categories": _build_facet_counts(facets.categories),
-        "tags": _build_facet_counts(facets.tags),
-        "folders": _build_facet_counts(facets.folders),
-    }
+    return build_document(
+        FacetsDocument,
+        facets,
+        categories=build_documents(FacetDocument, facets.categories),
+        tags=build_documents(FacetDocument, facets.tags),
+        folders=build_documents(FacetDocument, facets.folders),
+    )
 
 
-def _build_facet_counts(facets: Sequence[Facet]) -> list[FacetDocument]:
-    return [{"value": facet.value, "count": facet.count} for facet in facets]
+# Files attached to pages. The field names are those that otterwiki-mcp reads.
+
+
+class AttachmentDocument(TypedDict):
+    """A file attached to a page; `size` is in bytes."""
+
+    filename: str
+    size: int
+    mime_type: str
+    last_modified: str | None
+
+
+class AttachmentsDocument(TypedDict):
+    """The files attached to a page, sorted by name."""
+
+    path: str
+    attachments: list[AttachmentDocument]
+    total: int
+
+
+class AttachmentContentDocument(TypedDict):
+    """A file attached to a page, with its content in base64."""
+
+    filename: str
+    path: str
+    content: str
+    size: int
+    mime_type: str
+
+
+class AttachmentAddDocument(TypedDict):
+    """A file that this revision attached to a page."""
+
+    filename: str
+    path: str
+    size: int
+    mime_type: str
+    revision: str
+    created: bool
+
+
+class AttachmentRemoveDocument(TypedDict):
+    """A file that this revision removed from a page."""
+
+    deleted: bool
+    filename: str
+    path: str
+    revision: str
+
+
+def build_attachments_document(
+    attachments: AttachmentList, path_style: PathStyle = STORED_PATHS
+) -> AttachmentsDocument:
+    files = build_documents(AttachmentDocument, attachments.files)
+    return build_document(AttachmentsDocument, attachments, path_style, attachments=files, total=len(files))
+
+
+def build_attachment_content_document(
+    result: AttachmentResult, path_style: PathStyle = STORED_PATHS
+) -> AttachmentContentDocument:
+    return build_document(
+        AttachmentContentDocument,
+        result.attachment,
+        path=path_style.to_display_path(result.path),
+        content=b64encode(result.data).decode("ascii"),
+    )
+
+
+def build_attachment_add_document(
+    result: AttachmentResult, path_style: PathStyle = STORED_PATHS
+) -> AttachmentAddDocument:
+    file = result.attachment
+    return build_document(
+        AttachmentAddDocument, result, path_style, filename=file.filename, size=file.size, mime_type=file.mime_type
+    )
+
+
+def build_attachment_remove_document(
+    result: AttachmentResult, path_style: PathStyle = STORED_PATHS
+) -> AttachmentRemoveDocument:
+    filename = result.attachment.filename
+    return build_document(AttachmentRemoveDocument, result, path_style, deleted=True, filename=filename)

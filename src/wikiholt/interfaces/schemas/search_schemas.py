@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
 from wikiholt.domain.search import Hit, SearchResult
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
-from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats, SlowQuery
+from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
@@ -74,50 +73,32 @@ class SearchResultDocument(TypedDict):
 
 
 def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:
-    return {
-        "query": result.query,
-        "did_you_mean": result.did_you_mean or None,
-        "as_typed": format_as_typed(result.query, result.did_you_mean) if result.did_you_mean else None,
-        "mode": result.mode.value,
-        "results": [build_hit_document(hit, path_style) for hit in result.hits],
-        "total": len(result.hits),
-        "considered": result.total,
-        "took_ms": result.took_ms,
-        "indexed_revision": result.indexed_revision,
-        "head_revision": result.head_revision,
-        "stale": result.stale,
-        "degraded": result.degraded,
-        "reranked": result.reranked,
-        "nothing_relevant": result.nothing_relevant,
-        "notes": list(result.notes),
-    }
+    return build_document(
+        SearchResultDocument,
+        result,
+        did_you_mean=result.did_you_mean or None,
+        as_typed=format_as_typed(result.query, result.did_you_mean) if result.did_you_mean else None,
+        results=[build_hit_document(hit, path_style) for hit in result.hits],
+        total=len(result.hits),
+        considered=result.total,
+    )
 
 
 def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDocument:
-    return {
-        "name": path_style.to_display_title(hit.name, hit.path),
-        "path": path_style.to_display_path(hit.path),
-        "url": path_style.to_url(hit.url),
-        "snippet": hit.snippet.text,
-        "matches": [[span.start, span.end] for span in hit.snippet.matches],
-        "sentence": [hit.snippet.sentence.start, hit.snippet.sentence.end] if hit.snippet.sentence else None,
-        "distance": hit.distance,
-        "score": hit.score,
-        "confidence": hit.confidence.value,
-        "channels": list(hit.channels),
-        "heading_path": list(hit.heading_path),
-        "anchor": hit.anchor,
-        "lines": [hit.first_line, hit.last_line],
-        "chunk_index": hit.chunk_index,
-        "category": hit.category,
-        "tags": list(hit.tags),
-        "last_updated": format_date(hit.last_updated),
-        "text": hit.text,
-        "section": hit.heading_path[-1] if hit.heading_path else None,
-        "section_path": " > ".join(hit.heading_path) or None,
-        "total_chunks": hit.total_chunks,
-        "page_word_count": hit.page_words,
-    }
+    snippet = hit.snippet
+    return build_document(
+        HitDocument,
+        hit,
+        path_style,
+        url=path_style.to_url(hit.url),
+        snippet=snippet.text,
+        matches=[[span.start, span.end] for span in snippet.matches],
+        sentence=[snippet.sentence.start, snippet.sentence.end] if snippet.sentence else None,
+        lines=[hit.first_line, hit.last_line],
+        section=hit.heading_path[-1] if hit.heading_path else None,
+        section_path=" > ".join(hit.heading_path) or None,
+        page_word_count=hit.page_words,
+    )
 
 
 # Query reports
@@ -171,7 +152,7 @@ class QueryReportDocument(TypedDict):
     searches: int
     unfinished: int
     queries: int
-    surfaces: dict[str, int]
+    interfaces: dict[str, int]
     without_result_total: int
     degraded: int
     lost: int
@@ -187,48 +168,28 @@ class QueryReportDocument(TypedDict):
 def build_query_report_document(
     slug: str, report: QueryReport, path_style: PathStyle = STORED_PATHS
 ) -> QueryReportDocument:
-    return {
-        "wiki": slug,
-        "since": format_date(report.since),
-        "until": format_date(report.until),
-        "logging": report.logging,
-        "searches": report.searches,
-        "unfinished": report.beginnings,
-        "queries": report.queries,
-        "surfaces": dict(report.surfaces),
-        "without_result_total": report.without_result,
-        "degraded": report.degraded,
-        "lost": report.lost,
-        "damaged_at": format_date(report.damaged_at),
-        "p50_ms": round(report.p50_ms, 3),
-        "p95_ms": round(report.p95_ms, 3),
-        "frequent": [_build_query_stats_document(stats) for stats in report.frequent],
-        "without_result": [_build_query_stats_document(stats) for stats in report.unanswered],
-        "slow": [_build_slow_query_document(slow) for slow in report.slow],
-        "pages": _build_page_reach_document(report.pages, path_style) if report.pages else None,
-    }
+    return build_document(
+        QueryReportDocument,
+        report,
+        wiki=slug,
+        without_result_total=report.without_result,
+        p50_ms=round(report.p50_ms, 3),
+        p95_ms=round(report.p95_ms, 3),
+        frequent=[_build_query_stats_document(stats) for stats in report.frequent],
+        without_result=[_build_query_stats_document(stats) for stats in report.unanswered],
+        slow=build_documents(SlowQueryDocument, report.slow),
+        pages=_build_page_reach_document(report.pages, path_style) if report.pages else None,
+    )
 
 
 def _build_query_stats_document(stats: QueryStats) -> QueryStatsDocument:
-    return {
-        "query": stats.query,
-        "count": stats.count,
-        "mean_hits": round(stats.mean_hits, 2),
-        "best_score": stats.best_score,
-        "without_result": stats.without_result,
-        "without_result_filtered": stats.filtered,
-        "did_you_mean": stats.did_you_mean or None,
-    }
-
-
-def _build_slow_query_document(slow: SlowQuery) -> SlowQueryDocument:
-    return {
-        "query": slow.query,
-        "ms": slow.ms,
-        "at": format_date(datetime.fromtimestamp(slow.at, UTC)),
-        "mode": slow.mode,
-        "degraded": slow.degraded,
-    }
+    return build_document(
+        QueryStatsDocument,
+        stats,
+        mean_hits=round(stats.mean_hits, 2),
+        without_result_filtered=stats.filtered,
+        did_you_mean=stats.did_you_mean or None,
+    )
 
 
 def _build_page_reach_document(pages: PageReach, path_style: PathStyle) -> PageReachDocument:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from wikiholt.app.settings.definitions import Settings, WikiSettings
-from wikiholt.domain.page import Page, PageContent, PageProblem
+from wikiholt.domain.page import PageContent, PageProblem
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import InvalidPage
 from wikiholt.interfaces.http.page_routes import PagePath
@@ -17,7 +17,7 @@ from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import NoQuery
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
-from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
 from wikiholt.text.links import PageNameIndex, resolve_link_paths
@@ -81,21 +81,18 @@ def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings)
     if isinstance(page, PageProblem):
         raise InvalidPage(f"{content.path} cannot be displayed: {page.detail}", hint="read it with git")
     rendered = render_markdown(page, make_link_resolver(content))
-    return {
-        "name": content.name,
-        "path": content.path,
-        "file": content.file,
-        "url": (own.url or settings.url).replace("{path}", quote(content.path)),
-        "html": rendered.html,
-        "cut": rendered.cut,
-        "headings": _build_headings(page),
-        "category": content.metadata.category,
-        "tags": list(content.metadata.tags),
-        "last_updated": format_date(content.metadata.last_updated),
-        "revision": content.revision,
-        "linked_from": [{"path": path, "name": name} for path, name in _get_linking_pages(content).items()],
-        "notes": list(content.notes),
-    }
+    return build_document(
+        PreviewDocument,
+        content,
+        url=(own.url or settings.url).replace("{path}", quote(content.path)),
+        html=rendered.html,
+        cut=rendered.cut,
+        headings=build_documents(HeadingDocument, page.headings),
+        category=content.metadata.category,
+        tags=list(content.metadata.tags),
+        last_updated=format_date(content.metadata.last_updated),
+        linked_from=[{"path": path, "name": name} for path, name in _get_linking_pages(content).items()],
+    )
 
 
 def make_link_resolver(content: PageContent) -> LinkResolver:
@@ -108,10 +105,6 @@ def make_link_resolver(content: PageContent) -> LinkResolver:
         return names.find_page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
 
     return resolve
-
-
-def _build_headings(page: Page) -> list[HeadingDocument]:
-    return [{"level": heading.level, "text": heading.text, "anchor": heading.anchor} for heading in page.headings]
 
 
 def _get_linking_pages(content: PageContent) -> dict[str, str]:

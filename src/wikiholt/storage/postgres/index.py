@@ -26,6 +26,7 @@ from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.storage.page_table import STORED_PAGE_COLUMNS
 from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch
@@ -223,14 +224,14 @@ class PostgresIndex:
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {rows.PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
+        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
         with self._connections.read_connection() as db:
             pages = [rows.to_stored_page(row) for row in db.execute(sql, (list(page_ids),))]
         return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
         sql = (
-            f"SELECT {rows.PAGE_COLUMNS} FROM {self._tables.pages} WHERE path = %(path)s OR file = %(path)s"
+            f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE path = %(path)s OR file = %(path)s"
             " ORDER BY file = %(path)s DESC, id LIMIT 1"
         )
         with self._connections.read_connection() as db:

@@ -8,11 +8,12 @@ from typing import Any
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum
+from wikiholt.storage.page_table import PageRow, fold_tags, get_postgres_type, to_page_columns
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.leases import check_fence
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow, PageRow
+from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import rows as packing
 
@@ -27,11 +28,11 @@ _COMPARED_PAGE_FIELDS = tuple(name for name in PageRow._fields if name not in ("
 
 # A tsvector and a vector are already in binary format, so COPY sends them as bytea.
 _COLUMN_TYPES = {
-    **dict.fromkeys(("id", "page_id", "chunk_id", "version", "length", "size", "seal"), "int8"),
-    **dict.fromkeys(("number", "first_line", "last_line", "hidden", "chunks", "word_count"), "int4"),
-    **dict.fromkeys(("words", "hash", "terms", "vector"), "bytea"),
+    **dict.fromkeys(("page_id", "chunk_id", "size", "seal"), "int8"),
+    **dict.fromkeys(("number", "first_line", "last_line"), "int4"),
+    **dict.fromkeys(("hash", "terms", "vector"), "bytea"),
     **dict.fromkeys(("tag_keys", "link_keys"), "text[]"),
-    "last_updated": "float8",
+    **{name: get_postgres_type(name) for name in PageRow._fields},
 }
 """The types of all columns that are not text. A name has the same type in every table."""
 
@@ -210,7 +211,7 @@ class _PostgresWriter:
         sql = f"SELECT id, {', '.join(_COMPARED_PAGE_FIELDS)} FROM {self._tables.pages} WHERE id = ANY(%s)"
         same_page: dict[int, PageEntry] = {}
         for page_id, *row in self._db.execute(sql, (list(known),), binary=True):
-            columns = packing.to_page_columns(known[page_id])
+            columns = to_page_columns(known[page_id])
             if rows.decode_row(row) == tuple(columns[name] for name in _COMPARED_PAGE_FIELDS):
                 same_page[page_id] = known[page_id]
         if not same_page:
@@ -264,9 +265,9 @@ class _PostgresWriter:
                 page_id, next_page = next_page, next_page + 1
             page_chunks = make_chunk_rows(page_id, next_chunk, entry)
             next_chunk += len(page_chunks)
-            columns = packing.to_page_columns(entry) | {"id": page_id, "version": self._state.version + 1}
+            columns = to_page_columns(entry) | {"id": page_id, "version": self._state.version + 1}
             page = PageRow._make(columns[name] for name in PageRow._fields)
-            tags, links = sorted(packing.fold_tags(entry.page.metadata)), rows.to_link_rows(entry.page.links)
+            tags, links = sorted(fold_tags(entry.page.metadata)), rows.to_link_rows(entry.page.links)
             derived = derive_page_columns(page, page_chunks, entry.vectors, tags, links)
             terms += derived.size
             pages.append((*page, *derived))

@@ -14,9 +14,10 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum
+from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import index_writer, rows
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow, PageRow
+from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite.rows import decode_strings, decode_terms
 

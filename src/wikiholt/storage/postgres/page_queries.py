@@ -4,32 +4,20 @@ from collections.abc import Iterator, Sequence
 
 from wikiholt.domain.page import Facets
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
+from wikiholt.storage import page_table
+from wikiholt.storage.page_table import STORED_PAGE_COLUMNS, SqlDialect
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import encode_key, encode_text
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite.page_queries import count_facets
 
+_POSTGRES = SqlDialect("%s", "tag_keys @> ARRAY[?]::text[]", encode_text, encode_key)
+
 
 def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
     """Build the SQL condition of a filter and its values. The condition is empty if every page matches."""
-    parts: list[str] = []
-    values: list[object] = []
-    if where.categories:
-        parts.append("category_key = ANY(%s)")
-        values.append([encode_text(category.casefold()) for category in where.categories])
-    if where.tags:
-        parts.append("tag_keys @> %s::text[]")
-        values.append([encode_key(tag.casefold()) for tag in where.tags])
-    prefix = encode_text(where.path_prefix.strip("/"))
-    if prefix:
-        # A path prefix matches complete components: "ops" matches ops and ops/backup, not opsec.
-        parts.append("(path = %s OR starts_with(path, %s))")
-        values += [prefix, prefix + "/"]
-    if where.updated_since is not None:
-        parts.append("last_updated >= %s")
-        values.append(where.updated_since.timestamp())
-    return " AND ".join(parts), values
+    return page_table.build_where_clause(where, _POSTGRES)
 
 
 def list_pages(
@@ -40,7 +28,7 @@ def list_pages(
     # A single statement sees a single version, so the count is joined to every row, or alone if no row is left.
     matches = db.execute(
         f"SELECT total.count, part.* FROM (SELECT count(*) {source}) AS total LEFT JOIN"
-        f' (SELECT {rows.PAGE_COLUMNS} {source} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part ON true'
+        f' (SELECT {STORED_PAGE_COLUMNS} {source} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part ON true'
         ' ORDER BY part.path, part.file COLLATE "C"',
         (*values, *values, limit, offset),
     ).fetchall()
@@ -50,7 +38,7 @@ def list_pages(
 
 def find_pages_by_key(db: Connection, tables: GenerationTables, keys: Sequence[str]) -> Sequence[StoredPage]:
     encoded = [rows.encode_text(key) for key in keys]
-    sql = f"SELECT {rows.PAGE_COLUMNS} FROM {tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
+    sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
     return [rows.to_stored_page(row) for row in db.execute(sql, (encoded, encoded))]
 
 

@@ -17,6 +17,7 @@ from wikiholt.domain.index import FloatArray, IntArray, Recipe, VectorRows
 from wikiholt.domain.page import Link, PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink, StoredPage
 from wikiholt.errors import IndexCorrupt
+from wikiholt.storage import page_table
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite import rows as packing
 from wikiholt.text.bm25 import count_weighted_terms
@@ -24,7 +25,6 @@ from wikiholt.text.links import fold_path
 
 Row = Sequence[Any]
 
-PAGE_COLUMNS = packing.PAGE_COLUMNS
 CHUNK_COLUMNS = packing.CHUNK_COLUMNS
 
 _ESCAPE_CHARACTER = "\ufdd0"
@@ -44,31 +44,6 @@ _LEXEME_ENDS = tuple(_LEXEME_END + count.to_bytes(2, "big") for count in range(_
 _OVERSIZED_TSVECTOR = struct.pack(">i", 1) + OVERSIZED.encode() + _LEXEME_ENDS[1]
 _MAX_KEY_BYTES = 500
 _VECTOR_HEADER = struct.Struct(">hh")
-
-
-class PageRow(NamedTuple):
-    """The columns of a page that both stores have, in the order the checksum covers them."""
-
-    id: int
-    file: str
-    path: str
-    name: str
-    blob: str
-    category: str | None
-    category_key: str | None
-    description: str | None
-    language: str | None
-    last_updated: float | None
-    hidden: int
-    tags: str
-    warnings: str
-    chunks: int
-    words: bytes
-    version: int
-    key: str
-    last_key: str
-    word_count: int
-    length: int
 
 
 class DerivedPageColumns(NamedTuple):
@@ -132,7 +107,7 @@ def encode_key(key: str) -> str:
 
 
 def to_stored_page(row: Row) -> StoredPage:
-    return packing.to_stored_page(decode_row(row))
+    return page_table.to_stored_page(decode_row(row))
 
 
 def to_stored_chunk(row: Row) -> StoredChunk:

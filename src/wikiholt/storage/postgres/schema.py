@@ -11,10 +11,12 @@ oldest layout that a program must know to use it, or `moved` after a move to ano
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from psycopg import sql
 
 from wikiholt.errors import IndexCorrupt, IndexTooNew
+from wikiholt.storage.page_table import ADDED_COLUMNS, POSTGRES_LAYOUT, PageRow, format_postgres_column
 
 INDEXES_MIN_PAGES = 300
 """The number of pages from which a wiki gets indexes."""
@@ -28,12 +30,9 @@ _MAX_INLINE_DIMENSIONS = 1_500
 _MAX_HNSW_DIMENSIONS = 2_000
 """The largest vector that pgvector can index."""
 
-_PAGES_TABLE = """
-CREATE TABLE {pages} (
-    id int8 PRIMARY KEY, file text NOT NULL, path text COLLATE "C" NOT NULL, name text NOT NULL, blob text NOT NULL,
-    category text, category_key text, description text, language text, last_updated float8, hidden int4 NOT NULL,
-    tags text NOT NULL, warnings text NOT NULL, chunks int4 NOT NULL, words bytea NOT NULL, version int8 NOT NULL,
-    key text NOT NULL, last_key text NOT NULL, word_count int4 NOT NULL, length int8 NOT NULL,
+_PAGES_TABLE = f"""
+CREATE TABLE {{pages}} (
+    {", ".join(map(format_postgres_column, PageRow._fields))},
     links text NOT NULL, tag_keys text[] NOT NULL, link_keys text[] NOT NULL,
     size int8 NOT NULL, terms tsvector NOT NULL, seal int8 NOT NULL)
 """
@@ -150,7 +149,7 @@ def list_sized_indexes(
 
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
-SCHEMA_LAYOUT = 1
+SCHEMA_LAYOUT = POSTGRES_LAYOUT
 """The layout that this program writes."""
 
 MOVED_MARK = "moved"
@@ -211,7 +210,19 @@ class SchemaMigration:
     statements: Callable[[str, Sequence[int], str], Iterator[sql.Composed]]
 
 
-MIGRATIONS: tuple[SchemaMigration, ...] = ()
+def _make_migration(layout: int) -> SchemaMigration:
+    """Make the migration that adds the columns of a layout to the pages of every generation."""
+    columns = [format_postgres_column(name) for name, added in ADDED_COLUMNS.items() if added.layout == layout]
+
+    def build_statements(schema: str, numbers: Sequence[int], _role: str) -> Iterator[sql.Composed]:
+        tables = [sql.Identifier(schema, GenerationTables(number).pages) for number in numbers]
+        for table, column in product(tables, columns):
+            yield sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {}").format(table, sql.SQL(column))
+
+    return SchemaMigration(SchemaLayout(layout, 1), build_statements)
+
+
+MIGRATIONS: tuple[SchemaMigration, ...] = tuple(map(_make_migration, range(2, SCHEMA_LAYOUT + 1)))
 """Migrations to layout 2, 3, …, SCHEMA_LAYOUT."""
 
 

@@ -16,11 +16,12 @@ from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import write_state_checksum
+from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import index_writer, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
 from wikiholt.storage.postgres.integrity import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, GenerationState, LinkRow, PageRow
+from wikiholt.storage.postgres.rows import ChunkRow, GenerationState, LinkRow
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite import integrity, schema
 from wikiholt.storage.sqlite import rows as packing

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
-from wikiholt.storage.sqlite.page_queries import build_where_clause
+from wikiholt.storage.page_table import SQLITE, build_where_clause
 from wikiholt.text.bm25 import FIELD_WEIGHTS, PREFIX_WEIGHT, compute_max_score
 
 _FIELD_WEIGHTS = ", ".join(str(weight) for weight in FIELD_WEIGHTS)
@@ -77,7 +77,7 @@ def _rank(
     db: sqlite3.Connection, match: str, phrases: Sequence[tuple[str, ...]], limit: int, where: PageFilter
 ) -> list[tuple[int, float]]:
     """The best pages for the FTS5 expression that contain all phrases and match the filter, with their scores."""
-    clause, values = build_where_clause(where)
+    clause, values = build_where_clause(where, SQLITE)
     # The plus keeps SQLite from running the match again for each of these pages, which can take minutes.
     conditions = f" AND +words.rowid IN (SELECT id FROM pages WHERE {clause})" if clause else ""
     if phrases:

@@ -27,8 +27,9 @@ from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.storage.page_table import SQLITE, STORED_PAGE_COLUMNS, build_where_clause, to_stored_page
 from wikiholt.storage.sqlite import backup, fts, index_writer, integrity, page_queries, rows
-from wikiholt.storage.sqlite.page_queries import build_where_clause, select_in_batches
+from wikiholt.storage.sqlite.page_queries import select_in_batches
 from wikiholt.storage.sqlite.pool import SqlitePool
 from wikiholt.storage.sqlite.schema import get_owner, open_connection, read_header
 
@@ -132,7 +133,7 @@ class SqliteIndex:
             return fts.get_max_keyword_score(db, query)
 
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
-        clause, values = build_where_clause(where)
+        clause, values = build_where_clause(where, SQLITE)
         if not clause:
             return None
         with self._pool.read_connection() as db:
@@ -203,16 +204,16 @@ class SqliteIndex:
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE id IN ({{0}})"
+        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE id IN ({{0}})"
         with self._pool.read_connection() as db:
-            pages = [rows.to_stored_page(row) for row in select_in_batches(db, sql, page_ids)]
+            pages = [to_stored_page(row) for row in select_in_batches(db, sql, page_ids)]
         return {page.page_id: page for page in pages}
 
     def find_page(self, path: str) -> StoredPage | None:
-        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
+        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
         with self._pool.read_connection() as db:
             row = db.execute(sql, (path,)).fetchone()
-        return rows.to_stored_page(row) if row else None
+        return to_stored_page(row) if row else None
 
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE id IN ({{0}})"

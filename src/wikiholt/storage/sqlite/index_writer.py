@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.checksums import compute_problem_checksum, write_page_checksum, write_state_checksum
+from wikiholt.storage.page_table import fold_tags, to_page_columns
 from wikiholt.storage.sqlite import page_queries, rows
 
 _MAX_DROPPED_ROWS = 200_000
@@ -91,7 +92,7 @@ class _SqliteWriter:
         self.changed = self.changed or old_revision != revision
 
     def _is_unchanged(self, page_id: int, entry: PageEntry) -> bool:
-        columns = rows.to_page_columns(entry)
+        columns = to_page_columns(entry)
         names = ", ".join(columns)
         stored = self._db.execute(f"SELECT {names} FROM pages WHERE id = ?", (page_id,)).fetchone()
         if stored != tuple(columns.values()):
@@ -102,14 +103,14 @@ class _SqliteWriter:
         return chunks == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
 
     def _write_page(self, entry: PageEntry, page_id: int | None) -> int:
-        columns = rows.to_page_columns(entry) | {"version": self._version}
+        columns = to_page_columns(entry) | {"version": self._version}
         if page_id is not None:
             columns["id"] = page_id
         names, placeholders = ", ".join(columns), ", ".join("?" * len(columns))
         row = tuple(columns.values())
         cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({placeholders})", row)
         page_id = int(cursor.lastrowid or 0)
-        tags = [(tag, page_id) for tag in sorted(rows.fold_tags(entry.page.metadata))]
+        tags = [(tag, page_id) for tag in sorted(fold_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags (tag, page_id) VALUES (?, ?)", tags)
         page_queries.insert_links(self._db, page_id, entry.page)
         return page_id

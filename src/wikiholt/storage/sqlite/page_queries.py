@@ -6,33 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from wikiholt.domain.page import Facet, Facets, Link, Page
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
+from wikiholt.storage.page_table import SQLITE, STORED_PAGE_COLUMNS, build_where_clause, to_stored_page
 from wikiholt.storage.sqlite import rows
 from wikiholt.text.links import fold_path
 
 _BATCH_KEYS = 400
 """Keys per statement; a statement may compare each key with two columns."""
 _LINK_COLUMNS = "page_id, target, text, line, wiki, paths"
-
-
-def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
-    """The SQL condition of a filter and its values; empty if the filter matches every page."""
-    conditions: list[str] = []
-    values: list[object] = []
-    if where.categories:
-        conditions.append(f"category_key IN ({_format_placeholders(where.categories)})")
-        values += [category.casefold() for category in where.categories]
-    for tag in where.tags:
-        conditions.append("id IN (SELECT page_id FROM tags WHERE tag = ?)")
-        values.append(tag.casefold())
-    prefix = where.path_prefix.strip("/")
-    if prefix:
-        # A path prefix matches complete components: "ops" is ops and ops/backup, never opsec.
-        conditions.append("(path = ? OR substr(path, 1, ?) = ?)")
-        values += [prefix, len(prefix) + 1, prefix + "/"]
-    if where.updated_since is not None:
-        conditions.append("last_updated >= ?")
-        values.append(where.updated_since.timestamp())
-    return " AND ".join(conditions), values
 
 
 def select_in_batches(db: sqlite3.Connection, sql: str, keys: Sequence[object], columns: int = 1) -> Iterator[rows.Row]:
@@ -45,17 +25,17 @@ def select_in_batches(db: sqlite3.Connection, sql: str, keys: Sequence[object], 
 def list_pages(
     db: sqlite3.Connection, where: PageFilter, limit: int | None, offset: int
 ) -> tuple[int, Sequence[StoredPage]]:
-    clause, values = build_where_clause(where)
+    clause, values = build_where_clause(where, SQLITE)
     matching = f"FROM pages WHERE {clause}" if clause else "FROM pages"
     (total,) = db.execute(f"SELECT count(*) {matching}", values).fetchone()
-    sql = f"SELECT {rows.PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
+    sql = f"SELECT {STORED_PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
     pages = db.execute(sql, (*values, -1 if limit is None else limit, offset))
-    return total, [rows.to_stored_page(row) for row in pages]
+    return total, [to_stored_page(row) for row in pages]
 
 
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:
-    sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
-    pages = map(rows.to_stored_page, select_in_batches(db, sql, keys, columns=2))
+    sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
+    pages = map(to_stored_page, select_in_batches(db, sql, keys, columns=2))
     return list({page.page_id: page for page in pages}.values())
 
 
@@ -86,7 +66,7 @@ def find_links_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[S
 
 
 def get_facets(db: sqlite3.Connection, where: PageFilter) -> Facets:
-    clause, values = build_where_clause(where)
+    clause, values = build_where_clause(where, SQLITE)
     matching = f"WHERE {clause}" if clause else ""
     return count_facets(db.execute(f"SELECT path, category, tags FROM pages {matching}", values))
 

@@ -9,10 +9,8 @@ from wikiholt.domain.index import Recipe
 from wikiholt.errors import IndexCorrupt, IndexForeign, IndexMissing, IndexTooNew, StorageError
 from wikiholt.regular_files import is_irregular
 from wikiholt.storage.checksums import compute_row_checksum, write_state_checksum
+from wikiholt.storage.page_table import SQLITE_SCHEMA_VERSION, format_sqlite_columns
 from wikiholt.storage.sqlite.errors import translate_errors
-
-SCHEMA_VERSION = 3
-"""An index of an older schema is refused; the next sync quarantines it and builds a new one."""
 
 # Terms are already analysed and separated by spaces: FTS5 only splits at white space.
 _FTS_TOKENIZER = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
@@ -25,13 +23,7 @@ CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, dimensions INTEGER NOT NULL, pipeline TEXT NOT NULL,
     version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL, seal INTEGER NOT NULL) STRICT;
-CREATE TABLE pages (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, file TEXT NOT NULL UNIQUE, path TEXT NOT NULL, name TEXT NOT NULL,
-    blob TEXT NOT NULL, category TEXT, category_key TEXT, description TEXT, language TEXT,
-    last_updated REAL, hidden INTEGER NOT NULL,
-    tags TEXT NOT NULL, warnings TEXT NOT NULL, chunks INTEGER NOT NULL, words BLOB NOT NULL,
-    version INTEGER NOT NULL, key TEXT NOT NULL, last_key TEXT NOT NULL, word_count INTEGER NOT NULL,
-    length INTEGER NOT NULL) STRICT;
+CREATE TABLE pages ({format_sqlite_columns()}) STRICT;
 CREATE INDEX pages_path ON pages (path);
 CREATE INDEX pages_key ON pages (key);
 CREATE INDEX pages_last_key ON pages (last_key);
@@ -171,7 +163,7 @@ def create_index_file(file: Path, wiki_id: str, generation: int, recipe: Recipe)
             db.execute(
                 "INSERT INTO state (one, schema, generation, fingerprint, dimensions, pipeline, version, horizon, seal)"
                 " VALUES (1, ?, ?, ?, ?, ?, 0, 0, 0)",
-                (SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline),
+                (SQLITE_SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline),
             )
             write_generation(db, generation, recipe)
             model = (recipe.model, recipe.precision)
@@ -191,7 +183,7 @@ def create_index_file(file: Path, wiki_id: str, generation: int, recipe: Recipe)
 
 def write_generation(db: sqlite3.Connection, generation: int, recipe: Recipe) -> None:
     """Set the generation number and the checksum of the header."""
-    header = (SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
+    header = (SQLITE_SCHEMA_VERSION, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
     db.execute("UPDATE state SET generation = ?, seal = ?", (generation, compute_row_checksum(header)))
 
 
@@ -227,14 +219,14 @@ def _read_checked_header(db: sqlite3.Connection, tables: set[str]) -> tuple[int,
     if not header or compute_row_checksum(tuple(header)) != checksum:
         raise _make_lost_error("state")
     schema, generation, fingerprint, dimensions, pipeline = header
-    if schema > SCHEMA_VERSION:
+    if schema > SQLITE_SCHEMA_VERSION:
         raise IndexTooNew(
-            f"the index was written by a newer Wikiholt (schema {schema}, this one knows {SCHEMA_VERSION})",
+            f"the index was written by a newer Wikiholt (schema {schema}, this one knows {SQLITE_SCHEMA_VERSION})",
             hint="upgrade Wikiholt, or remove the wiki and add it again",
         )
-    if schema < SCHEMA_VERSION:
+    if schema < SQLITE_SCHEMA_VERSION:
         raise IndexCorrupt(
-            f"the index was written by an older Wikiholt (schema {schema}, this one needs {SCHEMA_VERSION})",
+            f"the index was written by an older Wikiholt (schema {schema}, this one needs {SQLITE_SCHEMA_VERSION})",
             hint="run `wikiholt sync` to build it again",
         )
     return generation, fingerprint, dimensions, pipeline

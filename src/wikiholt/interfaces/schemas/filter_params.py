@@ -1,0 +1,94 @@
+"""The page filters that HTTP, MCP and the command line share, each declared once.
+
+HTTP builds its query parameters from the declarations, MCP its arguments, and the command line its options. A new
+filter is a field of `PageFilter` and an entry of `FILTER_PARAMS`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from wikiholt.domain.search import PageFilter
+from wikiholt.interfaces.schemas.common import parse_since
+
+
+@dataclass(frozen=True, slots=True)
+class FilterParam:
+    """One filter. `field` is the field of PageFilter; `parse` converts a single value to it."""
+
+    field: str
+    name: str
+    """The name of the query parameter, and of the MCP argument unless `mcp_name` is set."""
+    description: str
+    mcp_description: str
+    option: str
+    metavar: str
+    help: str
+    is_list: bool = False
+    parse: Callable[[str], Any] | None = None
+    alias: str = ""
+    """Another name of the query parameter."""
+    mcp_name: str = ""
+
+
+FILTER_PARAMS = (
+    FilterParam(
+        "tags",
+        "tag",
+        description="Pages with this tag; may be repeated, and then all must match.",
+        mcp_description="Only pages with all of these tags.",
+        option="--tag",
+        metavar="TAG",
+        help="only with this tag; repeatable",
+        is_list=True,
+    ),
+    FilterParam(
+        "categories",
+        "category",
+        description="Pages of this category; may be repeated, and then any may match.",
+        mcp_description="Only pages in one of these categories.",
+        option="--category",
+        metavar="NAME",
+        help="only in this category; repeatable",
+        is_list=True,
+    ),
+    FilterParam(
+        "path_prefix",
+        "prefix",
+        description="Pages whose path starts with this.",
+        mcp_description="Only pages whose path starts with this.",
+        option="--path",
+        metavar="PREFIX",
+        help="only pages at or below this path",
+    ),
+    FilterParam(
+        "updated_since",
+        "since",
+        description="Pages changed since: a date, a date with time, or 7d, 12h, 3w.",
+        mcp_description="Only pages updated since: 2026-05-31, a date with time, or 7d, 12h, 3w ago.",
+        option="--since",
+        metavar="WHEN",
+        help="only pages updated since a date (2024-05-31), or 7d, 12h, 3w",
+        parse=parse_since,
+        alias="updated_since",
+        mcp_name="updated_since",
+    ),
+)
+
+
+def build_filter(get_value: Callable[[FilterParam], Any]) -> PageFilter:
+    """Build the filter from the value of each parameter; None leaves its field out.
+
+    A value that is still text is parsed. Raises InvalidQuery.
+    """
+    fields: dict[str, Any] = {}
+    for param in FILTER_PARAMS:
+        value = get_value(param)
+        if value is None:
+            continue
+        if param.is_list:
+            value = tuple(value)
+        elif param.parse is not None and isinstance(value, str):
+            value = param.parse(value)
+        fields[param.field] = value
+    return PageFilter(**fields)

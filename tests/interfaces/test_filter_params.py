@@ -1,0 +1,38 @@
+"""A page filter is declared once; HTTP, MCP and the command line offer it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from wikiholt.domain.search import PageFilter
+from wikiholt.errors import InvalidQuery
+from wikiholt.interfaces.cli.parser import build_parser
+from wikiholt.interfaces.http.query_params import SearchParams
+from wikiholt.interfaces.mcp.tool_schemas import SearchArguments
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
+
+WANTED = PageFilter(("Ops", "Dev"), ("a", "b"), "runbooks", datetime(2026, 5, 31, tzinfo=UTC))
+
+
+def test_every_interface_builds_the_same_filter() -> None:
+    values = {"q": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "since": "2026-05-31"}
+    assert SearchParams.model_validate({**values, "prefix": "runbooks"}).to_filter() == WANTED
+    assert SearchParams.model_validate({**values, "path": "runbooks"}).to_filter() == WANTED
+    arguments = {"query": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "prefix": "runbooks"}
+    assert SearchArguments.model_validate({**arguments, "updated_since": "2026-05-31"}).to_filter() == WANTED
+    line = "search w x --tag a --tag b --category Ops --category Dev --path runbooks --since 2026-05-31"
+    options = build_parser().parse_args(line.split())
+    assert build_filter(lambda param: getattr(options, param.option.removeprefix("--"))) == WANTED
+
+
+def test_every_filter_is_declared() -> None:
+    assert {param.field for param in FILTER_PARAMS} == set(PageFilter.__slots__)
+    assert {param.name for param in FILTER_PARAMS} <= SearchParams.model_fields.keys()
+    assert {param.mcp_name or param.name for param in FILTER_PARAMS} <= SearchArguments.model_fields.keys()
+
+
+def test_nothing_given_is_an_empty_filter_and_an_empty_date_is_refused() -> None:
+    assert SearchParams.model_validate({"q": "x"}).to_filter() == PageFilter()
+    assert SearchArguments.model_validate({"query": "x"}).to_filter() == PageFilter()
+    with pytest.raises(InvalidQuery, match="is not a date"):
+        build_filter(lambda param: "" if param.field == "updated_since" else None)
