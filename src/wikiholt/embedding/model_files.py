@@ -55,7 +55,7 @@ class ModelFiles:
         self._verified.add(file)
 
     def read_verified(self, file: str, part: slice = slice(None)) -> bytes:
-        """The verified bytes of a small file, or of a part of a file. A file is verified once, however often it is read."""
+        """The verified bytes of a small file, or of a part of a file. A file is verified only once."""
         data = self.map_file(file)
         if file not in self._verified:
             self.verify_digest(file, data)

@@ -98,7 +98,7 @@ def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> F
 
 
 def extract_blocks(layout: WeightsLayout, name: str, weights: memoryview) -> tuple[Array, FloatArray]:
-    """The numbers of a tensor in blocks (rows × blocks × block size) and their scales (rows × blocks × 1), not copied."""
+    """The numbers (rows × blocks × block size) and scales (rows × blocks × 1) of a tensor in blocks, not copied."""
     offset, scale_offset, rows, columns = layout.blocks[name]
     blocks = columns // layout.block_size
     numbers = _read_array(weights, np.int8, offset, [rows, blocks, layout.block_size])
