@@ -11,6 +11,7 @@ pack of the other one. Calibration files are JSON lists of texts, or Markdown, o
 import argparse
 import json
 import mmap
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ MINILM = Shape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, posi
 GRANITE = Shape(6, 12, 384, 1536, vocabulary=50265, positions=512, pooling="cls", block=64)
 MODELS = Path("src/wikiholt/embedding/models")
 WORDS_PER_TEXT = 120
+SENTENCE = re.compile(r"(?<=[.?])\s|\n")
+SENTENCE_LENGTHS = range(5, 120)
 # How much of the activations' unevenness moves into the weights: of .5 to 1 the best by cosine to fp32.
 ALPHA = 0.7
 # A column that is hardly used in the calibration texts counts as this share of the median one.
@@ -154,11 +157,14 @@ def smoothing(largest: np.ndarray) -> np.ndarray:
 
 
 def calibration_texts(files: Sequence[Path]) -> Iterator[str]:
+    """Texts of the size of a chunk, and sentences and headings: queries are short, and their activations differ."""
     for file in files:
         if file.suffix == ".json":
             yield from json.loads(file.read_text())
             continue
-        words = file.read_text().split(" ")
+        text = file.read_text()
+        yield from (short for part in SENTENCE.split(text) if len(short := part.strip("# \n")) in SENTENCE_LENGTHS)
+        words = text.split(" ")
         yield from (" ".join(words[at : at + WORDS_PER_TEXT]) for at in range(0, len(words), WORDS_PER_TEXT))
 
 
