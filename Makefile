@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Each Python process would compile the package again otherwise, and the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 UNIT := not (browser or chroma or gate or long or model or otterwiki or postgres or process or slow)
 # Directories without a unit test are not even imported.
 UNIT_DIRECTORIES := $(foreach kind,browser chroma crash fuzz model otterwiki postgres process soak,--ignore-glob='tests/*$(kind)')
 
-.PHONY: help demo serve quick unit test lint check gate format lock wheel bench clean
+.PHONY: help demo serve quick unit test suite lint check gate format lock wheel bench clean
 
 help:                ## Say what can be made
 	@grep -E '^[a-z-]+: *##|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,17 +28,21 @@ serve: $(READY)      ## Serve the example wikis on http://127.0.0.1:8765/
 	@test -d demo-data/repositories || $(BIN)/wikiholt demo demo-data
 	$(BIN)/wikiholt --data demo-data/data serve demo-data/repositories
 
-PYTEST := $(BIN)/python -m pytest -n 2
-# Tests of a file that share a server run on one worker; the order is that of tests/conftest.py.
-GROUPED := --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest
+# Tests of a file that share a server run on one worker; the order is that of tests/conftest.py. Three workers keep two
+# cores busy, because many tests wait for a server. A worker that crashes is not replaced: the run would never end.
+GROUPED := -n 3 --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 
 quick: $(READY)      ## The checks and the unit tests, side by side, in about a minute
 	$(MAKE) --no-print-directory -j 2 lint unit
 
 unit: $(READY)       ## The tests that need neither a server nor a model
-	$(PYTEST) --dist worksteal -q -m "$(UNIT)" $(UNIT_DIRECTORIES)
+	$(PYTEST) -n 2 --dist worksteal -q -m "$(UNIT)" $(UNIT_DIRECTORIES)
 
-test: $(READY) check ## Every check and every test, without the long forms
+test: $(READY)       ## Every check and every test, side by side, without the long forms
+	$(MAKE) --no-print-directory -j 2 check suite
+
+suite: $(READY)      ## Every test, without the long forms
 	$(PYTEST) $(GROUPED) -m "not long"
 
 lint: $(READY)       ## ruff, mypy, import-linter

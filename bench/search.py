@@ -30,7 +30,7 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService

@@ -1,6 +1,7 @@
 """Settings for all tests: markers by directory, a time limit for unit tests, one browser, repeatable examples."""
 
 import os
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import settings
 from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
 from tests.support.postgres_fixtures import database, pg
-from tests.support.tiers import IS_FULL, RESOURCES, get_markers, shares_server
+from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
 
 __all__ = ["browser", "database", "pg", "visit"]
 
@@ -27,6 +28,15 @@ settings.register_profile("full", max_examples=100, **_EVERY_PROFILE)
 settings.load_profile("full" if IS_FULL else "fast")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or writes the data directory of the user who runs it."""
+    directory = tmp_path_factory.mktemp("user-data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(directory))
+        yield directory
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not IS_FULL:
         config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
@@ -36,13 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Set the markers of resources by directory, and put the crash gate first and the unit tests last.
 
-    The crash gate forks, and no earlier test may have left a thread behind that holds a lock. The tests of a file that
-    shares a server stay together (`--dist loadgroup`); unit tests fill the gaps at the end.
+    The crash gate forks, and no earlier test may have left a thread behind that holds a lock. The tests of a file stay
+    together (`--dist loadgroup`), so that its fixtures are created once; unit tests fill the gaps at the end.
     """
     for item in items:
         path = item.path.relative_to(_TESTS)
         for name in sorted(get_markers(path)):
             item.add_marker(name)
-        if shares_server(path):
-            item.add_marker(pytest.mark.xdist_group(path.as_posix()))
+        item.add_marker(pytest.mark.xdist_group(get_group(path)))
     items.sort(key=lambda item: ("test_crash_gate" not in item.nodeid, not get_markers(item.path.relative_to(_TESTS))))

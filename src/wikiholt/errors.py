@@ -139,7 +139,13 @@ class NotFound(WikiholtError):
 
 
 class WikiNotFound(NotFound):
+    """`slug` is the name that was asked for, if there was one."""
+
     code = "wiki-not-found"
+
+    def __init__(self, message: str, *, hint: str = "", slug: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.slug = slug
 
 
 class PageNotFound(NotFound):

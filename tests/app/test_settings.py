@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.paths import ROOT
+from wikiholt.app.settings import settings_loader
 from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS, Settings, WikiSettings
 from wikiholt.app.settings.manual_page import render_settings_page
 from wikiholt.app.settings.settings_loader import load_settings
@@ -57,9 +58,9 @@ def test_the_manual_is_written_from_the_table() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_without_configuration_the_defaults_apply() -> None:
+def test_without_configuration_the_defaults_apply(user_data: Path) -> None:
     settings = load_settings()
-    assert settings.data == Path("wikiholt-data")
+    assert settings.data == user_data / "wikiholt"
     assert (settings.model, settings.chunk_target_tokens, settings.search_stale_check) == (
         "granite-embedding-30m-english",
         200,
@@ -87,6 +88,32 @@ def test_the_data_directory_comes_from_argument_environment_or_working_directory
     assert load_settings(environ=environ).data == Path("from-environment")
     assert load_settings(data=here / "x", environ=environ).data == here / "x"
     assert load_settings(overrides={"data": "y"}, environ=environ).data == Path("y")
+
+
+def test_a_local_data_directory_is_preferred_also_from_below(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "wikiholt-data").mkdir()
+    (here / "docs" / "deep").mkdir(parents=True)
+    assert load_settings().data == here / "wikiholt-data"
+    monkeypatch.chdir(here / "docs" / "deep")
+    assert load_settings().data == here / "wikiholt-data"
+    (here / "docs" / "wikiholt-data").mkdir()
+    assert load_settings().data == here / "docs" / "wikiholt-data"
+
+
+def test_a_local_data_directory_of_another_user_is_never_used(
+    here: Path, user_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "wikiholt-data").mkdir()
+    (here / "below").mkdir()
+    owner = (here / "wikiholt-data").stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    monkeypatch.setattr(settings_loader, "ROOT_USER_ID", owner + 2)
+    with pytest.raises(InvalidSetting, match="belongs to another user") as refused:
+        load_settings()
+    assert "--data" in refused.value.hint
+    assert load_settings(data=here / "wikiholt-data").data == here / "wikiholt-data"
+    monkeypatch.chdir(here / "below")
+    assert load_settings().data == user_data / "wikiholt"
 
 
 def test_the_file_in_the_data_directory_is_read(here: Path) -> None:
@@ -238,6 +265,7 @@ def test_wiki_settings_are_parsed() -> None:
         ({"langauge": "german"}, "no setting 'langauge'"),
         ({"language": "klingon"}, "unknown value"),
         ({"anchors": "gitlab"}, "unknown value"),
+        ({"dialect": "Obsidain"}, "unknown value"),
         ({"url": "https://example.org"}, "must contain {path}"),
         ({"model": "x"}, "no setting 'model'"),
     ],
@@ -245,6 +273,14 @@ def test_wiki_settings_are_parsed() -> None:
 def test_invalid_wiki_settings_are_rejected(settings: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidSetting, match=message):
         WikiSettings.parse(settings)
+
+
+def test_an_unknown_dialect_suggests_a_known_one_and_lists_all() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        WikiSettings.parse({"dialect": "Obsidain"})
+    assert caught.value.hint.startswith(
+        "Did you mean 'obsidian'? Valid values: auto, gfm, obsidian, gollum, otterwiki,"
+    )
 
 
 @pytest.mark.parametrize("address", ["postgresql://a:hush@db/wikis", "postgres:///wikis?host=/run/postgresql"])

@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--operation", default="", help="run only this operation")
     parser.add_argument("--failure", default="", help="cause only this failure")
     parser.add_argument("--damage", action="store_true", help="damage files instead")
+    parser.add_argument("--until", default="", metavar="FAULT", help="end after a round with this text in its fault")
     parser.add_argument("--quiet", action="store_true", help="show only the rounds with faults")
     arguments = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
@@ -56,6 +57,8 @@ def _run_crash_rounds(seed: int, arguments: argparse.Namespace) -> int:
             results.append(gate.run_round(number, arguments.operation, arguments.failure))
             if results[-1].fault or not arguments.quiet:
                 print_line(results[-1])
+            if arguments.until and arguments.until in results[-1].fault:
+                break
     print_line(f"seed {seed}\n{format_summary(results)}")
     return 1 if any(round_.fault for round_ in results) else 0
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
 from tests.crash.child_process import Messages
 from tests.support.git_repository import Repository
@@ -57,3 +58,11 @@ class Acks:
             file = f"{path}.md"
             found = repository.run_git("show", f"HEAD:{file}").decode() if file in files else None
             assert found == (content and content.strip()), f"{path} should contain {content!r} and contains {found!r}"
+
+    def check_files(self, directory: Path) -> None:
+        """Every page whose write was acknowledged is in the directory as it was written."""
+        for path, content in self.pages.items():
+            if content is not UNSURE:
+                file = directory / f"{path}.md"
+                found = file.read_text() if file.exists() else None
+                assert found == content, f"{path} should contain {content!r} and contains {found!r}"

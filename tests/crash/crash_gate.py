@@ -21,8 +21,10 @@ from tests.crash.recovery import RecoveryCase, check_recovery
 from tests.crash.seed_data import create_seed_data
 from tests.support.git_repository import Repository
 from tests.support.services import build_test_service, read_all_files
+from wikiholt.directory.source_identity import SourceIdentities
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, write_job
 from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.wikis.registry import Registry
 
 _OPERATIONS = (*OPERATIONS, "sync", "reindex", "fetch", SERVE)
 _UNCHANGED_KINDS = ("CURRENT", "index", "backup", "mirror pack", "mirror ref", "mirror HEAD", "mirror other")
@@ -52,8 +54,8 @@ class CrashGate:
         shutil.copytree(self._round, self._template)
 
     def _make_template(self, rng: Random, pages: int) -> dict[str, object]:
-        """Three wikis with every kind of file: indexes, caches, keys, backups, a job."""
-        for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8)):
+        """Four wikis with every kind of file: indexes, caches, keys, backups, a job."""
+        for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8), ("folder", 8)):
             create_pages(Repository(self._round / slug), rng, count)
         service = build_test_service(self._data, self._model)
         return create_seed_data(
@@ -80,7 +82,9 @@ class CrashGate:
         try:
             failure.prepare(self._template)
             self._take_write_locks(rng, always=round_.served)
-            upstream = Repository(self._round / ("victim" if subject == "victim" else "upstream"))
+            upstream = Repository(self._round / ("upstream" if subject == "mirror" else subject))
+            if subject == "folder":
+                self._bind_directory()
             round_.changes = make_random_edits(upstream, rng)
             before = self._read_other_wikis(subject, unchanged_only=round_.served)
             damaged = self._run_failure(failure, round_, expected, subject, rng)
@@ -89,12 +93,21 @@ class CrashGate:
                 round_.add_fault("the files of another wiki have changed")
             if not round_.fault and kind != "git" and subject == "victim":
                 expected.check_pages(Repository(self._round / "victim"))
+            if not round_.fault and subject == "folder":
+                expected.check_files(self._round / "folder")
         except AssertionError as error:
             round_.add_fault(str(error))
         finally:
             failure.clean_up()
         round_.seconds = time.monotonic() - began
         return round_
+
+    def _bind_directory(self) -> None:
+        """Accept the copy of the directory as the wiki's own: nothing in a directory tells a copy from another one."""
+        registry = Registry(self._data / "registry.sqlite")
+        registry.bind = SourceIdentities().bind
+        registry.rebind(registry.get("folder"))
+        registry.close()
 
     @staticmethod
     def _is_recovered_by_service(operation: str, subject: str, rng: Random) -> bool:

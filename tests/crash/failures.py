@@ -39,6 +39,7 @@ _DURATIONS_S = {
     "restore registry": 0.15,
     "remove": 0.2,
     "fetch": 0.4,
+    "scan": 0.6,
     SERVE: 4.0,
 }
 """Duration of the operations that do not take about one second."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
 from tests.crash.child_process import ChildChannel
 from tests.crash.random_edits import make_page
 from tests.support.services import build_test_service
+from wikiholt.directory.source import DirectorySource
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Busy, PageNotFound
@@ -17,6 +19,7 @@ from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.indexing.sync import Syncer
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.registry_backups import RegistryBackups
 from wikiholt.wikis.service import WikiService
 
@@ -71,15 +74,15 @@ def _remove_wiki(context: OperationContext) -> None:
     context.channel.send("done", "wiki", "victim", None)
 
 
-def _fetch_and_sync(context: OperationContext) -> None:
-    wiki = context.service.get_handle("mirror")
+def _fetch_and_sync(context: OperationContext, slug: str = "mirror") -> None:
+    wiki = context.service.get_handle(slug)
     wiki.fetch()
     wiki.sync()
 
 
-def _write_pages(context: OperationContext) -> None:
+def _write_pages(context: OperationContext, slug: str = "victim") -> None:
     """Write, append to, delete and rename pages. Each change is acknowledged when its call has returned."""
-    pages = context.service.get_handle("victim").pages
+    pages = context.service.get_handle(slug).pages
     for number in range(context.rng.randrange(3, 9)):
         path, text = f"own/{context.page_prefix}/page-{number}", make_page(context.rng, number)
         with _acknowledge(context, "page", path) as result:
@@ -87,11 +90,11 @@ def _write_pages(context: OperationContext) -> None:
             result.append(text)
         context.pages[path] = text
         if context.rng.random() < 0.6:
-            _change_page(context, context.rng.choice(sorted(context.pages)), number)
+            _change_page(context, pages, context.rng.choice(sorted(context.pages)), number)
 
 
-def _change_page(context: OperationContext, path: str, number: int) -> None:
-    pages, text = context.service.get_handle("victim").pages, context.pages.pop(path)
+def _change_page(context: OperationContext, pages: WikiPages, path: str, number: int) -> None:
+    text = context.pages.pop(path)
     change = context.rng.choice(("append", "delete", "rename"))
     if change == "delete":
         with _acknowledge(context, "page", path) as result:
@@ -162,6 +165,8 @@ class Operation:
     model: str = "fake"
 
 
+_BESIDE_DIRECTORY = ("scan", "write files", "register")
+
 OPERATIONS = {
     "sync": Operation(_run_sync, (Syncer, "sync"), 1300),
     "reindex": Operation(_run_reindex, (Syncer, "rebuild"), 2800),
@@ -175,6 +180,12 @@ OPERATIONS = {
     "remove": Operation(_remove_wiki, (WikiService, "remove"), 105, ("sync", "back up", "register", "reindex")),
     "write pages": Operation(_write_pages, (GitSource, "commit"), 900),
     "fetch": Operation(_fetch_and_sync, (RemoteSource, "fetch"), 60, ("fetch", "register"), subject="mirror"),
+    "scan": Operation(
+        partial(_fetch_and_sync, slug="folder"), (DirectorySource, "fetch"), 300, _BESIDE_DIRECTORY, subject="folder"
+    ),
+    "write files": Operation(
+        partial(_write_pages, slug="folder"), (DirectorySource, "commit"), 900, _BESIDE_DIRECTORY, subject="folder"
+    ),
     "register": Operation(_change_registry, None, 150),
 }
 SERVE = "serve"

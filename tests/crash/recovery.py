@@ -77,6 +77,8 @@ def check_recovery(case: RecoveryCase) -> dict[str, object]:
     service = build_test_service(case.data, case.model)
     result.registry = _check_registry(service, case)
     removal = case.expected.wikis[case.subject]
+    if case.subject == "folder" and result.registry != "intact":
+        service.rebind("folder")  # an older registry knows the directory that this one is a copy of
     try:
         wiki = service.get_handle(case.subject)
     except WikiNotFound:
@@ -117,11 +119,17 @@ def _age_files(case: RecoveryCase) -> None:
 
 
 def sync_wiki(wiki: WikiHandle, *, retry: bool) -> SyncReport:
-    """Fetch and sync. With a damaged mirror the first attempt may fail, and the second must repair it."""
+    """Fetch and sync. With a damaged mirror the first attempt may fail, and the second must repair it.
+
+    A sync does not read unchanged pages, so the damage is found when all pages are read.
+    """
     if retry:
         with suppress(SourceError, SyncFailed):
             wiki.fetch()
             wiki.sync()
+            source = wiki._config.source
+            entries = source.read_tree(source.get_head()).values()
+            list(source.read_blobs([entry.blob for entry in entries], 1_000_000))
     wiki.fetch()
     return wiki.sync()
 
@@ -261,7 +269,7 @@ def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> Non
         assert index.get_state().revision == source.get_head() == revision
         tree = {file: entry.blob for file, entry in source.read_tree(revision).items()}
         assert dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()} == tree
-        assert index.get_problems() == fresh.get_problems()
+        assert index.get_problems() == fresh.get_problems(), (index.get_problems(), fresh.get_problems())
         _assert_same_content(index, fresh)
         _assert_same_results(wiki, index, fresh, embedder)
     finally:

@@ -15,8 +15,11 @@ def create_seed_data(
     `on_created` is called with the id of each wiki.
     """
     sources = {"victim": str(directory / "victim"), "bystander": str(directory / "bystander")}
-    for slug, source in {**sources, "mirror": f"file://{directory / 'upstream'}"}.items():
-        service.add(slug, source, {})
+    sources["mirror"] = f"file://{directory / 'upstream'}"
+    if (directory / "folder").exists():
+        sources["folder"] = str(directory / "folder")
+    for slug, source in sources.items():
+        service.add(slug, source, {"kind": "directory"} if slug == "folder" else {})
         wiki = service.get_handle(slug)
         wiki.fetch()
         wiki.sync()

@@ -25,14 +25,14 @@ from tests.support.tiers import choose
 from tests.wikis.query_log.query_log_fixtures import RETENTION, make_query_record
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import NotWritable
-from wikiholt.git.remote import MIRROR_DIRECTORY
+from wikiholt.git.mirror import MIRROR_DIRECTORY
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_backups import RegistryBackups
 from wikiholt.wikis.service import WikiService
 
-ROUNDS, SEED = choose(50, 20), 2024
+ROUNDS, SEED = choose(50, 12), 2024
 _CAUGHT_BY = {
     "half a page": ("sync", "kill at a step", "the index was not damaged, but it was"),
     "unsynced backup": ("back up", "power cut", "its checksum does not match"),
@@ -67,7 +67,8 @@ def test_recovery_works_with_the_real_model() -> None:
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_crash_test_finds_an_injected_bug(bug: str) -> None:
     operation, failure, fault = _CAUGHT_BY[bug]
-    done = run_gate("--rounds", "6", "--seed", "3", "--bug", bug, "--operation", operation, "--failure", failure)
+    injected = ("--bug", bug, "--operation", operation, "--failure", failure)
+    done = run_gate("--rounds", "6", "--seed", "3", "--until", fault, *injected)
     assert done.returncode == 1, done.stdout[-5000:] + done.stderr[-3000:]
     assert fault in done.stdout
     assert "seed 3" in done.stdout

@@ -35,6 +35,9 @@ _ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,
 # 2130706433 is 127.0.0.1 as one number; "host" is a placeholder.
 _HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost", "2130706433", "host", "git.example"}
 
+_COMMON_OPTIONS = {"--json", "--no-color"}
+"""Options of every command that prints a result, described once."""
+
 readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
 
 
@@ -107,8 +110,10 @@ def test_shown_commands_parse(doc: Path) -> None:
 
 
 def can_parse(line: str) -> bool:
+    words = shlex.split(line, comments=True)[1:]
+    to_shell = next((position for position, word in enumerate(words) if word in ("|", ">")), len(words))
     try:
-        build_parser().parse_args(shlex.split(line, comments=True)[1:])
+        build_parser().parse_args(words[:to_shell])
     except SystemExit as stop:
         return stop.code == 0
     return True
@@ -196,12 +201,12 @@ def test_every_dependency_has_documented_reasons() -> None:
 def test_the_manual_describes_every_command_with_its_options() -> None:
     manual = read_text("docs/cli.md")
     everywhere = get_section(manual, "Options of every command")
-    for option in get_options(build_parser()) | {"--json"}:
+    for option in get_options(build_parser()) | _COMMON_OPTIONS:
         assert f"`{option}" in everywhere, f"{option} is not described"
     for name, parser in get_sub_commands(build_parser()).items():
         about = get_section(manual, name)
         assert f"$ wikiholt {name}" in about, f"there is no example of {name}"
-        for option in get_options(parser) - {"--json"}:
+        for option in get_options(parser) - _COMMON_OPTIONS:
             assert f"`{option}" in about, f"{name} {option} is not described"
 
 

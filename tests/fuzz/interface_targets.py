@@ -22,6 +22,7 @@ from wikiholt.git.source import GitSource
 from wikiholt.interfaces.http.index_routes import is_signed
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, resolve_link_paths
 from wikiholt.text.page_names import get_page_path
@@ -206,13 +207,13 @@ def _open_source() -> GitSource:
     from tests.support.git_repository import Repository
 
     repository = Repository(Path(tempfile.mkdtemp(prefix="wikiholt-fuzz-")))
-    repository.commit({"Home.md": "# Home\n\nkettle and lantern [[Home]]\n", "secret.txt": "not a page\n"})
+    repository.commit({"Home.md": "# Home\n\nkettle and lantern [[Home]]\n", "secret.conf": "not a page\n"})
     return GitSource(repository.path)
 
 
 @cache
 def _open_wiki() -> "object":
-    from tests.malformed.malformed_wiki import HEALTHY_PAGES, CachingEmbedder
+    from tests.malformed.malformed_wiki import HEALTHY_PAGES
     from tests.support.git_repository import Repository
     from wikiholt.app.bootstrap import open_service
 
@@ -224,7 +225,7 @@ def _open_wiki() -> "object":
     service = open_service(directory / "data")
     from dataclasses import replace
 
-    embedder = CachingEmbedder()
+    embedder = FakeEmbedder()
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     service.add("fuzz", str(repository.path), {})
     handle = service.get_handle("fuzz")

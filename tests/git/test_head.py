@@ -62,7 +62,10 @@ def test_a_directory_inside_a_repository_is_not_taken_for_the_repository(reposit
     repository.commit({"docs/wiki/Home.md": "text"})
     with pytest.raises(InvalidSource) as caught:
         GitSource(repository.path / "docs" / "wiki").get_head()
-    assert caught.value.hint == f"Use {repository.path} as the source, with subdirectory=docs/wiki."
+    assert caught.value.hint == (
+        f"Use {repository.path} as the source, with subdirectory=docs/wiki. To read its files from disk instead, add it"
+        " with --worktree (setting kind=directory)."
+    )
 
 
 def test_a_bare_repository_is_read(repository: Repository, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from tests.support.git_repository import Repository
 from tests.support.git_servers import LocalServer, make_git_handler, run_http_server
 from wikiholt.errors import SourceError, SourceMissing
 from wikiholt.git.fetch import FetchLimits
-from wikiholt.git.remote import MirrorRefresher, RemoteSource, SharedHead
+from wikiholt.git.mirror import MirrorRefresher, SharedHead
+from wikiholt.git.remote import RemoteSource
 
 LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=60)
 

@@ -15,7 +15,7 @@ from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceMissing, WikiholtError, WikiNotFound
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.schemas.admin_schemas import build_status_document, build_wiki_document
 from wikiholt.search.request import SearchRequest
@@ -249,7 +249,7 @@ def test_the_command_line_adds_syncs_and_searches_a_url_and_shows_no_password(
 
     assert run("add", "far", url) == 0
     assert run("sync", "far") == 0
-    assert run("search", "far", "saving data at night") == 0
+    assert run("search", "-w", "far", "saving data at night") == 0
     assert "ops/backup" in capsys.readouterr().out
     assert run("add", "gone", url.replace("wiki", "absent")) == 6
     assert run("add", "bad", url.replace("http:", "ftp:")) == 2

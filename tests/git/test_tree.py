@@ -6,14 +6,25 @@ import pytest
 
 from tests.support.git_repository import Repository
 from wikiholt.domain.git import EntryKind, TreeEntry
-from wikiholt.errors import InvalidSource, SourceCorrupt
+from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError
 from wikiholt.git.source import GitSource
 
 
 def test_a_tree_holds_pages_by_extension_whatever_its_case(repository: Repository, source: GitSource) -> None:
-    files = {"Home.md": "a", "B.MD": "b", "c.markdown": "c", "d/E.Md": "e", "f.txt": "f", "md": "g", "h.md.bak": "h"}
-    commit = repository.commit(dict(files))
-    assert set(source.read_tree(commit)) == {"Home.md", "B.MD", "c.markdown", "d/E.Md"}
+    pages = ("Home.md", "B.MD", "c.markdown", "d/E.Md", "f.txt", "g.mdx", "h.RST", "i.adoc")
+    commit = repository.commit(dict.fromkeys((*pages, "md", "j.md.bak", "k.docx"), "text"))
+    assert set(source.read_tree(commit)) == set(pages)
+
+
+def test_other_files_are_those_that_are_no_pages_and_not_ignored(repository: Repository) -> None:
+    files = ("mkdocs.yml", "other/a.png", "docs/a.md", "docs/b.png", "docs/x/.obsidian/app.json", "docs/drafts/c.pdf")
+    commit = repository.commit(dict.fromkeys(files, "text"))
+    everything = GitSource(repository.path).list_other_files(commit)
+    assert sorted(everything) == sorted(set(files) - {"docs/a.md"})
+    docs = GitSource(repository.path, subdirectory="docs", ignore=["drafts/"]).list_other_files(commit)
+    assert sorted(docs) == sorted(["b.png", "x/.obsidian/app.json", "../docs", "../mkdocs.yml", "../other"])
+    with pytest.raises(SourceError):
+        GitSource(repository.path).list_other_files("0" * 40)
 
 
 def test_a_name_that_is_only_an_extension_is_not_a_page(repository: Repository, source: GitSource) -> None:

@@ -123,8 +123,10 @@ def test_an_empty_repository_is_an_error_with_a_hint(wiki: SyncFixture) -> None:
 
 
 def test_a_repository_without_pages_is_an_error(wiki: SyncFixture) -> None:
-    wiki.repository.commit({"readme.txt": "no pages here"})
-    with pytest.raises(NoPages) as caught:
+    wiki.repository.commit(
+        {"readme.docx": "no pages here", "a/b.PNG": "x", "c.png": "x", "LICENSE": "x", ".a/b.js": ""}
+    )
+    with pytest.raises(NoPages, match=r"\(4 files skipped: 2 \.png, 1 without extension, 1 \.docx\)") as caught:
         wiki.sync()
     assert caught.value.hint
 
@@ -132,7 +134,7 @@ def test_a_repository_without_pages_is_an_error(wiki: SyncFixture) -> None:
 def test_a_wiki_whose_pages_are_all_deleted_is_an_error_and_has_an_empty_index(wiki: SyncFixture) -> None:
     wiki.repository.commit({"a.md": "alpha"})
     wiki.sync()
-    wiki.repository.commit({"a.md": None, "x.txt": "x"})
+    wiki.repository.commit({"a.md": None, "x.docx": "x"})
     with pytest.raises(NoPages):
         wiki.sync()
     wiki.assert_converged()

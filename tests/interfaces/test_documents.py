@@ -40,6 +40,11 @@ def test_a_document_has_its_own_fields_in_its_own_order() -> None:
     assert type(document["colour"]) is str
 
 
+def test_a_given_value_is_converted_like_an_attribute() -> None:
+    document = build_document(ThingDocument, Thing(), size=3, words=(("c",),), made_at=datetime(2026, 6, 1, tzinfo=UTC))
+    assert (document["words"], document["made_at"]) == ([["c"]], "2026-06-01T00:00:00+00:00")
+
+
 def test_a_value_for_an_unknown_field_is_refused() -> None:
     with pytest.raises(TypeError, match="ThingDocument has no field colur"):
         build_document(ThingDocument, Thing(), size=3, colur="red")

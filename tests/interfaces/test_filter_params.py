@@ -10,23 +10,32 @@ from wikiholt.interfaces.cli.parser import build_parser
 from wikiholt.interfaces.http.query_params import SearchParams
 from wikiholt.interfaces.mcp.tool_schemas import SearchArguments
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
+from wikiholt.text.properties import parse_condition
 
-WANTED = PageFilter(("Ops", "Dev"), ("a", "b"), "runbooks", datetime(2026, 5, 31, tzinfo=UTC))
+CONDITIONS = ["status=draft", "priority>=3"]
+WANTED = PageFilter(
+    ("Ops", "Dev"),
+    ("a", "b"),
+    "runbooks",
+    datetime(2026, 5, 31, tzinfo=UTC),
+    tuple(map(parse_condition, CONDITIONS)),
+)
 
 
 def test_every_interface_builds_the_same_filter() -> None:
-    values = {"q": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "since": "2026-05-31"}
+    values = {"q": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "since": "2026-05-31", "where": CONDITIONS}
     assert SearchParams.model_validate({**values, "prefix": "runbooks"}).to_filter() == WANTED
     assert SearchParams.model_validate({**values, "path": "runbooks"}).to_filter() == WANTED
-    arguments = {"query": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "prefix": "runbooks"}
+    arguments = {"query": "x", "tag": ["a", "b"], "category": ["Ops", "Dev"], "prefix": "runbooks", "where": CONDITIONS}
     assert SearchArguments.model_validate({**arguments, "updated_since": "2026-05-31"}).to_filter() == WANTED
     line = "search w x --tag a --tag b --category Ops --category Dev --path runbooks --since 2026-05-31"
-    options = build_parser().parse_args(line.split())
+    options = build_parser().parse_args([*line.split(), *(part for text in CONDITIONS for part in ("--where", text))])
     assert build_filter(lambda param: getattr(options, param.option.removeprefix("--"))) == WANTED
 
 
 def test_every_filter_is_declared() -> None:
-    assert {param.field for param in FILTER_PARAMS} == set(PageFilter.__slots__)
+    by_query_language = {"titles", "path_key", "any_of", "none_of"}
+    assert {param.field for param in FILTER_PARAMS} == set(PageFilter.__slots__) - by_query_language
     assert {param.name for param in FILTER_PARAMS} <= SearchParams.model_fields.keys()
     assert {param.mcp_name or param.name for param in FILTER_PARAMS} <= SearchArguments.model_fields.keys()
 

@@ -68,6 +68,7 @@ def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
         "--set",
         RERANK_BUDGET_OPTION,
         "search",
+        "-w",
         "night",
         "how long are copies kept",
     )
@@ -81,14 +82,14 @@ def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
 
 
 def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: Run) -> None:
-    code, out, err = run("search", "night", "copies", "--rerank")
+    code, out, err = run("search", "-w", "night", "copies", "--rerank")
     assert (code, out) == (2, "")
     assert "rerank.model" in err
 
 
 def test_a_missing_reranker_degrades_the_answer_and_doctor_says_why(run: Run) -> None:
     missing = ("--set", "rerank.model=no-such-model")
-    code, out, _ = run(*missing, "search", "night", "how long are copies kept", "--json")
+    code, out, _ = run(*missing, "search", "-w", "night", "how long are copies kept", "--json")
     document = json.loads(out)
     assert (code, document["reranked"], document["degraded"]) == (0, False, True)
     assert document["results"][0]["path"] == "backup"

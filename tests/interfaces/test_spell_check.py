@@ -102,7 +102,7 @@ def test_the_command_line_shows_the_correction_in_one_line(tmp_path: Path, capsy
     capsys.readouterr()
 
     def run_search(*arguments: str) -> str:
-        assert main([*data, "search", "house", *arguments]) in {0, 1}, "exit code 1 if nothing was found"
+        assert main([*data, "search", "-w", "house", *arguments]) in {0, 1}, "exit code 1 if nothing was found"
         return capsys.readouterr().out
 
     lines = run_search("kuberntes replicas").splitlines()

@@ -69,5 +69,5 @@ def with_another_wiki(
 
 def with_many_indexes(indexes: list[WikiIndex], searcher: Searcher, source: Source, request: SearchRequest) -> None:
     HitBuilder(indexes, "{path}", "english")  # refused: arg-type
-    searcher.search(request, indexes)  # refused: call-arg
+    searcher.search(request, indexes)  # refused: call-arg, arg-type
     source.read_tree("0" * 40, "acme")  # refused: call-arg

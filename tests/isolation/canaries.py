@@ -6,6 +6,8 @@ from pathlib import Path
 from tests.support.git_repository import Repository
 
 WORD_PLACES = ("body", "title", "path", "tag", "category", "heading", "problem", "branch", "edit", "link", "text")
+_DIRECTORY_NUMBERS = (11, 17)
+"""Wikis whose work tree is indexed, not HEAD: one that is synced and one that is removed while others search."""
 _LETTERS = "bcdfghjkl"
 _CANARY = re.compile(r"zq([bcdfghjkl]{3})")
 COMMON_TEXT = "The manual of the night shift says how to restart the pump and whom to call."
@@ -15,6 +17,7 @@ class CanaryWiki:
     """A repository with unique words; each contains the `code` of the wiki."""
 
     def __init__(self, directory: Path, number: int, pages: int = 0) -> None:
+        self.is_directory = number in _DIRECTORY_NUMBERS
         high, low = divmod(number, len(_LETTERS))
         self.code = f"b{_LETTERS[high]}{_LETTERS[low]}"
         self.slug = f"wiki-{self.get_word('slug')}"

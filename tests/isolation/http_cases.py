@@ -16,7 +16,7 @@ from wikiholt.interfaces.http.openapi import build_openapi
 
 CALLERS = (
     *("read", "write", "admin", "other's", "other's admin", "operator", "nobody", "nobody", "wrong", "expired"),
-    *("revoked", "malformed", "empty", "basic", "two"),
+    *("revoked", "malformed", "empty", "basic", "two", "both keys", "key and wrong key"),
 )
 HOST_CHOICES = ("own", "own", "own", "mine", "other's", "my slug", "other's slug", "elsewhere", "odd")
 PREFIX_CHOICES = ("none", "none", "mine", "mine", "mine", "other's", "other's", "odd")
@@ -42,6 +42,11 @@ class ApiRoute:
     @property
     def is_global_route(self) -> bool:
         return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
+
+    @property
+    def covers_several_wikis(self) -> bool:
+        """Whether an operator key or a list of keys searches all of their wikis here, if no wiki is named."""
+        return self.path == "/api/v1/search"
 
     @property
     def is_admin_route(self) -> bool:
@@ -216,8 +221,10 @@ class RequestBuilder:
         one = by_slug.get(next(iter(named_wikis))) if len(named_wikis) == 1 else None
         if route.path.endswith("/webhook"):  # only the signature counts, and it is of `me`
             return frozenset({me.code} if named_wikis <= {me.slug} else ())
-        if case.caller in ("wrong", "expired", "revoked", "malformed", "empty", "two"):
+        if case.caller in ("wrong", "expired", "revoked", "malformed", "empty", "two", "key and wrong key"):
             return frozenset()
+        if case.caller == "both keys":
+            return frozenset({me.code, other.code} if route.covers_several_wikis and not named_wikis else ())
         if case.caller in ("nobody", "basic"):
             public = [wiki for wiki in self._env.wikis if wiki.public and (wiki is one or not named_wikis)]
             return frozenset(wiki.code for wiki in public) if route.method not in CHANGES else frozenset()
@@ -225,6 +232,8 @@ class RequestBuilder:
             if route.is_global_route:
                 return frozenset(wiki.code for wiki in self._env.wikis)
             hosted = {"mine": me, "other's": other}.get(case.host)
+            if not named_wikis and route.covers_several_wikis:
+                return frozenset(wiki.code for wiki in self._env.wikis)
             if not named_wikis and hosted in self._env.wikis_to_remove:
                 return frozenset({hosted.code})  # its host names it until it is removed, at some moment of the test
             return frozenset({one.code} if one else ())
@@ -244,6 +253,8 @@ class RequestBuilder:
             "malformed": f"{other_key}x",
             "empty": "",
             "two": f"{me.keys['read']}, Bearer {other_key}",
+            "both keys": f"{me.keys['read']},{other.keys['read']}",
+            "key and wrong key": f"{me.keys['read']},wh_{other.key_ids[0]}_{'a' * 40}",
         }
         if case.caller == "nobody":
             return {}
@@ -362,6 +373,7 @@ class _ValueGenerator:
             "fresh": ["true", "false"],
             "raw": ["true", "false"],
             "since": ["7d", "2020-01-01", "never"],
+            "wiki": [self._me.slug, about.slug, "not-there"],
         }
         return rng.choice(pools.get(name, ["1", "true", self.make_word()]))
 

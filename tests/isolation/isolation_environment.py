@@ -12,6 +12,7 @@ import pytest
 
 from tests.isolation.backends import IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, WORD_PLACES, CanaryWiki, find_codes
+from wikiholt.domain.index import SyncReport
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, ModelMismatch, ModelMissing, WikiholtError, WikiNotFound
 from wikiholt.interfaces.schemas.admin_schemas import build_status_document
@@ -32,8 +33,8 @@ class IsolationEnvironment:
         self.wikis = [CanaryWiki(directory / "r", n, huge if n == 0 else 0) for n in range(WIKI_COUNT)]
         service = backend.open_service()
         for wiki in self.wikis:
-            service.add(wiki.slug, str(wiki.repository.path), {})
-            service.get_handle(wiki.slug).sync()
+            service.add(wiki.slug, str(wiki.repository.path), {"kind": "directory"} if wiki.is_directory else {})
+            fetch_and_sync(service, wiki)
         self.ids = {wiki.slug: wiki.id for wiki in service.list_wikis()}
         service.close()
 
@@ -52,6 +53,12 @@ class IsolationEnvironment:
 
     def find_wiki_codes(self, wiki: CanaryWiki) -> set[str]:
         return self.backend.find_wiki_codes(self.ids[wiki.slug])
+
+
+def fetch_and_sync(service: WikiService, wiki: CanaryWiki) -> SyncReport:
+    handle = service.get_handle(wiki.slug)
+    handle.fetch()
+    return handle.sync()
 
 
 def make_queries(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, PageFilter]]:
@@ -166,7 +173,7 @@ class ConcurrentLoad:
         for number in range(3):
             for wiki in self.env.wikis[10:14]:
                 wiki.commit_edit(number)
-                assert find_codes(repr(service.get_handle(wiki.slug).sync())) == {wiki.code}
+                assert find_codes(repr(fetch_and_sync(service, wiki))) == {wiki.code}
 
     def _rebuild_wiki(self, _: WikiService) -> None:
         for model in ("other", "fake"):

@@ -24,6 +24,10 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.pages.indexed_pages import IndexedPages
+from wikiholt.wikis.pages.page_attachments import PageAttachments
+from wikiholt.wikis.pages.page_reader import PageReader
+from wikiholt.wikis.pages.page_writer import PageRenamer, PageWriter
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import QueryBuffer, WikiQueryLog
 
@@ -39,6 +43,11 @@ BOUND_TYPES: tuple[type, ...] = (
         HitBuilder,
         WikiHandle,
         WikiPages,
+        IndexedPages,
+        PageReader,
+        PageWriter,
+        PageRenamer,
+        PageAttachments,
         WikiQueryLog,
         QueryBuffer,
     ),
@@ -56,7 +65,6 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.keys.",
     "wikiholt.wikis.rate_limit.",
     "wikiholt.wikis.registry",  # and its files, schema and backups
-    "wikiholt.wikis.removal.",
     "wikiholt.wikis.service.",
     "wikiholt.wikis.session.SyncScheduler.",  # the scheduler, as a session needs it
 )

@@ -296,7 +296,7 @@ def test_a_repository_without_a_marker_is_identified_by_its_creation_time(
 def test_without_creation_times_the_marker_identifies_the_repository(
     file_garden: Garden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repository_identity, "_get_creation", lambda _: "")
+    monkeypatch.setattr(repository_identity, "get_creation_stamp", lambda _: "")
     file_garden.create_old_wiki()
     assert file_garden.service.get_handle("garden").wiki.repository == repository_identity.MARKED_WORD
     file_garden.replace_repository()

@@ -137,10 +137,10 @@ def test_a_command_for_one_wiki_shows_only_that_wiki(
         for options in ([], ["--json"]):
             assert find_codes(run("status", me.slug, *options)) == {me.code}
             assert find_codes(run("sync", me.slug, *options)) == {me.code}
-            assert find_codes(run("search", me.slug, "restart pump", "-n", "50", *options)) == {me.code}
-            output = run("search", me.slug, other.get_word("body"), "--tag", other.get_word("tag"), *options)
+            assert find_codes(run("search", "-w", me.slug, "restart pump", "-n", "50", *options)) == {me.code}
+            output = run("search", "-w", me.slug, other.get_word("body"), "--tag", other.get_word("tag"), *options)
             assert find_codes(output.replace(other.get_word("body"), "")) <= {me.code}
-        output = run("search", f"{me.slug}-x", "pump")
+        output = run("search", "-w", f"{me.slug}-x", "pump")
         assert find_codes(output) == {me.code}
         assert "hint:" in output
 
@@ -245,7 +245,21 @@ def test_with_the_real_model_similar_wikis_stay_isolated(tmp_path: Path, capsys:
     for me in wikis:
         for mode in SearchMode:
             query = "who is called when the machine has to be started again at night"
-            main(["--data", str(tmp_path / "data"), "search", me.slug, query, "--mode", mode, "--json", "-n", "100"])
+            main(
+                [
+                    "--data",
+                    str(tmp_path / "data"),
+                    "search",
+                    "-w",
+                    me.slug,
+                    query,
+                    "--mode",
+                    mode,
+                    "--json",
+                    "-n",
+                    "100",
+                ]
+            )
             out = capsys.readouterr().out
             assert find_codes(out) == {me.code}
             assert len(json.loads(out)["results"]) == 3

@@ -295,8 +295,12 @@ def test_the_command_line_shows_only_the_wiki_it_is_called_for(
     env: ServedEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for me, other in ((env.wikis[1], env.wikis[2]), (env.wikis[11], env.wikis[3])):
-        commands = [["status", me.slug], ["key", "list", me.slug], ["search", me.slug, "pump", "--mode", "keyword"]]
-        commands += [["search", me.slug, "pump", "--mode", "keyword", "--tag", other.get_word("tag")]]
+        commands = [
+            ["status", me.slug],
+            ["key", "list", me.slug],
+            ["search", "-w", me.slug, "pump", "--mode", "keyword"],
+        ]
+        commands += [["search", "-w", me.slug, "pump", "--mode", "keyword", "--tag", other.get_word("tag")]]
         commands += [["set", me.slug, f"hosts={other.host}"], ["key", "revoke", "aaaaaaaaaaaa"]]
         for arguments in commands:
             for options in ([], ["--json"]):
@@ -397,7 +401,9 @@ def test_the_leak_detector_finds_a_search_in_the_wrong_wiki(
     wrong_handle = env.application.service.get_handle(env.wikis[3].slug)
     original = WikiHandle.search
 
-    def search(self: WikiHandle, request: SearchRequest, *, interface: SearchInterface | None = None) -> SearchResult:
+    def search(
+        self: WikiHandle, request: SearchRequest, *, interface: SearchInterface | None = None, snapshot: object = None
+    ) -> SearchResult:
         return original(wrong_handle, request, interface=interface)
 
     monkeypatch.setattr(WikiHandle, "search", search)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.interfaces.mcp.mcp_client import make_message, run_server
 from tests.support.served_application import BETA, ServedApplication, serve_application
-from wikiholt.interfaces.mcp.tool_registry import get_tools
+from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, get_tools
 
 CANARY, SECRET = "betacanary", "hiddenbeta"
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "append_to_page": {"path": "Home", "text": "x"},
     "rename_page": {"path": "Home", "new_path": "Moved"},
     "delete_page": {"path": "Home"},
+    "search_wikis": {"query": CANARY, "wikis": ["beta"], "n": 100},
 }
 MESSAGES: list[tuple[str, dict[str, Any]]] = [
     *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in ARGUMENTS.items()),
@@ -78,7 +79,7 @@ def mcp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpIsolationFixtur
 
 
 def test_every_tool_is_tested_here() -> None:
-    assert set(ARGUMENTS) == set(get_tools(aliases=False))
+    assert set(ARGUMENTS) == {*get_tools(aliases=False), *(tool.name for tool in SEVERAL_WIKIS_TOOLS)}
 
 
 def test_a_valid_key_reads_the_canary_words(mcp: McpIsolationFixture) -> None:
@@ -147,6 +148,36 @@ def test_a_wrong_key_host_or_slug_reveals_nothing_of_another_wiki(mcp: McpIsolat
 
 def test_the_operator_key_needs_the_slug_of_a_wiki(mcp: McpIsolationFixture) -> None:
     page = {"name": "read_page", "arguments": {"path": "Home"}}
-    assert _send_message(mcp, "tools/call", page, "operator", "/mcp", {}).status_code == 404
+    without_slug = _send_message(mcp, "tools/call", page, "operator", "/mcp", {})
+    assert "Unknown tool" in without_slug.text
+    assert CANARY not in without_slug.text
     assert CANARY in _send_message(mcp, "tools/call", page, "operator", "/w/beta/mcp", {}).text
     assert CANARY not in _send_message(mcp, "tools/call", page, "operator", "/w/alpha/mcp", {}).text
+
+
+def test_several_wikis_are_searched_only_with_the_key_of_each(mcp: McpIsolationFixture) -> None:
+    tokens = mcp.application.tokens
+    search = {"name": "search_wikis", "arguments": {"query": CANARY, "n": 100}}
+    both = f"{tokens['read']},{tokens['other']}"
+    for keys in (both, f"{tokens['other']}, {tokens['read']}", tokens["operator"]):
+        answer = _send_message(mcp, "tools/call", search, keys, "/mcp", {})
+        results = answer.json()["result"]["structuredContent"]["results"]
+        assert {"alpha", "beta"} == {hit["wiki"] for hit in results}
+        assert CANARY in answer.text
+    only_alpha = {"name": "search_wikis", "arguments": {"query": CANARY, "n": 100, "wikis": ["alpha"]}}
+    assert SECRET not in _send_message(mcp, "tools/call", only_alpha, both, "/mcp", {}).text
+    for keys, status in ((f"{tokens['read']},wh_{'a' * 12}_{'a' * 40}", 401), (f"{tokens['read']},", 401)):
+        refused = _send_message(mcp, "tools/call", search, keys, "/mcp", {})
+        assert (refused.status_code, CANARY in refused.text.replace(json.dumps(search), "")) == (status, False)
+    for path in ("/w/alpha/mcp", "/w/beta/mcp"):
+        assert _send_message(mcp, "tools/call", search, both, path, {}).status_code == 401
+
+
+def test_a_list_of_keys_offers_no_tool_of_one_wiki(mcp: McpIsolationFixture) -> None:
+    both = f"{mcp.application.tokens['read']},{mcp.application.tokens['other']}"
+    listed = _send_message(mcp, "tools/list", {}, both, "/mcp", {}).json()["result"]["tools"]
+    assert [tool["name"] for tool in listed] == ["search_wikis"]
+    for method, params in MESSAGES:
+        if params.get("name") != "search_wikis":
+            answer = _send_message(mcp, method, params, both, "/mcp", {})
+            assert not [word for word in mcp.secrets if word in answer.text], (method, params, answer.text[:300])

@@ -345,7 +345,7 @@ def test_every_command_prints_the_restore_command(
     for arguments in (
         ["list"],
         ["status"],
-        ["search", "alpha", CANARY, "--mode", "keyword"],
+        ["search", "-w", "alpha", CANARY, "--mode", "keyword"],
         ["add", "alpha", alpha],
         ["sync", "alpha"],
         ["sync"],

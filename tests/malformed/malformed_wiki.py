@@ -1,19 +1,16 @@
 """A wiki with malformed and healthy pages, served by the real application."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from fastapi.testclient import TestClient
 
 from tests.malformed.malformed_pages import LARGE_PAGES, MALFORMED_PAGES, ODD_NAMES
 from tests.support.git_repository import Repository
 from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.domain.index import FloatArray
 from wikiholt.git.source import GitSource
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder
@@ -25,28 +22,6 @@ HEALTHY_PAGES = {
     for word, other in (("kettle", "lantern"), ("lantern", "anvil"), ("anvil", "kettle"))
 }
 _UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0, "sync.interval": 3600.0}
-_WORD = re.compile(r"\w+|[^\w\s]")
-
-
-class CachingEmbedder(FakeEmbedder):
-    """A FakeEmbedder that caches the vectors of words, because the pages here are repetitive."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._vectors: dict[str, FloatArray] = {}
-
-    def embed_passages(self, texts: "list[str]") -> FloatArray:  # type: ignore[override]
-        if not texts:
-            return np.empty((0, self.dimensions), np.float32)
-        return np.stack([self._embed(text) for text in texts])
-
-    def _embed(self, text: str) -> FloatArray:
-        total = np.full(self.dimensions, 1e-3, np.float32)
-        for word in _WORD.findall(text.lower()):
-            if word not in self._vectors:
-                self._vectors[word] = super()._embed(word)
-            total = total + self._vectors[word]
-        return np.asarray(total / np.linalg.norm(total), np.float32)
 
 
 def commit_files(repository: Repository, files: Mapping[bytes, bytes]) -> None:
@@ -96,7 +71,7 @@ def open_malformed_wiki(directory: Path, files: Mapping[bytes, bytes]) -> Iterat
     commit_files(repository, files)
     settings = load_settings(directory / "data", overrides=_UNLIMITED)
     service = build_service(settings)
-    embedder = CachingEmbedder()
+    embedder = FakeEmbedder()
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     application = open_application(settings, service=service)
     service.add("nasty", str(repository.path), {})

@@ -177,8 +177,10 @@ def test_server_rendered_pages_contain_no_markup_of_wiki_pages(wiki: MalformedWi
 def test_command_output_contains_no_control_characters(wiki: MalformedWiki, capsys: pytest.CaptureFixture[str]) -> None:
     data = ["--data", str(wiki.data)]
     commands = [["status", "nasty"], ["status", "nasty", "--json"], ["list"]]
-    commands += [["search", "nasty", query, "--mode", "keyword"] for query in ("canary", "text", "odd name", "red")]
-    commands += [["search", "nasty", "odd name", "--mode", "keyword", "--json", "-n", "50"]]
+    commands += [
+        ["search", "-w", "nasty", query, "--mode", "keyword"] for query in ("canary", "text", "odd name", "red")
+    ]
+    commands += [["search", "-w", "nasty", "odd name", "--mode", "keyword", "--json", "-n", "50"]]
     for command in commands:
         assert main([*data, *command]) in (0, 1), command
         captured = capsys.readouterr()

@@ -12,11 +12,12 @@ from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixtu
 from tests.support.paths import PYTHON_PATH
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import Busy
-from wikiholt.scheduler.activity import lock_activity, read_activity
-from wikiholt.scheduler.reindex_job import ReindexState
+from wikiholt.scheduler.reindex_job import ReindexState, lock_activity, read_activity
 from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import SchedulerConfig, WikiActivity
+from wikiholt.scheduler.scheduler_state import SchedulerState
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SchedulerProgress, WikiActivity
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.live_index import Components
 from wikiholt.wikis.registry import Registry
@@ -142,3 +143,13 @@ def test_a_second_process_shows_the_reindex_of_the_first_and_does_not_continue_i
     assert (done.state, done.id, done.resumed, done.pages_done) == (ReindexState.COMPLETE, job.id, 0, 120)
     assert second.model_loads == 0
     second.service.close()
+
+
+def test_progress_counts_wikis_at_head_failed_and_running() -> None:
+    state = SchedulerState()
+    entries = [state.add(Wiki(f"id{n}", f"wiki-{n}", "/repository", datetime.now(UTC)), 60.0) for n in range(4)]
+    entries[0].revision = "a" * 40
+    entries[1].failures = 1
+    entries[2].missing = True
+    entries[3].activity = WikiActivity("sync", datetime.now(UTC), 1, 2)
+    assert state.get_progress() == SchedulerProgress(4, 1, 2, (("wiki-3", entries[3].activity),))

@@ -10,12 +10,13 @@ import pytest
 
 from tests.scheduler.scheduler_fixtures import SchedulerFixture, wait_until
 from tests.support.git_repository import Repository
+from tests.support.tiers import choose
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite.schema import open_connection
 from wikiholt.storage.sqlite.store import SqliteStore
 
-IDLE_WIKI_COUNT = 2000
+IDLE_WIKI_COUNT = choose(2000, 1000)
 
 
 class IdleWikis:

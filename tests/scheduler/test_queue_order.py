@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
 from tests.support.git_repository import Repository
-from wikiholt.scheduler.wiki_queue import SyncPriority, WikiQueue
+from wikiholt.scheduler.wiki_records import SyncPriority, WikiQueue
 
 
 @pytest.mark.slow

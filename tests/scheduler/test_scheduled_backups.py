@@ -9,7 +9,7 @@ import pytest
 
 from tests.scheduler.scheduler_fixtures import SchedulerFixture, wait_until
 from tests.support.git_repository import Repository
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.scheduler.periodic import ScheduledBackups
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.scheduler_state import SchedulerState

@@ -140,7 +140,7 @@ def test_retry_delays_double_up_to_an_hour_with_jitter() -> None:
 
 
 def test_a_wiki_without_pages_is_reported_and_synced_after_its_first_page(fixture: SchedulerFixture) -> None:
-    repository = fixture.create_repository("empty", {"notes.txt": "no page"})
+    repository = fixture.create_repository("empty", {"notes.docx": "no page"})
     scheduler = fixture.make_scheduler()
     wait_until(lambda: scheduler.get_counters().failing == 1)
     wiki = fixture.get_wiki_id("empty")

@@ -17,8 +17,7 @@ from wikiholt.errors import ModelMissing
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.interfaces.cli.output import TerminalStyle, format_result
-from wikiholt.interfaces.http.snippet_html import render_snippet
-from wikiholt.interfaces.schemas.search_schemas import build_hit_document
+from wikiholt.interfaces.schemas.search_schemas import build_hit_document, render_snippet
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.handle import WikiHandle

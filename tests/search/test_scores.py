@@ -23,6 +23,7 @@ from wikiholt.search.ranking import (
     ScoreFeatures,
     compute_likelihood,
     get_competition,
+    limit_likelihoods,
     rank_candidates,
     rate_hits,
     with_likelihoods,
@@ -113,7 +114,7 @@ def test_scores_do_not_change_the_order(mode: SearchMode, found: list[Candidate]
     assert [hit._replace(likelihood=None) for hit in scored] == best
     for one, after in pairwise(best):
         assert amount(one) >= amount(after) - 1e-9
-    judged = [hit.score for hit in rate_hits(mode, scored)]
+    judged = [hit.score for hit in rate_hits(mode, limit_likelihoods(scored))]
     assert judged == sorted(judged, reverse=True)
     assert all(0 <= score <= 1 for score in judged)
 

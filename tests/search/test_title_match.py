@@ -1,11 +1,13 @@
 """A query that names a page is a query for that page."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
+from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
 from wikiholt.embedding import load_embedder
 from wikiholt.search.ranking import (
@@ -33,6 +35,14 @@ def measure_title_overlap(query: KeywordQuery, *names: str, language: str = "eng
     return [found.get(number, 0.0) for number in pages]
 
 
+def test_the_name_or_alias_that_fits_best_counts() -> None:
+    page = replace(make_stored_page(1, "Compost"), aliases=("Heap", "Worm bin"))
+    matcher = TitleMatcher(lambda _: {1: page}, "english")
+    queries = ("worm bin", "bin", "compost", "heap of worms", "spade")
+    overlaps = [matcher.score_titles(parse_query(query), [1], 1)[1] for query in queries]
+    assert overlaps == pytest.approx([1.0, 2 / 3, 1.0, 2 / 3, 0.0])
+
+
 MENTIONS = "The coffee machine is mentioned here. Ask for the coffee machine, or for another coffee machine. " * 4
 PAGES: PageFiles = {
     "coffee.md": "# Coffee machine\n\nDescale it twice a year.\n",
@@ -42,9 +52,13 @@ PAGES: PageFiles = {
 }
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.model)])
-def notes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedWiki]:
-    embedder = load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.model)])
+def embedder(request: pytest.FixtureRequest) -> Embedder | None:
+    return load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+
+
+@pytest.fixture
+def notes(embedder: Embedder | None, tmp_path: Path) -> Iterator[IndexedWiki]:
     made = IndexedWiki(tmp_path, PAGES, embedder and (lambda: embedder)).sync()
     yield made
     made.close()

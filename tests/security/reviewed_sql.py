@@ -52,6 +52,8 @@ _BY_MODULE = {
     ),
     "storage/postgres/index.py": (
         "'' if limit is None else ' AND number < %s'",
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "column",
         "execute(sql)",
@@ -126,6 +128,7 @@ _BY_MODULE = {
     ),
     "storage/postgres/notes.py": ("execute(statement)",),
     "storage/postgres/page_queries.py": (
+        "HAS_ALIAS",
         "clause or 'true'",
         "execute(sql)",
         "STORED_PAGE_COLUMNS",
@@ -174,7 +177,6 @@ _BY_MODULE = {
         "execute(sql.SQL('CREATE SCHEMA {}').format(quarantine))",
         "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{self._timeout_s:.3f}s'))",
     ),
-    "storage/postgres/schema.py": ("', '.join(map(format_postgres_column, PageRow._fields))",),
     "storage/postgres/sqlite_copy.py": (
         "', '.join('?' * len(columns))",
         "', '.join((f'chunks.{name}' for name in ChunkRow._fields))",
@@ -214,6 +216,8 @@ _BY_MODULE = {
         "execute(sql)",
     ),
     "storage/sqlite/index.py": (
+        "HAS_ORDER_OVERRIDE",
+        "ORDER_COLUMNS",
         "clause",
         "execute(sql)",
         "first",
@@ -234,6 +238,7 @@ _BY_MODULE = {
         "name",
     ),
     "storage/sqlite/page_queries.py": (
+        "HAS_ALIAS",
         "_LINK_COLUMNS",
         "execute(sql)",
         "execute(sql.format(_format_placeholders(batch)))",
@@ -249,7 +254,10 @@ _BY_MODULE = {
         "execute(statement)",
     ),
     "storage/sqlite/schema.py": (
+        "HAS_ALIAS",
         "FTS_TABLE",
+        "HAS_ORDER_OVERRIDE",
+        "HAS_PROPERTIES",
         "execute('BEGIN;' + _CREATE_TABLES)",
         "format_sqlite_columns()",
         "setting",

@@ -18,8 +18,8 @@ import pytest
 import uvicorn
 
 from tests.support.served_application import serve_application
-from wikiholt.interfaces.cli.main import _SafeFormatter
-from wikiholt.interfaces.http.timeouts import TimeoutProtocol
+from wikiholt.interfaces.cli.http_server import TimeoutProtocol
+from wikiholt.interfaces.cli.log_output import SafeFormatter
 
 WRITES = (
     ("PUT", "/w/alpha/api/v1/pages/x"),
@@ -148,7 +148,7 @@ def test_connections_beyond_the_limit_are_closed_and_later_ones_accepted(tmp_pat
 
 
 def test_quoted_text_in_a_log_line_cannot_look_like_another_line() -> None:
-    formatter = _SafeFormatter("%(levelname)s %(name)s: %(message)s")
+    formatter = SafeFormatter("%(levelname)s %(name)s: %(message)s")
     forged = "x\nERROR wikiholt: all is lost\r\n\x1b[2J\u2028WARNING more"
     record = logging.LogRecord("wikiholt.test", logging.WARNING, "", 0, "page %s", (forged,), None)
     assert len(formatter.format(record).splitlines()) == 1

@@ -1,11 +1,10 @@
 """The table of pages is declared once for both stores."""
 
-import pytest
-
 from wikiholt.storage import page_table
-from wikiholt.storage.page_table import AddedColumn, PageRow
+from wikiholt.storage.page_table import PageRow
 
-ROW = PageRow(1, "a.md", "a", "A", "b", None, None, None, None, None, 0, "[]", "[]", 1, b"", 1, "a", "a", 1, 1)
+_OLDER = (1, "a.md", "a", "A", "b", *[None] * 5, 0, "[]", "[]", 1, b"", 1, "a", "a", 1, 1)
+ROW = PageRow._make((*_OLDER, "{}", "[]", "[]", "a", 2.0, '["x"]'))
 
 
 def test_column_types_follow_the_types_of_the_row() -> None:
@@ -19,12 +18,11 @@ def test_column_types_follow_the_types_of_the_row() -> None:
     assert page_table.get_postgres_type("word_count") == "int4"
 
 
-def test_an_added_column_has_a_default_and_does_not_change_the_checksum_of_older_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_added_column_has_a_default_and_does_not_change_the_checksum_of_older_rows() -> None:
+    assert list(page_table.ADDED_COLUMNS) == list(PageRow._fields[-len(page_table.ADDED_COLUMNS) :])
+    assert page_table.format_postgres_column("boost") == "boost float8 NOT NULL DEFAULT 1.0"
+    assert page_table.format_postgres_column("pins") == "pins text NOT NULL DEFAULT '[]'"
+    older = ROW._replace(titles="", boost=1.0, pins="[]")
+    assert page_table.get_checksum_values(older)[-1] == older.length
+    assert page_table.get_checksum_values(older._replace(boost=2.0))[-2:] == ("", 2.0)
     assert page_table.get_checksum_values(ROW) == ROW
-    monkeypatch.setattr(page_table, "ADDED_COLUMNS", {"length": AddedColumn(2, 1), "word_count": AddedColumn(2, 7)})
-    assert page_table.format_postgres_column("length") == "length int8 NOT NULL DEFAULT 1"
-    assert page_table.get_checksum_values(ROW) == ROW[:-1], "only the last column has the value of older rows"
-    assert page_table.get_checksum_values(ROW._replace(word_count=7)) == ROW[:-2]
-    assert page_table.get_checksum_values(ROW._replace(word_count=7, length=2))[-2:] == (7, 2)

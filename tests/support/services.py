@@ -3,11 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
-from hashlib import blake2b
 from pathlib import Path
-
-import numpy as np
 
 from wikiholt import embedding
 from wikiholt.app import bootstrap
@@ -16,11 +12,12 @@ from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.directory.source import DirectorySource
+from wikiholt.directory.source_identity import SourceIdentities
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import KeywordCache, VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.git.repository_identity import GitRepositoryIdentities
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.reranking import RerankConfig
@@ -41,25 +38,6 @@ class SlowEmbedder(FakeEmbedder):
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         time.sleep(self._seconds)
         return super().embed_passages(texts)
-
-    def _embed(self, text: str) -> FloatArray:
-        """The same vector as ever, with the directions of words remembered."""
-        words = [_make_direction(word, self.dimensions) for word in _split_words(text)]
-        total = np.full(self.dimensions, 1e-3, np.float32)
-        for word in words:
-            total += word
-        return np.asarray(total / np.linalg.norm(total), np.float32)
-
-
-def _split_words(text: str) -> list[str]:
-    low = text.lower()
-    return [low[start:end] for start, end in FakeEmbedder().get_token_spans(low)]
-
-
-@cache
-def _make_direction(word: str, dimensions: int) -> FloatArray:
-    seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
-    return np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
 
 
 REAL_MODEL = "real"
@@ -111,11 +89,14 @@ def make_cached_service(
 
     def parts(wiki: Wiki) -> WikiConfig:
         pipeline = TextPipeline(target_tokens=target_tokens(wiki), max_bytes=200_000)
-        return WikiConfig(GitSource(Path(wiki.source)), pipeline, "/w/{path}")
+        path = Path(wiki.source)
+        mirror = store.get_directory(wiki.id) if wiki.id else None
+        source = DirectorySource(path, mirror) if wiki.is_directory else GitSource(path)
+        return WikiConfig(source, pipeline, "/w/{path}")
 
     reranking = RerankConfig(FakeReranker, 60.0)
     shop = Components(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
-    return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=GitRepositoryIdentities())
+    return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=SourceIdentities())
 
 
 def read_all_files(directory: Path) -> dict[str, bytes]:

@@ -28,9 +28,10 @@ def get_markers(path: PurePath) -> set[str]:
     return markers
 
 
-def shares_server(path: PurePath) -> bool:
-    """Whether the tests of a file share something costly, such as a server, or build on one another."""
-    return bool(set(path.parts) & (RESOURCES | {"isolation", "malformed"}))
+def get_group(path: PurePath) -> str:
+    """The name of the tests that run on one worker, because they share costly fixtures: a file, or a directory."""
+    has_shared_server = path.parts[-2] == "browser" and path.parts[0] == "interfaces"
+    return (path.parent if has_shared_server else path).as_posix()
 
 
 def choose(full: int, fast: int) -> int:

@@ -7,11 +7,11 @@ from pathlib import Path
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog
 from wikiholt.errors import MissingDependency
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets
-from wikiholt.wikis.registry import Registry
+from wikiholt.wikis.registry import REGISTRY_FILE, Registry
 from wikiholt.wikis.registry_recovery import LeftoverData
 
 KEYWORD_CACHE_MIN_PAGES = 300
@@ -49,7 +49,7 @@ class Backend:
 
 def open_backend(settings: Settings, backups: BackupPolicy) -> Backend:
     """The backend that the settings describe. Does no I/O. Raises MissingDependency."""
-    file = settings.data / "registry.sqlite"
+    file = settings.data / REGISTRY_FILE
     if not settings.store:
         store = SqliteStore(settings.data / "wikis")
         return Backend(

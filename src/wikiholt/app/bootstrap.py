@@ -18,27 +18,33 @@ from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
+from wikiholt.directory.source import DirectorySource
+from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
+from wikiholt.directory.watcher import DirectoryWatcher
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
-from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.embedding.lazy import Lazy, PreviousModels, get_model_and_precision
+from wikiholt.embedding.model_loader import Lazy, PreviousModels, get_model_and_precision
 from wikiholt.errors import MissingDependency, ModelError
 from wikiholt.git.fetch import FetchLimits
-from wikiholt.git.remote import RemoteSource, SharedHead
+from wikiholt.git.mirror import SharedHead
+from wikiholt.git.remote import RemoteSource
 from wikiholt.git.remote_url import is_remote
 from wikiholt.git.repository_discovery import find_repositories
-from wikiholt.git.repository_identity import GitRepositoryIdentities
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.search.ordering import parse_boost_rules
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
+from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
 from wikiholt.text.markdown import AnchorStyle
+from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
 from wikiholt.wikis.evaluation.questions import Question
 from wikiholt.wikis.handle import WikiHandle
@@ -96,7 +102,8 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         components,
         lambda wiki: build_wiki_config(wiki, settings, backend, roots),
         max_open=_get_max_open_wikis(),
-        repositories=GitRepositoryIdentities(),
+        repositories=SourceIdentities(),
+        complete_settings=detect_source_kind,
     )
 
 
@@ -130,7 +137,8 @@ class Application:
 def open_application(
     settings: Settings, roots: Sequence[Path] = (), *, service: WikiService | None = None, only_slug: str | None = None
 ) -> Application:
-    """Build the application; the scheduler is not started. Repositories below `roots` are discovered.
+    """Build the application; the scheduler is not started. Repositories below `roots` are discovered; a root that is
+    itself a repository or a directory of pages is one wiki.
 
     With `only_slug` the scheduler syncs that wiki alone, without backups and checks. Raises WikiNotFound.
     """
@@ -146,7 +154,8 @@ def open_application(
     )
     only_id = service.registry.get(only_slug).id if only_slug is not None else None
     assignments = backend.open_assignments() if backend is not None and only_slug is None else None
-    scheduler = Scheduler(service, config, partial(_find_repositories, roots), only_id, assignments)
+    wikis = {root: find_wiki_at(root) for root in roots}
+    scheduler = Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments, DirectoryWatcher())
     service.on_damage = scheduler.request_repair
     return Application(
         service=service,
@@ -167,8 +176,12 @@ def open_application(
     )
 
 
-def _find_repositories(roots: Sequence[Path]) -> Iterator[DiscoveredRepository]:
-    return (repository for root in roots for repository in find_repositories(root))
+def _find_repositories(
+    wikis: Mapping[Path, DiscoveredRepository | None],
+) -> Iterator[DiscoveredRepository]:
+    """The wikis at the roots, and the repositories below the other roots."""
+    for root, wiki in wikis.items():
+        yield from (wiki,) if wiki is not None else find_repositories(root)
 
 
 def make_embedder_loader(settings: Settings) -> Callable[[], Embedder]:
@@ -204,6 +217,7 @@ def get_scale(recipe: Recipe) -> CosineScale:
 def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: Sequence[Path] = ()) -> WikiConfig:
     """The configuration of a wiki: its own settings, with the general settings as defaults."""
     own = WikiSettings.parse(wiki.settings)
+    dialect = _get_dialect(own, settings)
     pipeline = TextPipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
@@ -211,42 +225,80 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
         hide=own.hide,
+        dialect=dialect or GFM,
+        detects_dialect=dialect is None,
     )
+    # In Otterwiki, text that is not Markdown is attached to a page.
+    extensions = MARKDOWN_EXTENSIONS if dialect in (OTTERWIKI, OTTERWIKI_LINK_TITLE) else PAGE_EXTENSIONS
     if is_remote(wiki.source):
-        source: Source = _build_remote_source(wiki, own, settings, backend)
+        source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
+    elif own.kind == "directory":
+        source = _build_directory_source(wiki, own, settings, backend, extensions)
     else:
         path = Path(wiki.source)
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
         confined = Path(own.confined) if own.confined else next(entries, None)
-        source = GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined_to=confined)
+        source = GitSource(
+            path, subdirectory=own.subdirectory, ignore=own.ignore, extensions=extensions, confined_to=confined
+        )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log
-    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs)
+    rules = parse_boost_rules(own.boost)
+    return WikiConfig(source, pipeline, own.url or settings.url, settings.search_stale_check, logs, rules)
 
 
-def _build_remote_source(wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend) -> RemoteSource:
+def _get_dialect(own: WikiSettings, settings: Settings) -> Dialect | None:
+    """The dialect in a wiki's settings; None if it is to be detected."""
+    if own.dialect != AUTO:
+        return DIALECTS[own.dialect]
+    return OTTERWIKI if (own.anchors or settings.anchors) == OTTERWIKI.name else None
+
+
+def _build_remote_source(
+    wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend, extensions: Sequence[str]
+) -> RemoteSource:
     limits = FetchLimits(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,
         timeout=settings.remote_timeout,
         max_bytes=settings.remote_max_bytes,
     )
-    # A wiki that is only being validated has no id, and so no directory for a mirror.
-    directory = backend.store.get_directory(wiki.id) if wiki.id else None
-    shared_head = _make_shared_head(backend.store, wiki.id) if wiki.id and backend.is_shared else None
     return RemoteSource(
         wiki.source,
-        directory,
+        _get_mirror_directory(wiki, backend),
         limits,
         subdirectory=wiki_settings.subdirectory,
         ignore=wiki_settings.ignore,
-        shared_head=shared_head,
+        extensions=extensions,
+        shared_head=_make_shared_head(wiki, backend),
     )
 
 
-def _make_shared_head(store: IndexStore, wiki_id: str) -> SharedHead:
-    """The HEAD of a remote, shared between nodes as a note in the store."""
+def _build_directory_source(
+    wiki: Wiki, wiki_settings: WikiSettings, settings: Settings, backend: Backend, extensions: Sequence[str]
+) -> DirectorySource:
+    return DirectorySource(
+        Path(wiki.source),
+        _get_mirror_directory(wiki, backend),
+        subdirectory=wiki_settings.subdirectory,
+        ignore=wiki_settings.ignore,
+        extensions=extensions,
+        max_bytes=settings.page_max_bytes,
+        shared_head=_make_shared_head(wiki, backend),
+    )
+
+
+def _get_mirror_directory(wiki: Wiki, backend: Backend) -> Path | None:
+    """The directory for a wiki's mirror; None for a wiki that is only being validated, which has no id."""
+    return backend.store.get_directory(wiki.id) if wiki.id else None
+
+
+def _make_shared_head(wiki: Wiki, backend: Backend) -> SharedHead | None:
+    """The HEAD of a mirror, shared between nodes as a note in the store; None if there are no other nodes."""
+    if not wiki.id or not backend.is_shared:
+        return None
+    store = backend.store
     return SharedHead(
-        lambda: store.get_note(wiki_id, "head"), lambda head: store.set_note(wiki_id, "head", head, create=True)
+        lambda: store.get_note(wiki.id, "head"), lambda head: store.set_note(wiki.id, "head", head, create=True)
     )
 
 

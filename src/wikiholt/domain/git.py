@@ -97,7 +97,7 @@ class FileEdit:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredRepository:
-    """A repository found in a directory of wikis. With a `reason`, it cannot be registered.
+    """A repository or directory of pages to register. With a `reason`, it cannot be registered.
 
     If `confined_to` is set, git must not read anything outside that directory.
     """
@@ -106,3 +106,5 @@ class DiscoveredRepository:
     path: Path
     reason: str = ""
     confined_to: Path | None = None
+    kind: str = ""
+    """The setting `kind` of the wiki: empty for a repository, `directory` for a directory of pages."""

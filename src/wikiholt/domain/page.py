@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from wikiholt.domain.git import Commit
-from wikiholt.domain.search import StoredPage
+from wikiholt.domain.search import Facet, PropertyFacets, StoredPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,14 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class PageProperty:
+    """A frontmatter property and its values as written; a single value is a list of one."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PageMetadata:
     """A page's frontmatter, normalized for search."""
 
@@ -45,6 +53,14 @@ class PageMetadata:
     last_updated: datetime | None = None
     language: str | None = None
     hidden: bool = False
+    aliases: tuple[str, ...] = ()
+    """Other names of the page."""
+    boost: float = 1.0
+    """The factor on the evidence by which a search orders pages."""
+    pins: tuple[str, ...] = ()
+    """Queries for which the page comes first."""
+    properties: tuple[PageProperty, ...] = ()
+    """All properties that can be filtered by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +153,8 @@ class PageLink:
     text: str
     anchor: str
     line: int
+    aliases: tuple[str, ...] = ()
+    """The other names of the page at the other end, if the link leads there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +165,8 @@ class PageLinks:
     links_to: tuple[PageLink, ...] = ()
     linked_from: tuple[PageLink, ...] = ()
     missing: tuple[str, ...] = ()
+    missing_lines: tuple[int, ...] = ()
+    """The line of the first link to each missing target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +190,6 @@ class PageList:
 
 
 @dataclass(frozen=True, slots=True)
-class Facet:
-    """A filter value in its most common spelling, and the number of pages that have it."""
-
-    value: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Facets:
     """The values to filter by, most frequent first; folders are the top-level ones."""
 
@@ -185,6 +197,8 @@ class Facets:
     categories: tuple[Facet, ...]
     tags: tuple[Facet, ...]
     folders: tuple[Facet, ...]
+    properties: tuple[PropertyFacets, ...] = ()
+    """The values of the requested properties."""
 
 
 @dataclass(frozen=True, slots=True)

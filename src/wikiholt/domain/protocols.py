@@ -40,6 +40,12 @@ class Source(Protocol):
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """Every page file at the revision, relative to the wiki's subdirectory."""
 
+    def list_other_files(self, revision: str) -> Sequence[str]:
+        """The files at the revision that are not pages, relative to the wiki's subdirectory, except ignored ones.
+
+        Files in hidden directories are included, and files directly in the directories above, as `../mkdocs.yml`.
+        """
+
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions, at the cost of the difference; None if that is unknown."""
 
@@ -98,6 +104,20 @@ class RepositoryIdentities(Protocol):
 
     def matches(self, wiki: Wiki) -> bool:
         """Whether the repository at the wiki's path is the recorded one. Cheap enough for every request."""
+
+
+class SourceWatcher(Protocol):
+    """Notices changes of sources at once, where the platform supports that. May miss some."""
+
+    def start(self, on_change: Callable[[str], None]) -> None:
+        """Call `on_change` with the id of a wiki whose source may have changed, from another thread."""
+
+    def update(self, wikis: Sequence[Wiki]) -> None:
+        """Watch the sources of these wikis and no others."""
+
+    def is_watching(self, wiki_id: str) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 # Models.

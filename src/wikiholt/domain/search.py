@@ -10,6 +10,8 @@ MAX_FILTER_VALUES = 50
 """Maximum number of tags, and of categories, in one filter."""
 MAX_FILTER_VALUE_CHARS = 500
 """Maximum length of one filter value, in characters."""
+_MAX_FILTER_PARTS = 500
+"""Maximum number of conditions in a filter, with those of its alternatives."""
 
 
 class SearchMode(StrEnum):
@@ -24,6 +26,30 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
+class SortOrder(StrEnum):
+    """The order of hits. By date: newest first, of the pages that are about as relevant as the best one."""
+
+    RELEVANCE = "relevance"
+    DATE = "date"
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyCondition:
+    """A condition on a frontmatter property. A page without the property does not match, also not for `!=`.
+
+    `name` and `text` are folded. `number`, or the period from `start` to `end` (in seconds since 1970, without its
+    end), is set if the value is a number or a date.
+    """
+
+    name: str
+    operator: str
+    """One of `=`, `!=`, `<`, `<=`, `>`, `>=`."""
+    text: str
+    number: float | None = None
+    start: float | None = None
+    end: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PageFilter:
     """Restricts the pages of a search. All conditions must match; an empty filter matches every page."""
@@ -32,23 +58,50 @@ class PageFilter:
     tags: tuple[str, ...] = ()
     path_prefix: str = ""
     updated_since: datetime | None = None
+    properties: tuple[PropertyCondition, ...] = ()
+    titles: tuple[str, ...] = ()
+    """Texts that a name of the page contains, ignoring case and accents."""
+    path_key: str = ""
+    """The path or one of its directories, as folded by `text.links.fold_path`."""
+    any_of: tuple[tuple["PageFilter", ...], ...] = ()
+    """Groups of filters; a page must match at least one filter of each group."""
+    none_of: tuple["PageFilter", ...] = ()
+    """Filters that a page must not match."""
 
     def __bool__(self) -> bool:
-        return bool(self.categories or self.tags or self.path_prefix or self.updated_since)
+        return self != _NO_FILTER
 
     def validate(self) -> None:
         """Raise InvalidQuery if the filter exceeds the limits or contains invalid text."""
-        for label, values in (("tags", self.tags), ("categories", self.categories)):
+        parts = [self, *(part for group in self.any_of for part in group), *self.none_of]
+        for part in parts:
+            part._validate_values()
+        if len(parts) > _MAX_FILTER_PARTS:
+            raise InvalidQuery(f"the filter has {len(parts)} parts", hint=f"use at most {_MAX_FILTER_PARTS}")
+
+    def _validate_values(self) -> None:
+        properties = tuple(text for condition in self.properties for text in (condition.name, condition.text))
+        lists = (("tags", self.tags), ("categories", self.categories), ("conditions", self.properties))
+        for label, values in lists:
             if len(values) > MAX_FILTER_VALUES:
                 raise InvalidQuery(f"the filter names {len(values)} {label}", hint=f"use at most {MAX_FILTER_VALUES}")
-        for label, values in (("tag", self.tags), ("category", self.categories), ("path", (self.path_prefix,))):
-            for value in values:
-                if len(value) > MAX_FILTER_VALUE_CHARS:
+        for label, texts in (
+            ("tag", self.tags),
+            ("category", self.categories),
+            ("path", (self.path_prefix,)),
+            ("title", (*self.titles, self.path_key)),
+            ("property", properties),
+        ):
+            for text in texts:
+                if len(text) > MAX_FILTER_VALUE_CHARS:
                     raise InvalidQuery(
-                        f"a {label} of the filter has {len(value)} characters",
+                        f"a {label} of the filter has {len(text)} characters",
                         hint=f"use at most {MAX_FILTER_VALUE_CHARS}",
                     )
-                validate_text(f"a {label} of the filter", value)
+                validate_text(f"a {label} of the filter", text)
+
+
+_NO_FILTER = PageFilter()
 
 
 def validate_text(label: str, text: str) -> None:
@@ -99,6 +152,19 @@ class StoredPage:
     words: int = 0
     length: int = 0
     """Characters of the file."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderOverride:
+    """What the frontmatter of a page says about its place among the hits."""
+
+    page_id: int
+    boost: float = 1.0
+    """The factor on the evidence by which pages are ordered."""
+    pins: tuple[str, ...] = ()
+    """Folded queries for which the page comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +236,26 @@ class Hit:
     """The full text of the chunk, as written on the page."""
     total_chunks: int = 0
     page_words: int = 0
+    file: str = ""
+    """The page's file, relative to the wiki's directory."""
+    wiki: str = ""
+    """The slug of its wiki in the merged result of several wikis; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A filter value in its most common spelling, and the number of pages that have it."""
+
+    value: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyFacets:
+    """The values of a frontmatter property, most frequent first."""
+
+    name: str
+    values: tuple[Facet, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +277,12 @@ class SearchResult:
     """The query with unknown words replaced by similar known ones; the hits were found with it."""
     reranked: bool = False
     """Whether a reranker rescored the best pages."""
+    offset: int = 0
+    """Number of hits before the first one."""
+    facets: tuple["PropertyFacets", ...] = ()
+    """The values of the requested properties among the pages that pass the filters."""
+    wikis: tuple[str, ...] = ()
+    """The slugs of the wikis of a merged result; else empty."""
 
 
 # Query log.

@@ -24,6 +24,7 @@ from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
     KeywordQuery,
+    OrderOverride,
     PageFilter,
     QueryRecord,
     QueryRecords,
@@ -113,7 +114,10 @@ class WikiIndex(Protocol):
         """The number of pages that match, and up to `limit` of them from `offset` on, ordered by path."""
 
     def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
-        """The pages whose folded path, or its last part, is one of these keys (see `text.links.fold_path`)."""
+        """The pages whose folded path, its last part, or a folded alias is one of these keys.
+
+        Keys are folded by `text.links.fold_path`.
+        """
 
     def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
         """The links on these pages, or on all pages, in document order."""
@@ -124,8 +128,11 @@ class WikiIndex(Protocol):
     def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
         """The vectors of all chunks of these pages."""
 
-    def get_facets(self, where: PageFilter) -> Facets:
-        """The values to filter by among the pages that match."""
+    def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
+        """The values to filter by among the pages that match, and those of these frontmatter properties."""
+
+    def get_order_overrides(self) -> Sequence[OrderOverride]:
+        """The pages whose frontmatter changes their place among the hits, by path; no hidden ones."""
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         """Read every byte and return descriptions of the faults; empty if there are none.

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from wikiholt.domain.index import IndexState
+if TYPE_CHECKING:  # it needs numpy, which a command that lists wikis does not
+    from wikiholt.domain.index import IndexState
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,11 @@ class Wiki:
     settings: Mapping[str, str] = field(default_factory=dict)
     repository: str = ""
     """Identifies the repository, so that another one at the same path is detected; empty if unknown."""
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether its pages are the files in a directory, not those in a git repository."""
+        return self.settings.get("kind") == "directory"
 
     @property
     def location(self) -> tuple[str, str]:
@@ -91,7 +98,7 @@ class Backup:
     taken_at: datetime
     reason: str
     bytes: int
-    state: IndexState | None
+    state: "IndexState | None"
     fault: str = ""
 
 

@@ -50,8 +50,8 @@ class CommitWriter:
 
         Raises Busy, InputTooLarge, InvalidPage, NotWritable, RevisionMismatch.
         """
-        _validate_commit(edits, author, message, self._pages)
-        blobs = _write_blobs(self._git, edits)
+        validate_commit(edits, author, message, self._pages)
+        blobs = write_blobs(self._git, edits)
         deadline = time.monotonic() + self._timeout
         with translate_write_errors(), lock_file(self._lock, deadline):
             branch = self._read_branch()
@@ -187,7 +187,7 @@ def make_not_writable_error() -> NotWritable:
     )
 
 
-def _write_blobs(git: GitRunner, edits: Sequence[FileEdit]) -> dict[str, str]:
+def write_blobs(git: GitRunner, edits: Sequence[FileEdit]) -> dict[str, str]:
     """Write the new file contents to the object store, without filters."""
     blobs = {}
     for edit in edits:
@@ -200,7 +200,8 @@ def _write_blobs(git: GitRunner, edits: Sequence[FileEdit]) -> dict[str, str]:
     return blobs
 
 
-def _validate_commit(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:
+def validate_commit(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:
+    """Raise InvalidPage or InputTooLarge unless these edits can be committed."""
     if not edits or len({edit.file for edit in edits}) != len(edits):
         raise InvalidPage("A commit needs at least one file, and each file only once.")
     for edit in edits:

@@ -76,17 +76,17 @@ def _wait_for_lock(deadline: float) -> None:
 
 
 @contextmanager
-def translate_write_errors() -> Iterator[None]:
+def translate_write_errors(place: str = "repository") -> Iterator[None]:
     """Translate an OSError (disk full, permission denied) into NotWritable."""
     try:
         yield
     except OSError as error:
-        raise _make_write_error(error) from error
+        raise _make_write_error(error, place) from error
 
 
-def _make_write_error(error: OSError) -> NotWritable:
+def _make_write_error(error: OSError, place: str = "repository") -> NotWritable:
     return NotWritable(
-        f"The repository cannot be written: {error.strerror or 'unknown error'}.",
+        f"The {place} cannot be written: {error.strerror or 'unknown error'}.",
         hint="Check the free disk space, and that the user who runs wikiholt may write to it.",
     )
 

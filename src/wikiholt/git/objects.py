@@ -13,6 +13,7 @@ from itertools import islice
 from wikiholt.domain.git import AttachedFile, Blob, EntryKind, TreeChange, TreeEntry
 from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError
 from wikiholt.git.process import GitProcess, GitRunner
+from wikiholt.text.page_names import MARKDOWN_EXTENSIONS
 
 # 60 ids of 64 digits fit into 4096 bytes, which every system's pipe accepts without blocking.
 _REQUESTS_IN_FLIGHT = 60
@@ -113,6 +114,8 @@ class PageFiles:
     subdirectory: str
     extensions: tuple[str, ...]
     is_ignored: Callable[[str], bool]
+    is_ignored_by_user: Callable[[str], bool] = lambda _: False
+    """Whether the settings of the wiki ignore a file; `is_ignored` also includes hidden directories."""
 
     def is_page(self, file: str) -> bool:
         """Whether a file (relative to the subdirectory) is a page."""
@@ -122,9 +125,16 @@ class PageFiles:
         return has_extension and not self.is_ignored(file)
 
     def is_attachable(self, file: str) -> bool:
-        """Whether a file (relative to the subdirectory) can be an attachment: not a page, hidden or ignored."""
+        """Whether a file (relative to the subdirectory) can be an attachment: not Markdown, hidden or ignored.
+
+        Other text can be both a page and an attachment.
+        """
         name = file.rpartition("/")[2]
-        return not name.startswith(".") and not name.lower().endswith(self.extensions) and not self.is_ignored(file)
+        return not name.startswith(".") and not name.lower().endswith(MARKDOWN_EXTENSIONS) and not self.is_ignored(file)
+
+    def is_other(self, file: str) -> bool:
+        """Whether a file is no page because of its name, and not because of the settings."""
+        return not self.is_page(file) and not self.is_ignored_by_user(file)
 
     def to_repository_path(self, file: str) -> str:
         """The file's path from the repository root."""
@@ -153,6 +163,24 @@ def read_tree(git: GitRunner, revision: str, pages: PageFiles) -> dict[str, Tree
             mode, _, blob = description.split(b" ")
             entries[_find_free_name(file, entries)] = TreeEntry(blob.decode(), _KIND_BY_MODE.get(mode, EntryKind.FILE))
     return entries
+
+
+def read_other_files(git: GitRunner, revision: str, pages: PageFiles) -> list[str]:
+    """All files below the subdirectory that are no pages, and the files directly in the directories above it."""
+    folder, above = pages.subdirectory, ""
+    tree = f"{revision}:{folder}" if folder else revision
+    files = [file for file in _list_names(git, "-r", tree) if pages.is_other(file)]
+    while folder:
+        folder, above = folder.rpartition("/")[0], above + "../"
+        files += [above + file for file in _list_names(git, f"{revision}:{folder}" if folder else revision)]
+    return files
+
+
+def _list_names(git: GitRunner, *arguments: str) -> list[str]:
+    result = git.run("ls-tree", "-z", "--name-only", "--full-tree", *arguments)
+    if result.status != 0:
+        raise result.to_error("list the files of a commit")
+    return [decode_file_name(raw) for raw in result.stdout.split(b"\0")[:-1]]
 
 
 def find_entry(git: GitRunner, file: str, revision: str, pages: PageFiles) -> TreeEntry | None:

@@ -105,7 +105,8 @@ def _make_missing_error(path: Path, dot_git: Path) -> SourceError | InvalidSourc
         if (parent / ".git").exists():
             return InvalidSource(
                 f"{path} is a directory inside a git repository, not a repository itself.",
-                hint=f"Use {parent} as the source, with subdirectory={path.relative_to(parent).as_posix()}.",
+                hint=f"Use {parent} as the source, with subdirectory={path.relative_to(parent).as_posix()}. To read its"
+                " files from disk instead, add it with --worktree (setting kind=directory).",
             )
     return SourceMissing(
         f"{path} is not a git repository.", hint=f"To make it one: `git -C {path} init`, then commit the pages."

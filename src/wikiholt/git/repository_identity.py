@@ -36,7 +36,7 @@ class GitRepositoryIdentities:
     def identify(self, source: str) -> str:
         """The creation stamp of the repository at this path, for comparison; empty if unknown."""
         git_dir = None if is_remote(source) else _find_git_directory(source)
-        return _get_creation(git_dir) if git_dir else ""
+        return get_creation_stamp(git_dir) if git_dir else ""
 
     def bind(self, wiki: Wiki) -> str:
         """Write a marker into the wiki's repository if possible; return the identity to record."""
@@ -45,7 +45,7 @@ class GitRepositoryIdentities:
         git_dir = _find_git_directory(wiki.source)
         if git_dir is None:
             return ""
-        parts = (MARKED_WORD if _write_marker(wiki.source, git_dir, wiki.id) else "", _get_creation(git_dir))
+        parts = (MARKED_WORD if _write_marker(wiki.source, git_dir, wiki.id) else "", get_creation_stamp(git_dir))
         return " ".join(filter(None, parts))
 
     def release(self, wiki: Wiki) -> None:
@@ -68,7 +68,7 @@ class GitRepositoryIdentities:
         git_dir = _find_git_directory(wiki.source)
         if git_dir is None or _has_marker(git_dir, wiki.id):
             return True
-        creation = _get_creation(git_dir)
+        creation = get_creation_stamp(git_dir)
         marked, recorded = split_recorded(wiki.repository)
         if not creation or not recorded:
             return not marked
@@ -127,7 +127,7 @@ def _write_marker(path: str, git_dir: str, wiki_id: str) -> bool:
     return True
 
 
-def _get_creation(directory: str) -> str:
+def get_creation_stamp(directory: str) -> str:
     """The inode and birth time of a directory; empty if the file system has no birth time."""
     try:
         status = os.stat(directory)  # noqa: PTH116

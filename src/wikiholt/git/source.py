@@ -22,7 +22,15 @@ from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWrit
 from wikiholt.git.commit import CommitWriter
 from wikiholt.git.history import find_change_dates, find_old_versions, read_file_history, read_page_log, resolve_commit
 from wikiholt.git.journal import has_unfinished_write
-from wikiholt.git.objects import PageFiles, find_entry, read_attached_files, read_blobs, read_changes, read_tree
+from wikiholt.git.objects import (
+    PageFiles,
+    find_entry,
+    read_attached_files,
+    read_blobs,
+    read_changes,
+    read_other_files,
+    read_tree,
+)
 from wikiholt.git.process import GitRunner
 from wikiholt.git.refs import HeadReader, resolve_head
 from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
@@ -55,7 +63,10 @@ class GitSource:
         self._path = path.absolute()
         lowered = tuple(extension.lower() for extension in extensions)
         self._page_files = PageFiles(
-            _normalize_subdirectory(subdirectory), lowered, build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore))
+            _normalize_subdirectory(subdirectory),
+            lowered,
+            build_matcher((_HIDDEN_DIRECTORIES_PATTERN, *ignore)),
+            build_matcher(ignore),
         )
         self._timeout = timeout
         self._confined_to = confined_to
@@ -80,6 +91,10 @@ class GitSource:
         """All page files at the revision with their blob, or their kind if they are not regular files."""
         return read_tree(self._open_git(), _validate_commit_id(revision), self._page_files)
 
+    def list_other_files(self, revision: str) -> list[str]:
+        """The files that are not pages and not ignored by the settings, and those directly in a parent directory."""
+        return read_other_files(self._open_git(), _validate_commit_id(revision), self._page_files)
+
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions; None if one is gone or a name is ambiguous."""
         return read_changes(self._open_git(), _validate_commit_id(old), _validate_commit_id(new), self._page_files)
@@ -97,7 +112,7 @@ class GitSource:
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
         """The commits that changed a file, newest first, followed through renames; empty for an unknown file."""
-        at = _validate_commit_id(revision) if revision else self.get_head()
+        at = self._find_commit(revision)
         return read_file_history(self._open_git(), self._page_files.to_repository_path(file), at, limit)
 
     def resolve_revision(self, revision: str) -> str:
@@ -105,7 +120,7 @@ class GitSource:
         digits = revision.lower()
         if not _SHORT_COMMIT_ID_PATTERN.fullmatch(digits):
             raise InvalidPage("That is not a revision.", hint="Give at least 7 hexadecimal digits.")
-        commit = resolve_commit(self._open_git(), digits, self.get_head())
+        commit = resolve_commit(self._open_git(), digits, self._find_commit(None))
         if commit is None:
             raise PageNotFound(f"No unique revision {digits[:12]} in this wiki's history.", hint="Give more digits.")
         return commit
@@ -121,7 +136,7 @@ class GitSource:
     def read_log(self, limit: int, skip: int = 0) -> list[LogEntry]:
         """The commits that touched a page, newest first; empty in a repository without commits."""
         try:
-            head = self.get_head()
+            head = self._find_commit(None)
         except NoCommits:
             return []
         return read_page_log(self._open_git(), head, self._page_files, max(limit, 0), max(skip, 0)) if limit > 0 else []
@@ -129,7 +144,7 @@ class GitSource:
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:
         """Earlier versions of the pages at the revision, newest first, followed through renames."""
         files = frozenset(self.read_tree(revision))
-        return find_old_versions(self._open_git(), files, _validate_commit_id(revision), self._page_files, limit)
+        return find_old_versions(self._open_git(), files, self._find_commit(revision), self._page_files, limit)
 
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Commit these edits on HEAD and return the commit id, or the id of HEAD when they change nothing."""
@@ -146,6 +161,10 @@ class GitSource:
         """Read the tree at HEAD; raises the error that prevents it. A repository without commits is fine."""
         with suppress(NoCommits):
             self.read_tree(self.get_head())
+
+    def _find_commit(self, revision: str | None) -> str:
+        """The commit of a revision, or of HEAD."""
+        return self.get_head() if revision is None else _validate_commit_id(revision)
 
     def _make_writer(self) -> CommitWriter:
         location = self._find_location()

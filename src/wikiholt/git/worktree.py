@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 def is_same_as_entry(root: Path, path: str, entry: GitEntry | None) -> bool:
     """Whether the file on disk has the content of the entry (CRLF line ends allowed), or is absent as it should be."""
     try:
-        with _open_parent(root, path) as (directory, name):
+        with open_parent(root, path) as (directory, name):
             if not stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
                 return False
             with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory), "rb") as file:
@@ -52,21 +52,38 @@ def is_writable(root: Path, path: str) -> bool:
 def update_file(root: Path, path: str, entry: GitEntry | None, data: bytes | None) -> None:
     """Atomically replace the file; or remove it, together with directories that become empty."""
     if entry is None or data is None:
-        with suppress(FileNotFoundError), _open_parent(root, path) as (directory, name):
+        with suppress(FileNotFoundError), open_parent(root, path) as (directory, name):
             os.unlink(name, dir_fd=directory)
         _remove_empty_directories(root, path)
         return
-    with _open_parent(root, path, create=True) as (directory, name):
-        # The temporary name depends on the content: the next writer replaces what a killed one left.
-        temporary = f".wikiholt-{entry.object_id[:16]}"
+    # The temporary name depends on the content: the next writer replaces what a killed one left.
+    replace_file(root, path, data, f".wikiholt-{entry.object_id[:16]}", 0o777 if entry.mode == "100755" else 0o666)
+
+
+def replace_file(
+    root: Path, path: str, data: bytes, temporary: str, mode: int, *, durable: bool = False, keep_mode: bool = False
+) -> None:
+    """Atomically replace or create a file, through a temporary file in the same directory.
+
+    With `durable`, the content is on disk when this returns. With `keep_mode`, an existing file keeps its permissions.
+    """
+    with open_parent(root, path, create=True) as (directory, name):
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory)
-        mode = 0o777 if entry.mode == "100755" else 0o666
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
+                if keep_mode:
+                    with suppress(FileNotFoundError):
+                        old_mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+                        os.fchmod(file.fileno(), stat.S_IMODE(old_mode))
                 file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            if durable:
+                os.fsync(directory)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
@@ -74,7 +91,7 @@ def update_file(root: Path, path: str, entry: GitEntry | None, data: bytes | Non
 
 
 @contextmanager
-def _open_parent(root: Path, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+def open_parent(root: Path, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
     """Open the directory of the file one component at a time, without following links; yields it and the name."""
     *parts, name = path.split("/")
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -103,7 +120,7 @@ def _open_subdirectory(part: str, parent: int) -> int:
 def _remove_empty_directories(root: Path, path: str) -> None:
     with suppress(OSError):
         while path := path.rpartition("/")[0]:
-            with _open_parent(root, path) as (directory, name):
+            with open_parent(root, path) as (directory, name):
                 os.rmdir(name, dir_fd=directory)
 
 

@@ -29,6 +29,16 @@ _PENDING_PREFIX = ".making-"
 
 
 @dataclass(frozen=True, slots=True)
+class BackupPolicy:
+    """Where backups are stored and how many are kept. Without a directory they are stored with the index, and only
+    on request."""
+
+    directory: Path | None = None
+    keep_count: int = 7
+    """Keep this many of the newest backups, and the newest one of this many days."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackupFile:
     """A backup file, described by its name."""
 

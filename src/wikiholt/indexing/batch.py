@@ -3,8 +3,9 @@
 While one batch is embedded (the model releases the GIL), the next one is read and prepared.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -22,8 +23,10 @@ from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
 
-_EMBED_BATCH_TEXTS = 64
-"""Texts per embedding call: enough to use every core, few enough to pause within a second or two."""
+_EMBED_TEXTS_PER_CORE = 16
+"""Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
+_PROGRESS_INTERVAL_S = 0.2
+"""Seconds between two reports while the model works on a batch."""
 
 _TEST_SENTENCE = "a sentence that any model can embed"
 
@@ -48,11 +51,16 @@ class SyncPaused(Exception):
 
 @dataclass(slots=True)
 class BatchStats:
-    """Counts of what has been committed so far."""
+    """Counts of what has been committed so far, and of what has been prepared and embedded for it."""
 
     pages: int = 0
     embedded: int = 0
     reused: int = 0
+    pages_prepared: int = 0
+    texts_prepared: int = 0
+    """New texts of the prepared pages."""
+    texts_done: int = 0
+    """Those of them that the model has embedded."""
 
 
 @dataclass(slots=True)
@@ -109,17 +117,19 @@ class BatchIndexer:
             pending: _Batch | None = None
             for files in iter_batches(entries):
                 if pending is not None and pause():
-                    self._commit(pending, moved, stats)
+                    self._commit(pending, moved, stats, on_progress)
                     on_progress(stats)
                     raise SyncPaused
                 batch = self._prepare_batch({file: entries[file] for file in files})
-                batch.embed_future = executor.submit(self._embed_new, batch.new_texts, pause)
+                stats.pages_prepared += len(files)
+                stats.texts_prepared += len(batch.new_texts)
+                batch.embed_future = executor.submit(self._embed_new, batch.new_texts, stats, pause)
                 if pending is not None:
-                    self._commit(pending, moved, stats)
+                    self._commit(pending, moved, stats, on_progress)
                     on_progress(stats)
                 pending = batch
             if pending is not None:
-                self._commit(pending, moved, stats)
+                self._commit(pending, moved, stats, on_progress)
                 on_progress(stats)
         return stats
 
@@ -133,16 +143,18 @@ class BatchIndexer:
             known |= index.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
 
-    def _embed_new(self, new_texts: Mapping[bytes, str], pause: Callable[[], Pause]) -> _EmbedResult:
+    def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: Callable[[], Pause]) -> _EmbedResult:
         """Embed the texts until `pause` returns NOW. Texts with an invalid vector are left out of the result."""
         embedded: dict[bytes, FloatArray] = {}
         hashes = list(new_texts)
-        for start in range(0, len(hashes), _EMBED_BATCH_TEXTS):
+        count = _EMBED_TEXTS_PER_CORE * (os.cpu_count() or 1)
+        for start in range(0, len(hashes), count):
             if pause() is Pause.NOW:
                 return _EmbedResult(embedded, frozenset(hashes[start:]))
-            batch = hashes[start : start + _EMBED_BATCH_TEXTS]
+            batch = hashes[start : start + count]
             vectors = self._embed_many([new_texts[h] for h in batch])
             embedded |= {h: vector for h, vector in zip(batch, vectors, strict=True) if _is_unit_vector(vector)}
+            stats.texts_done += len(batch)  # written by this thread only
         return _EmbedResult(embedded, frozenset())
 
     def _embed_many(self, texts: Sequence[str]) -> Sequence[FloatArray]:
@@ -161,8 +173,16 @@ class BatchIndexer:
         except Exception:  # noqa: BLE001 - becomes a problem of the page
             return np.zeros(self._embedder.dimensions, np.float32)
 
-    def _commit(self, batch: _Batch, moved: Mapping[str, str], stats: BatchStats) -> None:
+    def _commit(
+        self,
+        batch: _Batch,
+        moved: Mapping[str, str],
+        stats: BatchStats,
+        on_progress: Callable[[BatchStats], None],
+    ) -> None:
         assert batch.embed_future is not None
+        while wait([batch.embed_future], _PROGRESS_INTERVAL_S).not_done:
+            on_progress(stats)
         embedded = batch.embed_future.result()
         new_vectors = embedded.vectors
         attempted = len(batch.new_texts) > len(embedded.not_embedded)

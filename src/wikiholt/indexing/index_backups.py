@@ -8,7 +8,6 @@ it replaces is backed up first, or quarantined if it is damaged.
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -25,21 +24,11 @@ from wikiholt.errors import (
     IndexUnavailable,
     WikiNotFound,
 )
-from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile
+from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile, BackupPolicy
 
 _LOG = logging.getLogger(__name__)
 
 _FOREIGN = "it belongs to another wiki"
-
-
-@dataclass(frozen=True, slots=True)
-class BackupPolicy:
-    """Where backups are stored and how many are kept. Without a directory they are stored with the index, and only
-    on request."""
-
-    directory: Path | None = None
-    keep_count: int = 7
-    """Keep this many of the newest backups, and the newest one of this many days."""
 
 
 class IndexBackups:

@@ -16,20 +16,22 @@ from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
 from wikiholt.domain.protocols import Embedder, ModelInfo, Source
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunking import build_chunks
+from wikiholt.text.dialect import DIALECTS, GFM, Dialect
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 4
+TEXT_VERSION = 5
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
 """Pages per batch: enough to use every core, few enough that a crash loses little work."""
 
 _RECIPE_PATTERN = re.compile(
-    r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), up to (?P<bytes>\d+) bytes,"
+    r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), (?P<detected>detected )?(?P<dialect>[\w-]+),"
+    r" up to (?P<bytes>\d+) bytes,"
     r" chunks (?P<target>\d+)/(?P<overlap>\d+)(?:, hiding (?P<hide>\[.*\]))?",
     re.DOTALL,
 )
@@ -68,10 +70,14 @@ class TextPipeline:
     max_bytes: int = 10 * 1024 * 1024
     hide: tuple[str, ...] = ()
     """Patterns of pages that searches never return (see `wikiholt.text.ignore_patterns`)."""
+    dialect: Dialect = GFM
+    detects_dialect: bool = False
+    """Whether a sync detects the dialect. Until then, `dialect` is that of the last sync (see `with_dialect_of`)."""
 
     def build_recipe(self, embedder: ModelInfo) -> Recipe:
+        dialect = f"{'detected ' if self.detects_dialect else ''}{self.dialect.name}"
         chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
-        text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, up to {self.max_bytes} bytes"
+        text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, {dialect}, up to {self.max_bytes} bytes"
         pipeline = f"{text}, {chunks}" + (f", hiding {json.dumps(self.hide)}" if self.hide else "")
         return Recipe(embedder.fingerprint, embedder.dimensions, pipeline, embedder.model, embedder.precision)
 
@@ -79,11 +85,21 @@ class TextPipeline:
     def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
         """The pipeline an index was built with, or None if this version of Wikiholt no longer supports it."""
         match = _RECIPE_PATTERN.fullmatch(recipe.pipeline)
-        if match is None or int(match["version"]) != TEXT_VERSION:
+        if match is None or int(match["version"]) != TEXT_VERSION or match["dialect"] not in DIALECTS:
             return None
         target, overlap, max_bytes = (int(match[name]) for name in ("target", "overlap", "bytes"))
         hide = tuple(json.loads(match["hide"] or "[]"))
-        return cls(target, overlap, match["language"], cast(AnchorStyle, match["anchors"]), max_bytes, hide)
+        anchors, dialect = cast(AnchorStyle, match["anchors"]), DIALECTS[match["dialect"]]
+        return cls(target, overlap, match["language"], anchors, max_bytes, hide, dialect, bool(match["detected"]))
+
+    def with_dialect_of(self, recipe: Recipe) -> "TextPipeline":
+        """This pipeline with the dialect that was detected for an index, if it detects dialects."""
+        indexed = self.from_recipe(recipe) if self.detects_dialect else None
+        return replace(self, dialect=indexed.dialect) if indexed and indexed.detects_dialect else self
+
+    def parse(self, file: str, blob: str, data: bytes, changed_at: datetime | None) -> Page | PageProblem:
+        """Parse a page. Never raises."""
+        return parse_page(file, blob, data, changed_at, self.anchors, self.dialect)
 
     def prepare(
         self, file: str, blob: Blob, changed_at: datetime | None, embedder: Embedder
@@ -93,7 +109,7 @@ class TextPipeline:
             limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
             return PageProblem(file, blob.id, "too-large", limit)
         if blob.data is None:
-            return PageProblem(file, blob.id, "unreadable", "git could not read this page's content")
+            return PageProblem(file, blob.id, "unreadable", "the content of this page cannot be read")
         try:
             return self._prepare_page(file, blob.id, blob.data, changed_at, embedder)
         except PageWorkLimitExceeded:
@@ -129,7 +145,7 @@ class TextPipeline:
     def _prepare_page(
         self, file: str, blob: str, data: bytes, changed_at: datetime | None, embedder: Embedder
     ) -> PreparedPage | PageProblem:
-        page = parse_page(file, blob, data, changed_at, self.anchors)
+        page = self.parse(file, blob, data, changed_at)
         if isinstance(page, PageProblem):
             return page
         if not page.metadata.hidden and self._is_hidden(file):
@@ -140,7 +156,7 @@ class TextPipeline:
         spans = MeteredTokenSpans(embedder.get_token_spans, self._get_work_limit())
         spans.spend(_WORK_PER_LINE * page.body.count("\n"))
         chunks = build_chunks(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
-        texts = tuple(build_embedding_text(page, chunk, spans, embedder.max_tokens) for chunk in chunks)
+        texts = tuple(build_embedding_text(page, chunk, spans, embedder.max_tokens, self.dialect) for chunk in chunks)
         hashes = tuple(map(hash_text, texts))
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 

@@ -18,6 +18,7 @@ from wikiholt.errors import NoPages, SyncFailed
 from wikiholt.indexing.batch import BatchIndexer, BatchStats, Pause
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
+from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
 RETRY_HINT = "run `wikiholt sync` again; if the error persists, run `wikiholt doctor`"
 
@@ -29,6 +30,10 @@ class SyncProgress:
     pages_done: int
     pages_total: int
     chunks_embedded: int
+    passages_done: int = 0
+    """Passages that the model has embedded, also those of pages that are not committed yet."""
+    passages_expected: int = 0
+    """Estimated number of passages to embed, from the pages prepared so far."""
 
 
 def ignore_progress(_: SyncProgress) -> None:
@@ -106,7 +111,9 @@ class Reconciler:
         problems = _verify_counts(index, work)
         index.apply(IndexChange(revision=revision))
         self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
-        _require_pages(work.page_count, problems)
+        if not work.page_count:
+            raise _make_no_pages_error(self._source.list_other_files(revision))
+        _require_indexed(work.page_count, problems)
         return _build_report(revision, work, stats, problems)
 
     def _get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
@@ -140,12 +147,14 @@ def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:
     return problems
 
 
-def _require_pages(page_count: int, problems: Sequence[PageProblem]) -> None:
-    """Raise NoPages if nothing was indexed."""
-    if not page_count:
-        raise NoPages(
-            "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
-        )
+def _make_no_pages_error(other_files: Sequence[str]) -> NoPages:
+    skipped = describe_skipped_files(count_extensions(other_files))
+    message = f"there is no page at HEAD ({skipped})" if skipped else "there is no page at HEAD"
+    return NoPages(message, hint="check the branch, the sub-directory and the ignore globs of this wiki")
+
+
+def _require_indexed(page_count: int, problems: Sequence[PageProblem]) -> None:
+    """Raise NoPages if no page could be indexed."""
     if len(problems) == page_count:
         raise NoPages(
             f"none of the {page_count} pages could be indexed; the first: {problems[0].file}: {problems[0].detail}",
@@ -162,7 +171,8 @@ def _is_equal_to_tree(
 
 
 def _to_progress(stats: BatchStats, total: int) -> SyncProgress:
-    return SyncProgress(stats.pages, total, stats.embedded)
+    expected = round(stats.texts_prepared * total / stats.pages_prepared) if stats.pages_prepared else 0
+    return SyncProgress(stats.pages, total, stats.embedded, stats.texts_done, expected)
 
 
 def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tuple[PageProblem, ...]) -> SyncReport:

@@ -28,6 +28,7 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.indexing.batch import Pause, SyncPaused, never_pause
+from wikiholt.indexing.dialect_detector import DialectDetector
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.reconciler import (
     RETRY_HINT,
@@ -72,6 +73,7 @@ class Syncer:
         self._before_publish = before_publish
         self._get_previous_model = get_previous_model
         self._repair = repair or IndexRepair(wiki_id, wiki_id, store)
+        self._dialect_detector = DialectDetector(source, lambda: store.open(wiki_id))
         self._reconciler = Reconciler(source)
         self._published_reconciler = Reconciler(source)
         """For the generation that answers while another is built."""
@@ -107,7 +109,6 @@ class Syncer:
     def _run_locked(self, work: Callable[[Recipe, str], SyncReport], lock_timeout: float | None) -> SyncReport:
         began = time.monotonic()
         self._embedder.run_self_test()
-        recipe = self._pipeline.build_recipe(self._embedder)
         report: SyncReport | None = None
         with self._store.write_lock(self._wiki_id, self._lock_timeout if lock_timeout is None else lock_timeout):
             if not self._is_registered():
@@ -118,7 +119,9 @@ class Syncer:
                 self._repair.log_recovered_pointer()
             # SyncPaused must not leave the lock as an error: the next writer would check the entire index.
             with suppress(SyncPaused):
-                report = work(recipe, self._get_head())
+                head = self._get_head()
+                self._pipeline = self._dialect_detector.update(self._pipeline, head)
+                report = work(self._pipeline.build_recipe(self._embedder), head)
         if report is None:
             raise SyncPaused
         return replace(report, seconds=time.monotonic() - began)

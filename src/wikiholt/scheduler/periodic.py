@@ -241,14 +241,13 @@ class ScheduledChecks(_PeriodicTask):
             if handle.wiki.id != entry.wiki.id:
                 return _CHECK_RETRY_S
             began = time.thread_time()
-            health = handle.check_integrity(self._make_throttle())
+            handle.check_integrity(self._make_throttle())
         except (Busy, WikiNotFound, IndexMissing):
             return self._get_retry_delay()
         self._duration_s[entry.wiki.id] = time.thread_time() - began
         if entry.wiki.id in self._finished_at:
             self._finished_at[entry.wiki.id] = time.monotonic()
         self._state.counts["checks"] += 1
-        self._state.counts["broken_found"] += not health.is_ok
         return self._interval_s * jitter(0.9, 1.1)
 
     def _make_throttle(self) -> Callable[[], bool]:

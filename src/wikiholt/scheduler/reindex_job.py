@@ -1,19 +1,22 @@
-"""Reindex jobs: the state of a job, stored beside the index so that it survives a restart, and its execution."""
+"""Work on an index: reindex jobs, stored beside the index so that they survive a restart, and the running activity."""
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from wikiholt.domain.index import SyncReport
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.errors import Busy, SourceError, WikiholtError, WikiNotFound
 from wikiholt.indexing.batch import Pause, SyncPaused
 from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.scheduler.wiki_records import WikiEntry
+from wikiholt.scheduler.wiki_records import WikiActivity, WikiEntry
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
 
 _JOB_NOTE = "reindex"
 _SAVE_INTERVAL_S = 1.0
@@ -69,6 +72,18 @@ def write_job(store: IndexStore, wiki_id: str, job: ReindexJob, *, create: bool 
     store.set_note(wiki_id, _JOB_NOTE, json.dumps(document), create=create)
 
 
+def complete_job(job: ReindexJob, report: SyncReport) -> ReindexJob:
+    """The job after this reindex."""
+    return replace(
+        job,
+        state=ReindexState.COMPLETE,
+        finished_at=datetime.now(UTC),
+        pages_done=job.pages_total,
+        problems=len(report.problems),
+        revision=report.revision,
+    )
+
+
 def _to_json_value(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
@@ -115,16 +130,7 @@ class ReindexRunner:
             self.fail(error)
             return
         self._entry.reindexing = False
-        self._save_job(
-            replace(
-                self._job,
-                state=ReindexState.COMPLETE,
-                finished_at=datetime.now(UTC),
-                pages_done=self._job.pages_total,
-                problems=len(report.problems),
-                revision=report.revision,
-            )
-        )
+        self._save_job(complete_job(self._job, report))
 
     def fail(self, error: WikiholtError) -> None:
         """Mark a running job as failed."""
@@ -171,3 +177,67 @@ class ReindexRunner:
     def _save_job(self, job: ReindexJob) -> None:
         self._job, self._saved_at = job, time.monotonic()
         write_job(self._store, self._entry.wiki.id, job)
+
+
+# Progress of the running sync or reindex, stored so that other processes can read it
+
+
+_REPORT_INTERVAL_S = 1.0
+"""Seconds between two reports."""
+
+
+class ActivityReporter:
+    """Reports progress for one wiki. `report()` never raises; progress is best effort."""
+
+    def __init__(self, write_note: Callable[[str], None]) -> None:
+        self._write_note = write_note
+        self._reported_at = 0.0
+
+    def report(self, activity: WikiActivity) -> None:
+        """Store the progress, at most once a second."""
+        now = time.monotonic()
+        if now - self._reported_at < _REPORT_INTERVAL_S:
+            return
+        self._reported_at = now
+        self._write_note(json.dumps({**asdict(activity), "since": activity.since.isoformat()}))
+
+
+@contextmanager
+def lock_activity(store: IndexStore, wiki_id: str) -> Iterator[ActivityReporter]:
+    """Acquire the wiki's activity lock across processes. Raises Busy if it is held, and StorageError."""
+    with store.activity_lock(wiki_id) as write_note:
+        yield ActivityReporter(write_note)
+
+
+def read_activity(store: IndexStore, wiki_id: str) -> WikiActivity | None:
+    """The activity of any process for the wiki, or None."""
+    try:
+        note = json.loads(store.get_activity(wiki_id) or "")
+        return WikiActivity(**{**note, "since": datetime.fromisoformat(note["since"])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WikiWork:
+    """The running activity of a wiki in any process, and its last reindex job."""
+
+    activity: WikiActivity | None
+    job: ReindexJob
+
+    @property
+    def is_reindex_unfinished(self) -> bool:
+        """Whether a reindex is incomplete and not running: it is queued, or was interrupted."""
+        return self.job.is_open and self.activity is None
+
+
+def read_wiki_work(service: WikiService, wiki_id: str) -> WikiWork:
+    store = service.components.store
+    return WikiWork(read_activity(store, wiki_id), read_job(store, wiki_id))
+
+
+def finish_reindex_job(service: WikiService, wiki_id: str, report: SyncReport) -> None:
+    """Mark an interrupted reindex job of the service as complete after a reindex by this process."""
+    work = read_wiki_work(service, wiki_id)
+    if work.is_reindex_unfinished:
+        write_job(service.components.store, wiki_id, complete_job(work.job, report))

@@ -11,23 +11,25 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Thread
 
 from wikiholt.domain.git import DiscoveredRepository
+from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.storage_protocols import NodeAssignments, NodeMessage
 from wikiholt.errors import Busy, WikiholtError
-from wikiholt.scheduler.activity import read_activity
 from wikiholt.scheduler.nodes import OtherNodes, SingleNode, read_state
 from wikiholt.scheduler.periodic import ScheduledBackups, ScheduledChecks
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_activity, read_job, write_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.tasks import WikiTasks
 from wikiholt.scheduler.wiki_discovery import WikiDiscovery
-from wikiholt.scheduler.wiki_queue import SyncPriority
 from wikiholt.scheduler.wiki_records import (
     SchedulerConfig,
     SchedulerCounters,
+    SchedulerProgress,
+    SyncPriority,
     SyncState,
     WikiActivity,
     WikiEntry,
@@ -53,8 +55,12 @@ class Scheduler:
         find_repositories: Callable[[], Iterable[DiscoveredRepository]] = _find_nothing,
         only_wiki_id: str | None = None,
         assignments: NodeAssignments | None = None,
+        watcher: SourceWatcher | None = None,
     ) -> None:
-        """`only_wiki_id` limits the scheduler to one wiki; `assignments` to those assigned to this node."""
+        """`only_wiki_id` limits the scheduler to one wiki; `assignments` to those assigned to this node.
+
+        `watcher` reports changes between two checks.
+        """
         self._service = service
         self._config = config or SchedulerConfig()
         self._scheduler_id = secrets.token_hex(8)
@@ -72,8 +78,15 @@ class Scheduler:
             service, self._state, self._config, self._scheduler_id, multi_node=assignments is not None
         )
         self._discovery = WikiDiscovery(
-            service, self._state, self._config, find_repositories, only_wiki_id, self._assignments.get_assigned
+            service,
+            self._state,
+            self._config,
+            find_repositories,
+            only_wiki_id,
+            self._assignments.get_assigned,
+            watcher,
         )
+        self._watcher = watcher
         self._backups = ScheduledBackups(service, self._state, self._config.backup_interval_s, self._sleep)
         self._checks = ScheduledChecks(service, self._state, self._config.check_interval_s, self._sleep)
         self._threads: list[Thread] = []
@@ -93,10 +106,14 @@ class Scheduler:
         for thread in self._threads:
             thread.start()
         self._assignments.start(self._on_node_message)
+        if self._watcher is not None:
+            self._watcher.start(lambda wiki_id: self._on_node_message(wiki_id, NodeMessage.CHANGED))
 
     def stop(self, timeout: float = 30.0) -> bool:
         """Start nothing new and let running syncs finish their current batch. False on timeout."""
         self._state.stop()
+        if self._watcher is not None:
+            self._watcher.close()
         deadline = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -152,7 +169,7 @@ class Scheduler:
             return self._other_nodes.wait_until_fresh(wiki_id, timeout)
         entry, began = self._get_entry(wiki_id), time.monotonic()
         while True:
-            runs, fetched = entry.finished_runs, not entry.is_remote or entry.fetched_at >= began
+            runs, fetched = entry.finished_runs, not entry.has_mirror or entry.fetched_at >= began
             if fetched:
                 try:
                     head = self._service.get_source(entry.wiki).get_head()
@@ -218,10 +235,15 @@ class Scheduler:
         """The scheduler's state of the wiki. Raises WikiNotFound."""
         if not self._is_assigned(wiki_id):
             return read_state(self._service.components.store, wiki_id)
-        return self._state.get_sync_state(self._get_entry(wiki_id))
+        watched = self._watcher is not None and self._watcher.is_watching(wiki_id)
+        return replace(self._state.get_sync_state(self._get_entry(wiki_id)), watched=watched)
 
     def get_counters(self) -> SchedulerCounters:
         return self._state.get_counters()
+
+    def get_progress(self) -> SchedulerProgress:
+        """How far the wikis of this node are. Cheap enough to be called every second."""
+        return self._state.get_progress()
 
     @property
     def skipped(self) -> Sequence[DiscoveredRepository]:
@@ -255,7 +277,7 @@ class Scheduler:
         return entry
 
     def _request_sync(self, entry: WikiEntry, priority: SyncPriority, fetched: bool = False) -> None:
-        if entry.is_remote and not fetched:
+        if entry.has_mirror and not fetched:
             entry.fetch_urgent = True
             self._state.enqueue_fetch(entry, priority)
         else:

@@ -8,8 +8,14 @@ from dataclasses import replace
 from threading import Condition
 
 from wikiholt.domain.wiki import Wiki
-from wikiholt.scheduler.wiki_queue import SyncPriority, WikiQueue
-from wikiholt.scheduler.wiki_records import SchedulerCounters, SyncState, WikiEntry
+from wikiholt.scheduler.wiki_records import (
+    SchedulerCounters,
+    SchedulerProgress,
+    SyncPriority,
+    SyncState,
+    WikiEntry,
+    WikiQueue,
+)
 
 
 class SchedulerState:
@@ -191,6 +197,16 @@ class SchedulerState:
                 failing=sum(entry.failures > 0 for entry in entries),
                 repairing=sum(not entry.index_ok and not entry.failures for entry in entries),
                 broken=sum(not entry.index_ok and entry.failures > 0 for entry in entries),
+            )
+
+    def get_progress(self) -> SchedulerProgress:
+        with self.changed:
+            entries = self._entries.values()
+            return SchedulerProgress(
+                wikis=len(entries),
+                synced=sum(entry.revision is not None for entry in entries),
+                failed=sum(entry.revision is None and (entry.missing or entry.failures > 0) for entry in entries),
+                running=tuple((entry.wiki.slug, entry.activity) for entry in entries if entry.activity is not None),
             )
 
     def stop(self) -> None:

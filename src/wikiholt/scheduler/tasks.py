@@ -18,12 +18,10 @@ from wikiholt.errors import (
 )
 from wikiholt.indexing.batch import Pause, SyncPaused
 from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.scheduler.activity import ActivityReporter, lock_activity
 from wikiholt.scheduler.nodes import publish_state
-from wikiholt.scheduler.reindex_job import ReindexRunner, read_job
+from wikiholt.scheduler.reindex_job import ActivityReporter, ReindexRunner, lock_activity, read_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_queue import SyncPriority
-from wikiholt.scheduler.wiki_records import SchedulerConfig, WikiActivity, WikiEntry, jitter
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority, WikiActivity, WikiEntry, jitter
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
@@ -71,7 +69,7 @@ class WikiTasks:
             self._state.enqueue(entry, priority)
         elif entry.failures and now < entry.retry_at and entry.failed_head is None:
             return  # checking again would run git
-        elif entry.is_remote:
+        elif entry.has_mirror:
             self._state.enqueue_fetch(entry, SyncPriority.SCHEDULED)
         elif entry.failures and now >= entry.retry_at:
             self._state.enqueue(entry, SyncPriority.SCHEDULED)

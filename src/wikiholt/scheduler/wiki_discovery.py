@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence, Set
 
 from wikiholt.domain.git import DiscoveredRepository
+from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_queue import SyncPriority
-from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority
 from wikiholt.wikis.service import WikiService
 
 _LOG = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ class WikiDiscovery:
         find_repositories: Callable[[], Iterable[DiscoveredRepository]],
         only_wiki_id: str | None = None,
         get_assigned: Callable[[], Set[str] | None] = lambda: None,
+        watcher: SourceWatcher | None = None,
     ) -> None:
         self._service = service
         self._state = state
@@ -35,6 +36,7 @@ class WikiDiscovery:
         self._find_repositories = find_repositories
         self._only_wiki_id = only_wiki_id
         self._get_assigned = get_assigned
+        self._watcher = watcher
         self._registry_version: str | None = None
         self._wikis: Sequence[Wiki] = ()
         self.skipped: tuple[DiscoveredRepository, ...] = ()
@@ -45,6 +47,8 @@ class WikiDiscovery:
             self._load_registry()
             self._update_entries(self._wikis)
             self._add_entries(self._register_found(self._wikis))
+            if self._watcher is not None:
+                self._watcher.update([entry.wiki for entry in self._state.list_entries()])
         except (WikiholtError, OSError) as error:
             _LOG.warning("wiki discovery failed: %s %s", error, getattr(error, "hint", ""))
 
@@ -100,7 +104,8 @@ class WikiDiscovery:
                 reason = f"another repository is already registered as {slug}"
                 skipped.append(DiscoveredRepository(slug, repository.path, reason))
             else:
-                new[slug] = (source, {"confined": str(repository.confined_to)} if repository.confined_to else {})
+                settings = {"confined": str(repository.confined_to or ""), "kind": repository.kind}
+                new[slug] = (source, {name: value for name, value in settings.items() if value})
         self._log_skipped(skipped)
         return self._service.registry.add_many([(slug, *values) for slug, values in new.items()]) if new else []
 

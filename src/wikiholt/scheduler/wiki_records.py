@@ -1,18 +1,79 @@
-"""Records of the scheduler: its configuration, its entry for each wiki, and the state it reports."""
+"""Records of the scheduler: its configuration, its entry and queue of wikis, and the state it reports."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import IntEnum
 from random import Random
 
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import NoCommits, WikiholtError
-from wikiholt.scheduler.wiki_queue import SyncPriority
+from wikiholt.errors import NoCommits, NoPages, WikiholtError
+
+_MAX_SKIPS = 8
+"""After this many wikis of higher priority, one scheduled wiki is taken."""
+
+
+class SyncPriority(IntEnum):
+    """Why a wiki is queued. Lower values go first."""
+
+    INTERACTIVE = 0
+    NOTIFIED = 1
+    SCHEDULED = 2
+
+
+class WikiQueue:
+    """First in, first out within a priority. No priority starves. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._queues: tuple[OrderedDict[str, None], ...] = tuple(OrderedDict() for _ in SyncPriority)
+        self._skipped = 0
+
+    def add(self, wiki_id: str, priority: SyncPriority) -> None:
+        """Add a wiki. A queued wiki keeps its position, or moves to the end of a higher priority."""
+        if any(wiki_id in self._queues[better] for better in SyncPriority if better <= priority):
+            return
+        self.remove(wiki_id)
+        self._queues[priority][wiki_id] = None
+
+    def remove(self, wiki_id: str) -> None:
+        for queue in self._queues:
+            queue.pop(wiki_id, None)
+
+    def pop(self, *, urgent_only: bool = False) -> str | None:
+        """Remove and return the next wiki, or None. `urgent_only` ignores scheduled wikis."""
+        if self._skipped >= _MAX_SKIPS and self._queues[SyncPriority.SCHEDULED] and not urgent_only:
+            self._skipped = 0
+            return self._queues[SyncPriority.SCHEDULED].popitem(last=False)[0]
+        for priority in SyncPriority:
+            if priority is SyncPriority.SCHEDULED and urgent_only:
+                break
+            if self._queues[priority]:
+                scheduled = self._queues[SyncPriority.SCHEDULED]
+                skips = priority is not SyncPriority.SCHEDULED and scheduled
+                self._skipped = self._skipped + 1 if skips else 0
+                return self._queues[priority].popitem(last=False)[0]
+        return None
+
+    @property
+    def has_urgent(self) -> bool:
+        """Whether a wiki with a higher priority than scheduled is queued."""
+        return bool(self._queues[SyncPriority.INTERACTIVE] or self._queues[SyncPriority.NOTIFIED])
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues))
+
+    def __contains__(self, wiki_id: object) -> bool:
+        return any(wiki_id in queue for queue in self._queues)
+
+
+# Configuration, entries and counters
+
 
 _FIRST_RETRY_S = 5.0
 _MAX_RETRY_S = 3600.0
 _MAX_RETRY_EMPTY_S = 300.0
-"""An empty repository is retried more often, because only git can tell when it has its first commit."""
+"""An empty repository or directory is retried more often, because no check can tell when it has its first page."""
 
 
 # A separate generator, so that code that seeds the global one stays reproducible.
@@ -62,6 +123,18 @@ class SyncState:
     """The revision its index is known to have."""
     backup_error: WikiholtError | None = None
     """Why its last scheduled backup failed."""
+    watched: bool = False
+    """Whether changes of its source are noticed at once, not only by the scheduled checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerProgress:
+    """How many wikis there are, how many are at HEAD, how many failed, and what is running for which slug."""
+
+    wikis: int
+    synced: int
+    failed: int
+    running: tuple[tuple[str, WikiActivity], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +158,6 @@ class SchedulerCounters:
     notifications: int = 0
     reindexes: int = 0
     checks: int = 0
-    broken_found: int = 0
     backups: int = 0
     backup_failures: int = 0
 
@@ -135,12 +207,17 @@ class WikiEntry:
     def is_remote(self) -> bool:
         return not self.wiki.source.startswith("/")
 
+    @property
+    def has_mirror(self) -> bool:
+        """Whether its pages are read from a mirror, which a fetch brings up to date."""
+        return self.is_remote or self.wiki.is_directory
+
     def record_failure(self, error: WikiholtError, head: str | None, now: float) -> None:
         """Record a failure. The delay before the next try doubles with each failure, up to an hour."""
         self.failures += 1
         self.error = error
         self.failed_head = head
-        max_delay = _MAX_RETRY_EMPTY_S if isinstance(error, NoCommits) else _MAX_RETRY_S
+        max_delay = _MAX_RETRY_EMPTY_S if isinstance(error, NoCommits | NoPages) else _MAX_RETRY_S
         delay = min(max_delay, _FIRST_RETRY_S * 2 ** min(self.failures - 1, 12))
         self.retry_at = now + delay * jitter(0.75, 1.25)
 

@@ -10,6 +10,7 @@ from wikiholt.domain.search import Hit, KeywordQuery, SearchMode, Snippet, Store
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.ranking import Candidate, HitRating, rate_hits
 from wikiholt.text.analysis import strip_accents
+from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.snippets import SentenceScorer, build_snippet
 
 _LEADING_HEADINGS = re.compile(r"\A(?:\s*#{1,6}[ \t][^\n]*(?:\n|\Z))+\s*")
@@ -21,10 +22,11 @@ _MAX_PAGE_CHUNKS = 200
 class HitBuilder:
     """Builds the hits of one wiki."""
 
-    def __init__(self, index: WikiIndex, url: str, language: str) -> None:
+    def __init__(self, index: WikiIndex, url: str, language: str, dialect: Dialect = GFM) -> None:
         self._index = index
         self._url = url
         self._language = language
+        self.dialect = dialect
 
     def build(
         self,
@@ -40,7 +42,13 @@ class HitBuilder:
         pages = self._index.get_pages([candidate.page_id for candidate in candidates])
         existing = [candidate for candidate in candidates if candidate.page_id in pages]
         rows = zip(existing, self._choose_chunks(existing, pages, query), rate_hits(mode, existing), strict=True)
-        make_snippet = partial(build_snippet, query=query, language=self._language, sentence_scorer=sentence_scorer)
+        make_snippet = partial(
+            build_snippet,
+            query=query,
+            language=self._language,
+            sentence_scorer=sentence_scorer,
+            dialect=self.dialect,
+        )
         hits: list[Hit] = []
         seen: set[tuple[int, int | None]] = set()
         for candidate, chunk, rating in rows:
@@ -100,6 +108,7 @@ class HitBuilder:
             text=chunk.text if chunk else "",
             total_chunks=page.chunks,
             page_words=page.words,
+            file=page.file,
         )
 
 

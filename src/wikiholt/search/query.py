@@ -20,6 +20,7 @@ from wikiholt.text.keyword_query import (
     get_significant_tokens,
     to_plain_query,
 )
+from wikiholt.text.query_fields import parse_fields
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,10 +99,11 @@ class QueryInterpreter:
         return replace(interpreted, did_you_mean=corrected, lexicon_unavailable=bool(errors))
 
     def _interpret_text(self, text: str, errors: list[Exception]) -> InterpretedQuery:
-        own, *variants = build_query_variants(text, self._language)
-        query, identifiers = own.query, find_query_identifiers(text)
+        fields = parse_fields(text)
+        own, *variants = self._build_variants(fields.branches)
+        query, identifiers = own.query, find_query_identifiers(fields.text)
         no_terms: tuple[str, ...] = ()
-        related = _try_with_lexicon(lambda: self._find_related(text, query), no_terms, errors)
+        related = _try_with_lexicon(lambda: self._find_related(fields.text, query), no_terms, errors)
         variant_terms = (term for variant in variants for term in variant.query.terms)
         terms = (*related, *identifiers, *variant_terms, *query.terms)
         phrases = (*query.phrases, *(phrase for variant in variants for phrase in variant.query.phrases))
@@ -109,11 +111,15 @@ class QueryInterpreter:
         return InterpretedQuery(
             query,
             expanded,
-            to_plain_query(text),
+            to_plain_query(fields.text),
             variants=tuple(variants),
             identifiers=identifiers,
             related_terms=related,
         )
+
+    def _build_variants(self, branches: Sequence[str]) -> list[QueryVariant]:
+        variants = (variant for text in branches for variant in build_query_variants(text, self._language))
+        return list(dict.fromkeys(variants))
 
     def _find_related(self, text: str, query: KeywordQuery) -> tuple[str, ...]:
         """Terms related to those of the query, in languages with compounds. Quoted phrases have none."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, IntArray, VectorHits
+from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import Confidence, SearchMode
 
 KEYWORD_WEIGHT = 0.5
@@ -94,6 +94,8 @@ class Candidate(NamedTuple):
     """How to interpret the distance; depends on the model."""
     likelihood: float | None = None
     """How likely this is the page wanted: by its evidence, or by a reranker. None until computed."""
+    order_score: float | None = None
+    """The score by which a reranker ordered it. None means its evidence."""
 
 
 def group_by_page(hits: VectorHits, per_page: int = 1, scale: CosineScale = _DEFAULT_SCALE) -> list[Candidate]:
@@ -145,6 +147,11 @@ def compute_evidence(mode: SearchMode, candidate: Candidate) -> float:
     if mode is SearchMode.KEYWORD:
         return words + TITLE_WEIGHT_KEYWORD * candidate.title_overlap
     return (1 - KEYWORD_WEIGHT) * meaning + KEYWORD_WEIGHT * words + TITLE_WEIGHT * candidate.title_overlap * meaning
+
+
+def get_order_score(mode: SearchMode, candidate: Candidate) -> float:
+    """The score by which the candidate was ordered."""
+    return compute_evidence(mode, candidate) if candidate.order_score is None else candidate.order_score
 
 
 def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -235,13 +242,19 @@ class HitRating(NamedTuple):
     confidence: Confidence
 
 
-def rate_hits(mode: SearchMode, candidates: Sequence[Candidate]) -> list[HitRating]:
-    """Rate candidates with likelihoods. A score never exceeds the one before it, so that scores follow the order."""
-    score, ratings = 1.0, []
+def limit_likelihoods(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The same candidates; no likelihood exceeds the one before it, so that scores follow the ranking."""
+    lowest, limited = 1.0, []
     for candidate in candidates:
-        score = min(score, round(candidate.likelihood or 0.0, 4))
-        ratings.append(HitRating(score, get_confidence(mode, score)))
-    return ratings
+        lowest = min(lowest, candidate.likelihood or 0.0)
+        limited.append(candidate if candidate.likelihood == lowest else candidate._replace(likelihood=lowest))
+    return limited
+
+
+def rate_hits(mode: SearchMode, candidates: Sequence[Candidate]) -> list[HitRating]:
+    """Rate candidates with likelihoods."""
+    scores = [round(candidate.likelihood or 0.0, 4) for candidate in candidates]
+    return [HitRating(score, get_confidence(mode, score)) for score in scores]
 
 
 def get_confidence(mode: SearchMode, score: float) -> Confidence:
@@ -254,3 +267,69 @@ def get_confidence(mode: SearchMode, score: float) -> Confidence:
 def _apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
     total = sum(weight * value for weight, value in zip(curve[1:], features, strict=True))
     return 0.5 * (1 + math.tanh((total - curve.bias) / 2))
+
+
+# Similarity of pages, by the vectors of their passages
+
+
+MAX_PROBES = 5
+"""Vectors with which similar pages are searched: the mean of the page's passages, and some of the passages."""
+
+COMPARED_PAGES = 60
+"""Pages that are compared passage by passage. Fixed, so that a larger n only lengthens the list."""
+
+_MAX_COMPARED_CHUNKS = 64
+"""Passages of a page that are compared. A longer page is sampled evenly."""
+
+_BEST_CHUNKS = 3
+"""Passages that count for a page, so that one passage shared by chance is not enough."""
+
+
+def make_probe_vectors(vectors: FloatArray) -> FloatArray:
+    """Vectors to search with: the mean first, then passages sampled over the page."""
+    if len(vectors) == 1:
+        return vectors
+    return np.concatenate([_compute_mean(vectors)[None], _sample_evenly(vectors, MAX_PROBES - 1)])
+
+
+def find_nearest_pages(hits: Sequence[VectorHits], excluded_page_id: int) -> list[int]:
+    """The pages nearest to any of the probes, without the page itself, up to COMPARED_PAGES."""
+    page_ids = np.concatenate([probe_hits.page_ids for probe_hits in hits])
+    distances = np.concatenate([probe_hits.distances for probe_hits in hits])
+    order = np.lexsort((page_ids, distances))
+    ordered = page_ids[order]
+    _, firsts = np.unique(ordered, return_index=True)
+    return [page_id for page_id in ordered[np.sort(firsts)].tolist() if page_id != excluded_page_id][:COMPARED_PAGES]
+
+
+def score_similar(own: FloatArray, rows: VectorRows, scale: CosineScale) -> list[Candidate]:
+    """One candidate per page, by the similarity of the pages' means and of their most similar passages."""
+    if not len(rows.chunk_ids):
+        return []
+    # For each passage of the others, its highest similarity to this page; then by page, the most similar first.
+    best = (rows.vectors @ _sample_evenly(own, _MAX_COMPARED_CHUNKS).T).max(axis=1)
+    order = np.lexsort((-best, rows.page_ids))
+    pages, starts, counts = np.unique(rows.page_ids[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(starts, counts)
+    totals = np.add.reduceat(np.where(rank < _BEST_CHUNKS, best[order], 0), starts)
+    passages = totals / np.minimum(counts, _BEST_CHUNKS)
+    means = np.add.reduceat(rows.vectors[order], starts, axis=0)
+    norms = np.maximum(np.linalg.norm(means, axis=1), 1e-6)
+    similarity = (means @ _compute_mean(own) / norms + passages) / 2
+    chunks = rows.chunk_ids[order][starts]
+    candidates = zip(pages.tolist(), chunks.tolist(), (1.0 - similarity).tolist(), strict=True)
+    channels = ("semantic",)
+    return [Candidate(page, chunk, distance, None, channels, scale=scale) for page, chunk, distance in candidates]
+
+
+def _compute_mean(vectors: FloatArray) -> FloatArray:
+    total = vectors.mean(axis=0)
+    norm = float(np.linalg.norm(total))
+    return np.asarray(total / norm if norm > 1e-6 else vectors[0], np.float32)
+
+
+def _sample_evenly(vectors: FloatArray, count: int) -> FloatArray:
+    """At most `count` of the vectors, sampled evenly."""
+    if len(vectors) <= count:
+        return vectors
+    return np.asarray(vectors[np.linspace(0, len(vectors) - 1, count).astype(int)], np.float32)

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wikiholt.domain.search import PageFilter, SearchMode, validate_text
+from wikiholt.domain.search import PageFilter, SearchMode, SortOrder, validate_text
 from wikiholt.errors import InvalidQuery
 
 MAX_HITS = 100
+MAX_OFFSET = 900
+"""Maximum number of hits to skip. With MAX_HITS, a thousand hits of a query can be read."""
+MAX_FACETS = 10
 MAX_QUERY_CHARS = 2000
 MAX_CHUNKS_PER_PAGE = 10
 
@@ -33,6 +36,17 @@ class SearchRequest:
     rerank: bool | None = None
     """Whether to rerank the best pages. None means yes if a reranker is configured."""
 
+    offset: int = 0
+    """Number of hits to skip."""
+    sort: SortOrder = SortOrder.RELEVANCE
+    facets: tuple[str, ...] = ()
+    """Frontmatter properties whose values are counted."""
+
+    @property
+    def depth(self) -> int:
+        """The number of hits up to the last one requested."""
+        return self.offset + self.n
+
     def __post_init__(self) -> None:
         if not self.query.strip():
             raise InvalidQuery("the query is empty", hint="enter search terms")
@@ -44,5 +58,9 @@ class SearchRequest:
             raise InvalidQuery(f"n is {self.n}", hint=f"use 1 to {MAX_HITS}")
         if isinstance(self.chunks_per_page, bool) or not 1 <= self.chunks_per_page <= MAX_CHUNKS_PER_PAGE:
             raise InvalidQuery(f"chunks_per_page is {self.chunks_per_page}", hint=f"use 1 to {MAX_CHUNKS_PER_PAGE}")
+        if isinstance(self.offset, bool) or not 0 <= self.offset <= MAX_OFFSET:
+            raise InvalidQuery(f"offset is {self.offset}", hint=f"use 0 to {MAX_OFFSET}, or narrow the search")
+        if len(self.facets) > MAX_FACETS or any(not name.strip() for name in self.facets):
+            raise InvalidQuery("the facets are invalid", hint=f"name 1 to {MAX_FACETS} frontmatter properties")
         validate_text("the query", self.query)
         self.where.validate()

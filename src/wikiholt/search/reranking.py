@@ -17,6 +17,7 @@ from wikiholt.domain.search import SearchMode, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, WikiholtError
 from wikiholt.search.ranking import Candidate, Competition, compute_evidence, compute_likelihood, get_score_features
+from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.model_text import to_plain_text
 
 RERANK_DEPTH = 10
@@ -74,8 +75,9 @@ class RerankScores(NamedTuple):
 class PageReranker:
     """Reranks the best pages of one wiki's searches. Safe to use from many threads."""
 
-    def __init__(self, index: WikiIndex, config: RerankConfig) -> None:
+    def __init__(self, index: WikiIndex, config: RerankConfig, dialect: Dialect = GFM) -> None:
         self._index = index
+        self._dialect = dialect
         self._config = config
 
     def rerank(
@@ -112,7 +114,8 @@ class PageReranker:
             [candidate.chunk_id for candidate in candidates if candidate.chunk_id is not None]
         )
         return [
-            _make_texts(pages.get(candidate.page_id), chunks.get(candidate.chunk_id or 0)) for candidate in candidates
+            _make_texts(pages.get(candidate.page_id), chunks.get(candidate.chunk_id or 0), self._dialect)
+            for candidate in candidates
         ]
 
 
@@ -146,7 +149,8 @@ def _with_likelihood(
     best_other = next((total for page_id, total in total_by_page.items() if page_id != candidate.page_id), None)
     lead = features.lead if best_other is None else total - best_other
     return candidate._replace(
-        likelihood=_update_likelihood(compute_likelihood(mode, features._replace(lead=lead)), scores)
+        likelihood=_update_likelihood(compute_likelihood(mode, features._replace(lead=lead)), scores),
+        order_score=total,
     )
 
 
@@ -167,10 +171,10 @@ def _update_likelihood(likelihood: float, scores: RerankScores) -> float:
     return odds / (odds + 1 - likelihood)
 
 
-def _make_texts(page: StoredPage | None, chunk: StoredChunk | None) -> RerankTexts:
+def _make_texts(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> RerankTexts:
     name = page.name if page is not None else ""
     path_words = format_path_words(page.path) if page is not None else ""
-    return RerankTexts(f"{path_words}\n{name}".strip(), _make_passage(name, chunk))
+    return RerankTexts(f"{path_words}\n{name}".strip(), _make_passage(name, chunk, dialect))
 
 
 def format_path_words(path: str) -> str:
@@ -179,9 +183,9 @@ def format_path_words(path: str) -> str:
     return " / ".join(_WORD_SEPARATORS.sub(" ", part).strip() for part in parts)
 
 
-def _make_passage(name: str, chunk: StoredChunk | None) -> str:
+def _make_passage(name: str, chunk: StoredChunk | None, dialect: Dialect) -> str:
     """The page's name, the headings above the passage, and the passage as plain text."""
-    passage = (to_plain_text(chunk.text) or chunk.text.strip()) if chunk is not None else ""
+    passage = (to_plain_text(chunk.text, dialect) or chunk.text.strip()) if chunk is not None else ""
     folded = passage.casefold()
     parts: dict[str, str] = {}
     for part in (name, *(chunk.heading_path if chunk is not None else ())):

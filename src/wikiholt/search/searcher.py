@@ -8,7 +8,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -28,23 +28,28 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.ordering import BoostRule, HitOrder
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter
 from wikiholt.search.ranking import (
     Candidate,
     Competition,
+    find_nearest_pages,
     get_competition,
     group_by_page,
+    limit_likelihoods,
+    make_probe_vectors,
     merge_channels,
     rank_candidates,
+    score_similar,
     with_likelihoods,
     with_related_likelihoods,
 )
-from wikiholt.search.request import MAX_HITS, IndexVersion, SearchRequest
+from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
-from wikiholt.search.similar import find_nearest_pages, make_probe_vectors, score_similar
+from wikiholt.search.search_context import SearchContext
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.links import fold_path
-from wikiholt.text.snippets import SentenceScorer
+from wikiholt.text.query_fields import parse_fields
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
 """Pages from keyword search, and chunks from vector search, that compete in a hybrid search.
@@ -78,6 +83,7 @@ class Searcher:
         scale: CosineScale = _DEFAULT_SCALE,
         rerank_config: RerankConfig | None = None,
         get_lexicon: Callable[[], Lexicon | None],
+        boost_rules: Sequence[BoostRule] = (),
     ) -> None:
         self._index = index
         self._vector_cache = vector_cache
@@ -86,28 +92,22 @@ class Searcher:
         self._get_head = get_head
         self._hit_builder = hit_builder
         self._scale = scale
-        self._reranker = PageReranker(index, rerank_config) if rerank_config is not None else None
+        self._reranker = PageReranker(index, rerank_config, hit_builder.dialect) if rerank_config is not None else None
         self._interpreter = QueryInterpreter(index, language, get_lexicon)
         self._title_matcher = TitleMatcher(index.get_pages, language)
+        self._order = HitOrder(index, boost_rules)
         self._state: IndexState | None = None
 
-    def search(self, request: SearchRequest, known: IndexVersion | None = None) -> SearchResult:
+    def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
         began = time.perf_counter()
         state = self._get_state()
+        fields = parse_fields(request.query)
+        request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
-        query = interpreted.query
-        if query.excluded and not query:
-            raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
-        if request.mode is SearchMode.KEYWORD and not query:
-            raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
-        if request.rerank and self._reranker is None:
-            raise InvalidQuery(
-                "no reranker is configured", hint="set rerank.model (docs/models.md names one), or leave rerank out"
-            )
-        context = _SearchContext(
-            interpreted, request, self._find_allowed_pages(request, interpreted), state.version, known
-        )
+        self._check_query(request, interpreted, has_words=bool(fields.text.strip()))
+        allowed = self._find_allowed_pages(request, interpreted)
+        context = SearchContext(interpreted, request, allowed, state.version, known)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
@@ -115,8 +115,19 @@ class Searcher:
         best = self._find_best(context, state.recipe.fingerprint)
         return self._build_result(context, best, state, began)
 
+    def _check_query(self, request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool) -> None:
+        query = interpreted.query
+        if not has_words:
+            raise InvalidQuery("the query contains only filters", hint="add a word to search for")
+        if query.excluded and not query:
+            raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
+        if request.mode is SearchMode.KEYWORD and not query:
+            raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
+        if request.rerank and self._reranker is None:
+            raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
+
     def find_similar(
-        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, known: IndexVersion | None = None
+        self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None
     ) -> SearchResult:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
@@ -126,16 +137,16 @@ class Searcher:
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
         no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
-        context = _SearchContext(no_query, request, others, state.version, known)
+        context = SearchContext(no_query, request, others, state.version, known)
         own = self._index.get_page_vectors([page.page_id]).vectors
         if not len(own):
             context.notes.append("this page has no passage to compare")
         best = with_related_likelihoods(self._find_similar_pages(context, page, own)[:n]) if len(own) else []
-        return self._build_result(context, best, state, began, excluded_count=1)
+        return self._build_result(context, limit_likelihoods(best), state, began, excluded_count=1)
 
     def _build_result(
         self,
-        context: "_SearchContext",
+        context: SearchContext,
         candidates: Sequence[Candidate],
         state: IndexState,
         began: float,
@@ -162,6 +173,8 @@ class Searcher:
             notes=tuple(context.notes),
             did_you_mean=context.interpreted.did_you_mean,
             reranked=context.reranked,
+            offset=request.offset,
+            facets=self._index.get_facets(request.where, request.facets).properties if request.facets else (),
         )
 
     @property
@@ -187,8 +200,8 @@ class Searcher:
         matching = reduce(np.union1d, map(self._index.find_matching_page_ids, requirements))
         return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
 
-    def _find_best(self, context: "_SearchContext", fingerprint: str) -> list[Candidate]:
-        """The best `n` candidates with their likelihoods."""
+    def _find_best(self, context: SearchContext, fingerprint: str) -> list[Candidate]:
+        """The candidates of the requested hits with their likelihoods."""
         if context.allowed is not None and not len(context.allowed):
             return []
         request = context.request
@@ -202,12 +215,17 @@ class Searcher:
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
         competition = get_competition(mode, candidates)
         best = self._rerank(context, candidates, competition) if vector is not None else candidates
-        if mode is SearchMode.HYBRID and vector is not None and len(best) < request.n:
-            best = best + self._fill_by_meaning(context, vector, best)
-        return with_likelihoods(mode, best[: request.n], competition)
+        if len(best) < request.depth and mode is not SearchMode.SEMANTIC:
+            best = best + self._find_more(context, vector, best)
+        if self._order.is_plain(request, context.version):
+            best = best[: request.depth]
+            return limit_likelihoods(with_likelihoods(mode, best, competition))[request.offset :]
+        rated = limit_likelihoods(with_likelihoods(mode, best, competition))
+        fixed_count = len(candidates) if mode is SearchMode.HYBRID else MAX_HITS
+        return self._order.select(request, mode, rated, fixed_count, context.version, context.allowed)
 
     def _find_candidates(
-        self, context: "_SearchContext", vector: FloatArray | None, shares: Mapping[int, float]
+        self, context: SearchContext, vector: FloatArray | None, shares: Mapping[int, float]
     ) -> list[Candidate]:
         """The pages that compete, unordered, and enough of them to measure the lead of the best."""
         if vector is None:
@@ -216,7 +234,9 @@ class Searcher:
         if context.request.mode is SearchMode.SEMANTIC:
             # At least one more page than the best one can fill, so that it has a competitor for every n.
             rerank_depth = RERANK_DEPTH if self._should_rerank(context) else 0
-            return self._search_by_meaning(context, vector, max(context.request.n, per_page + 1, rerank_depth))
+            order_depth = 0 if self._order.is_plain(context.request, context.version) else MAX_HITS
+            page_count = max(context.request.depth, per_page + 1, rerank_depth, order_depth)
+            return self._search_by_meaning(context, vector, page_count)
         meaning = group_by_page(
             self._search_vectors(context, vector, VECTOR_CANDIDATES, context.allowed), per_page, self._scale
         )
@@ -224,12 +244,10 @@ class Searcher:
             context, merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
         )
 
-    def _should_rerank(self, context: "_SearchContext") -> bool:
+    def _should_rerank(self, context: SearchContext) -> bool:
         return self._reranker is not None and context.request.rerank is not False
 
-    def _rerank(
-        self, context: "_SearchContext", candidates: list[Candidate], competition: Competition
-    ) -> list[Candidate]:
+    def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
         """Rerank the best candidates, if a reranker is configured and not switched off."""
         if self._reranker is None or context.request.rerank is False or not candidates:
             return candidates
@@ -239,7 +257,7 @@ class Searcher:
             context.degrade(result.error)
         return result.candidates
 
-    def _with_title_overlap(self, context: "_SearchContext", candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _with_title_overlap(self, context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with their title overlap."""
         page_ids = (candidate.page_id for candidate in candidates)
         overlaps = self._title_matcher.score_titles(
@@ -260,7 +278,7 @@ class Searcher:
             )
         return pages[0]
 
-    def _find_similar_pages(self, context: "_SearchContext", page: StoredPage, own: FloatArray) -> list[Candidate]:
+    def _find_similar_pages(self, context: SearchContext, page: StoredPage, own: FloatArray) -> list[Candidate]:
         """Pages near one of the page's passages or their mean, ranked by all of their passages."""
         if context.allowed is not None and not len(context.allowed):
             return []
@@ -278,7 +296,7 @@ class Searcher:
         more = self._search_by_meaning(context, probes[0], context.request.n + len(known))
         return best + [candidate for candidate in more if candidate.page_id not in known]
 
-    def _embed_query(self, context: "_SearchContext", fingerprint: str) -> FloatArray | None:
+    def _embed_query(self, context: SearchContext, fingerprint: str) -> FloatArray | None:
         """The query's vector. None in a hybrid search if the model failed or differs from the index's model."""
         try:
             embedder = self._get_embedder()
@@ -308,9 +326,9 @@ class Searcher:
         except ModelError:
             return False
 
-    def _get_keyword_shares(self, context: "_SearchContext") -> dict[int, float]:
-        """Page id → share of the best possible keyword score."""
-        depth = MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES
+    def _get_keyword_shares(self, context: SearchContext, depth: int = 0) -> dict[int, float]:
+        """Page id → share of the best possible keyword score, for the best `depth` pages or those that compete."""
+        depth = depth or (MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES)
         if self._keyword_cache is not None:
             try:
                 self._keyword_cache.refresh()
@@ -333,7 +351,7 @@ class Searcher:
             self._index.get_max_keyword_score,
         )
 
-    def _search_by_meaning(self, context: "_SearchContext", vector: FloatArray, page_count: int) -> list[Candidate]:
+    def _search_by_meaning(self, context: SearchContext, vector: FloatArray, page_count: int) -> list[Candidate]:
         """The nearest pages: request more chunks until there are enough pages or no more chunks."""
         limit = page_count * 3
         while True:
@@ -343,16 +361,22 @@ class Searcher:
                 return candidates[:page_count]
             limit *= 4
 
-    def _fill_by_meaning(
-        self, context: "_SearchContext", vector: FloatArray, candidates: Sequence[Candidate]
+    def _find_more(
+        self, context: SearchContext, vector: FloatArray | None, candidates: Sequence[Candidate]
     ) -> list[Candidate]:
-        """More pages by meaning, if `n` exceeds the pages that both channels found."""
+        """More pages than those that compete, if more hits are requested: by meaning, or else by keyword."""
         known = {candidate.page_id for candidate in candidates}
-        nearest = self._search_by_meaning(context, vector, context.request.n + len(known))
-        return [candidate for candidate in nearest if candidate.page_id not in known]
+        more: list[Candidate] = []
+        if vector is not None:
+            more = self._search_by_meaning(context, vector, context.request.depth + len(known))
+        elif len(known) >= MAX_HITS:
+            shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
+            found = self._with_title_overlap(context, merge_channels((), shares, {}))
+            more = rank_candidates(SearchMode.KEYWORD, found)
+        return [candidate for candidate in more if candidate.page_id not in known]
 
     def _search_vectors(
-        self, context: "_SearchContext", vector: FloatArray, limit: int, page_ids: IntArray | None
+        self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
     ) -> VectorHits:
         try:
             if not context.refreshed:
@@ -372,7 +396,7 @@ class Searcher:
         return self._index.search_vectors(vector, limit, page_ids)
 
     def _search_page_vectors(
-        self, context: "_SearchContext", vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
+        self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
     ) -> Mapping[int, Sequence[Candidate]]:
         """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
         known = {candidate.page_id for candidate in meaning}
@@ -385,7 +409,7 @@ class Searcher:
             by_page[candidate.page_id].append(candidate)
         return by_page
 
-    def _get_head_revision(self, context: "_SearchContext") -> str | None:
+    def _get_head_revision(self, context: SearchContext) -> str | None:
         """HEAD, or None with a note if the repository cannot be read."""
         if self._get_head is None:
             context.notes.append("HEAD was not checked (search.stale_check is off)")
@@ -399,31 +423,6 @@ class Searcher:
             # Report only the code: the message may contain a local path, and notes are public.
             context.notes.append(f"HEAD is unknown: the repository cannot be read ({error.code})")
             return None
-
-
-@dataclass(slots=True)
-class _SearchContext:
-    """The state of one search."""
-
-    interpreted: InterpretedQuery
-    request: SearchRequest
-    allowed: IntArray | None
-    version: int
-    known: IndexVersion | None
-    """What the caller has read already; its HEAD is used if the index still has that version."""
-    notes: list[str] = field(default_factory=list)
-    degraded: bool = False
-    refreshed: bool = False
-    reranked: bool = False
-    found_by: SearchMode = SearchMode.SEMANTIC
-    """The mode that found the pages. A hybrid search without a model falls back to keyword."""
-    sentence_scorer: SentenceScorer | None = None
-    """Scores the sentences of a passage by their closeness to the query."""
-
-    def degrade(self, note: str) -> None:
-        self.degraded = True
-        if note not in self.notes:
-            self.notes.append(note)
 
 
 def _get_names(page: StoredPage) -> tuple[str, str]:

@@ -297,7 +297,7 @@ class SpellingCorrector:
 
     def _iter_texts(self, page_ids: Sequence[int]) -> Iterator[str]:
         for page in self._index.get_pages(page_ids).values():
-            yield from (page.name, page.path, *page.tags)
+            yield from (page.name, page.path, *page.tags, *page.aliases)
         for chunks in self._index.get_page_chunks(page_ids, _MAX_CHUNKS_READ).values():
             yield from (chunk.text for chunk in chunks)
 

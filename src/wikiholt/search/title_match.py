@@ -7,8 +7,8 @@ from wikiholt.text.analysis import split_languages
 from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
 
 _MAX_CACHED_TITLES = 20_000
-_TitleTerms = Mapping[str, frozenset[str]]
-"""Language → significant terms of a title."""
+_TitleTerms = Mapping[str, tuple[frozenset[str], ...]]
+"""Language → significant terms of each name of a page."""
 
 
 class TitleMatcher:
@@ -27,7 +27,7 @@ class TitleMatcher:
     ) -> dict[int, float]:
         """Page id → Dice coefficient of the significant terms of title and query; 1 for equal terms.
 
-        Of the query and its variants, the one with the highest value counts.
+        Of the query and its variants, and of the title and the aliases, those with the highest value count.
         """
         queries = [
             (self._languages[0], _get_query_terms(query)),
@@ -35,7 +35,7 @@ class TitleMatcher:
         ]
         titles = self._get_titles(set(page_ids), version) if queries[0][1] else {}
         return {
-            page_id: max(compute_dice(terms, title[language]) for language, terms in queries)
+            page_id: max(compute_dice(terms, name) for language, terms in queries for name in title[language])
             for page_id, title in titles.items()
         }
 
@@ -47,7 +47,10 @@ class TitleMatcher:
         titles = {page_id: title for page_id in page_ids if (title := cache.get(page_id)) is not None}
         missing = self._get_pages(sorted(page_ids - titles.keys())) if len(titles) < len(page_ids) else {}
         new_titles = {
-            page_id: {language: get_significant_terms(page.name, language) for language in self._languages}
+            page_id: {
+                language: tuple(get_significant_terms(name, language) for name in (page.name, *page.aliases))
+                for language in self._languages
+            }
             for page_id, page in missing.items()
         }
         cache.update(new_titles)

@@ -4,14 +4,16 @@ A new attribute of a page is a field of `PageRow`, its value in `to_page_columns
 `build_where_clause`. Raise both version numbers with it.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
 from wikiholt.domain.index import PageEntry
-from wikiholt.domain.page import PageMetadata
-from wikiholt.domain.search import PageFilter, StoredPage
+from wikiholt.domain.page import PageMetadata, PageProperty
+from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
 from wikiholt.storage.sqlite.rows import (
     Row,
     decode_strings,
@@ -21,10 +23,11 @@ from wikiholt.storage.sqlite.rows import (
     translate_damage,
 )
 from wikiholt.text.links import fold_path, get_last_part
+from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold_title, iter_property_values
 
-SQLITE_SCHEMA_VERSION = 3
+SQLITE_SCHEMA_VERSION = 4
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
-POSTGRES_LAYOUT = 1
+POSTGRES_LAYOUT = 2
 """The layout of a wiki's schema in PostgreSQL. A schema of an older layout gets the columns that it lacks."""
 
 
@@ -51,6 +54,12 @@ class PageRow(NamedTuple):
     last_key: str
     word_count: int
     length: int
+    properties: str
+    aliases: str
+    alias_keys: str
+    titles: str
+    boost: float
+    pins: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,14 @@ class AddedColumn:
     default: str | float | None
 
 
-ADDED_COLUMNS: Mapping[str, AddedColumn] = {}
+ADDED_COLUMNS: Mapping[str, AddedColumn] = {
+    "properties": AddedColumn(2, "{}"),
+    "aliases": AddedColumn(2, "[]"),
+    "alias_keys": AddedColumn(2, "[]"),
+    "titles": AddedColumn(2, ""),
+    "boost": AddedColumn(2, 1.0),
+    "pins": AddedColumn(2, "[]"),
+}
 """Added columns by name. They are the last fields of `PageRow`."""
 
 
@@ -122,13 +138,15 @@ def _format_literal(value: str | float | None) -> str:
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────
 
-STORED_PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length"
+STORED_PAGE_COLUMNS = (
+    "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length, aliases"
+)
 """The columns of `to_stored_page`."""
 
 
 @translate_damage
 def to_stored_page(row: Row) -> StoredPage:
-    page_id, file, path, name, category, tags, last_updated, chunks, warnings, words, length = row
+    page_id, file, path, name, category, tags, last_updated, chunks, warnings, words, length, aliases = row
     return StoredPage(
         page_id=page_id,
         file=file,
@@ -141,7 +159,22 @@ def to_stored_page(row: Row) -> StoredPage:
         warnings=decode_strings(warnings),
         words=words,
         length=length,
+        aliases=decode_strings(aliases),
     )
+
+
+ORDER_COLUMNS = "id, boost, pins"
+"""The columns of `to_order_override`."""
+HAS_ALIAS = "alias_keys <> '[]'"
+"""The condition of pages with an alias."""
+HAS_ORDER_OVERRIDE = "hidden = 0 AND (boost <> 1 OR pins <> '[]')"
+"""The condition of pages with an override. Searches never return hidden pages."""
+
+
+@translate_damage
+def to_order_override(row: Row) -> OrderOverride:
+    page_id, boost, pins = row
+    return OrderOverride(page_id, boost, decode_strings(pins))
 
 
 def to_page_columns(entry: PageEntry) -> dict[str, object]:
@@ -166,7 +199,52 @@ def to_page_columns(entry: PageEntry) -> dict[str, object]:
         "last_key": fold_path(get_last_part(page.path)),
         "word_count": page.words,
         "length": page.length,
+        "properties": _encode_properties(meta.properties),
+        "aliases": encode_strings(meta.aliases),
+        "alias_keys": encode_strings(sorted({fold_path(alias) for alias in meta.aliases})),
+        "titles": "\n".join(map(fold_title, (page.name, *meta.aliases))),
+        "boost": meta.boost,
+        "pins": encode_strings(sorted({fold_pinned_query(pin) for pin in meta.pins})),
     }
+
+
+def _encode_properties(properties: Sequence[PageProperty]) -> str:
+    """Encode properties as name → kind → values. The kinds are text (`t`), number, date, and text as spelled."""
+    encoded: dict[str, dict[str, list[object]]] = {}
+    for value in (value for page_property in properties for value in iter_property_values(page_property)):
+        kinds = encoded.setdefault(value.name, {"t": [], "s": []})
+        kinds["t"].append(value.key)
+        kinds["s"].append(value.spelling)
+        if value.number is not None:
+            kinds.setdefault("n", []).append(value.number)
+        if value.date is not None:
+            kinds.setdefault("d", []).append(value.date)
+    return json.dumps(encoded, ensure_ascii=False)
+
+
+@translate_damage
+def count_property_values(encoded: Iterable[str], names: Sequence[str]) -> tuple[PropertyFacets, ...]:
+    """The facets of these properties, from the column `properties` of pages."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for text in encoded:
+        properties = json.loads(text)
+        for name, spellings in counts.items():
+            kinds = properties.get(fold_property_name(name), {"t": (), "s": ()})
+            # A page counts once for a value that it has twice.
+            spellings.update(dict(zip(kinds["t"], kinds["s"], strict=True)).values())
+    return tuple(PropertyFacets(name, merge_case(counts[name])) for name in counts)
+
+
+def merge_case(counts: Counter[str]) -> tuple[Facet, ...]:
+    """Merge values that differ only in case, as filters do, under their most frequent spelling."""
+    spellings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for value, count in counts.items():
+        spellings[value.casefold()].append((-count, value))
+    return sort_facets((min(same)[1], -sum(count for count, _ in same)) for same in spellings.values())
+
+
+def sort_facets(counts: Iterable[tuple[str, int]]) -> tuple[Facet, ...]:
+    return tuple(Facet(value, count) for value, count in sorted(counts, key=lambda item: (-item[1], item[0])))
 
 
 def fold_tags(metadata: PageMetadata) -> set[str]:
@@ -184,30 +262,110 @@ class SqlDialect:
     placeholder: str
     has_tag: str
     """The condition that a page has a tag."""
+    has_title: str
+    has_properties: str
+    """The condition that the properties of a page pass a test (`{0}`)."""
+    property_values: str
+    """The values of a property and a kind (`{0}`) as rows with a column `value`, for FROM."""
+    number: str
+    """A number among these values."""
+    encode_property: Callable[[str, str], str]
+    """Encode the name of a property, for values of a kind."""
     encode_text: Callable[[str], str] = str
     encode_key: Callable[[str], str] = str
     """Encode a value for a text column, and for an indexed column."""
 
 
-SQLITE = SqlDialect("?", "id IN (SELECT page_id FROM tags WHERE tag = ?)")
+HAS_PROPERTIES = "properties <> '{}'"
+"""The condition of pages with properties. In SQLite an index with it answers without reading the pages."""
+
+SQLITE = SqlDialect(
+    "?",
+    has_tag="id IN (SELECT page_id FROM tags WHERE tag = ?)",
+    has_title="instr(titles, ?) > 0",
+    has_properties=f"id IN (SELECT id FROM pages INDEXED BY pages_properties WHERE {HAS_PROPERTIES} AND {{0}})",
+    property_values="json_each(properties, ?)",
+    number="value",
+    encode_property='$."{}".{}'.format,
+)
 
 
 def build_where_clause(where: PageFilter, dialect: SqlDialect) -> tuple[str, list[object]]:
     """The SQL condition of a filter and its values; empty if the filter matches every page."""
-    conditions: list[str] = []
-    values: list[object] = []
-    if where.categories:
-        conditions.append(f"category_key IN ({', '.join('?' * len(where.categories))})")
-        values += [dialect.encode_text(category.casefold()) for category in where.categories]
-    for tag in where.tags:
-        conditions.append(dialect.has_tag)
-        values.append(dialect.encode_key(tag.casefold()))
-    prefix = dialect.encode_text(where.path_prefix.strip("/"))
-    if prefix:
-        # A path prefix matches complete components: "ops" is ops and ops/backup, never opsec.
-        conditions.append("(path = ? OR substr(path, 1, ?) = ?)")
-        values += [prefix, len(prefix) + 1, prefix + "/"]
-    if where.updated_since is not None:
-        conditions.append("last_updated >= ?")
-        values.append(where.updated_since.timestamp())
-    return " AND ".join(conditions).replace("?", dialect.placeholder), values
+    clause = _ClauseBuilder(dialect)
+    clause.add_filter(where)
+    return " AND ".join(clause.conditions).replace("?", dialect.placeholder), clause.values
+
+
+class _ClauseBuilder:
+    """Collects conditions, all of which must be true, and their values."""
+
+    def __init__(self, dialect: SqlDialect) -> None:
+        self._dialect = dialect
+        self.conditions: list[str] = []
+        self.values: list[object] = []
+
+    def add_filter(self, where: PageFilter) -> None:
+        dialect = self._dialect
+        if where.categories:
+            categories = [dialect.encode_text(category.casefold()) for category in where.categories]
+            self._add(f"category_key IN ({', '.join('?' * len(categories))})", *categories)
+        for tag in where.tags:
+            self._add(dialect.has_tag, dialect.encode_key(tag.casefold()))
+        for column, text in (("path", where.path_prefix), ("key", where.path_key)):
+            prefix = dialect.encode_text(text.strip("/"))
+            if prefix:
+                # A path prefix matches complete components: "ops" is ops and ops/backup, never opsec.
+                self._add(f"({column} = ? OR substr({column}, 1, ?) = ?)", prefix, len(prefix) + 1, prefix + "/")
+        if where.updated_since is not None:
+            self._add("last_updated >= ?", where.updated_since.timestamp())
+        for condition in where.properties:
+            self._add_property(condition)
+        for title in where.titles:
+            self._add(dialect.has_title, dialect.encode_text(fold_title(title)))
+        for group in where.any_of:
+            self.conditions.append(f"({' OR '.join(self._nest(part) for part in group)})")
+        for part in where.none_of:
+            self.conditions.append(f"NOT coalesce({self._nest(part)}, false)")
+
+    def _add(self, condition: str, *values: object) -> None:
+        self.conditions.append(condition)
+        self.values += values
+
+    def _nest(self, where: PageFilter) -> str:
+        """The condition of another filter; its values are added."""
+        nested = _ClauseBuilder(self._dialect)
+        nested.add_filter(where)
+        self.values += nested.values
+        return f"({' AND '.join(nested.conditions) or 'true'})"
+
+    def _add_property(self, condition: PropertyCondition) -> None:
+        build = self._build_range if condition.operator[0] in "<>" else self._build_equality
+        test, *values = build(condition)
+        if condition.operator == "!=":
+            has_property, *names = self._build_test(condition, "t", "true")
+            test, values = f"{has_property} AND NOT {test}", names + values
+        self._add(self._dialect.has_properties.replace("{0}", test), *values)
+
+    def _build_test(self, condition: PropertyCondition, kind: str, test: str, *values: object) -> tuple[Any, ...]:
+        """The condition that one of the property's values passes the test, followed by its values."""
+        sql = f"EXISTS (SELECT 1 FROM {self._dialect.property_values.format(kind)} WHERE {test})"
+        return sql, self._dialect.encode_property(condition.name, kind), *values
+
+    def _build_equality(self, condition: PropertyCondition) -> tuple[Any, ...]:
+        text, number = self._dialect.encode_text(condition.text), self._dialect.number
+        tests = [self._build_test(condition, "t", "value = ?", text)]
+        if condition.number is not None:
+            tests.append(self._build_test(condition, "n", f"{number} = ?", condition.number))
+        if condition.start is not None:
+            period = f"{number} >= ? AND {number} < ?"
+            tests.append(self._build_test(condition, "d", period, condition.start, condition.end))
+        return f"({' OR '.join(sql for sql, *_ in tests)})", *(value for _, *values in tests for value in values)
+
+    def _build_range(self, condition: PropertyCondition) -> tuple[Any, ...]:
+        number, operator = self._dialect.number, condition.operator
+        if condition.number is not None:
+            return self._build_test(condition, "n", f"{number} {operator} ?", condition.number)
+        # A date is a period: <= includes the whole day, and > begins after it.
+        bound = condition.end if operator in ("<=", ">") else condition.start
+        return self._build_test(condition, "d", f"{number} {'<' if operator[0] == '<' else '>='} ?", bound)

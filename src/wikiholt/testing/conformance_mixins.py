@@ -1,15 +1,18 @@
 """Conformance tests of lists, links, facets, notes and activity; part of `StoreConformance`."""
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from wikiholt.domain.index import IndexChange
-from wikiholt.domain.search import PageFilter
+from wikiholt.domain.page import PageMetadata, PageProperty
+from wikiholt.domain.search import KeywordQuery, OrderOverride, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
+from wikiholt.text.properties import parse_condition
 
 EMBEDDER = FakeEmbedder()
 
@@ -77,6 +80,122 @@ class ListingConformance:
         assert [(facet.value, facet.count) for facet in facets.folders] == [("x", 2)]
         assert [facet.value for facet in index.get_facets(PageFilter(tags=("air",))).tags] == ["Air", "soil"]
 
+    @pytest.mark.parametrize(
+        ("condition", "expected"),
+        [
+            ("status=draft", {"a", "c"}),
+            ("STATUS = Draft", {"a", "c"}),
+            ("status!=draft", {"b"}),
+            ("owner=ann", {"a", "b"}),
+            ("owner=Ann Lee", {"c"}),
+            ("owner!=ann", {"c"}),
+            ("priority=3", {"a"}),
+            ("priority>=3", {"a", "b"}),
+            ("priority>3", {"b"}),
+            ("priority<3", {"c"}),
+            ("priority<=-1.5", {"c"}),
+            ("due-date<2026-01-01", {"a"}),
+            ("due date<=2026-01-01", {"a", "b"}),
+            ("due_date=2026-01-01", {"b"}),
+            ("duedate>2026-01-01", {"c"}),
+            ("duedate>=2026-01-01", {"b", "c"}),
+            ("due-date>2026-01-01T09:00", {"b", "c"}),
+            ("due-date>3", set()),
+            ("status>3", set()),
+            ("nothing=x", set()),
+            ("nothing!=x", set()),
+            ("größe=schräg & 'quoted' \\ \"x\"", {"a"}),
+            ('a.b\'s $[0] "n"=x', {"a"}),
+        ],
+    )
+    def test_pages_are_filtered_by_any_property(self, index: WikiIndex, condition: str, expected: set[str]) -> None:
+        pages = {
+            "a": {"Status": ["Draft"], "owner": ["Ann"], "priority": ["3.0"], "due date": ["2025-12-31"]},
+            "b": {"status": ["final"], "owner": ["Bob", "ann"], "priority": ["10"], "due_date": ["2026-01-01T12:00"]},
+            "c": {"status": ["draft"], "owner": ["Ann  Lee"], "priority": ["-1.5"], "due-date": ["2026-01-02"]},
+            "d": {},
+        }
+        pages["a"] |= {"Größe": ["schräg & 'quoted' \\ \"x\""], 'a.b\'s $[0] "n"': ["x"]}
+        index.apply(
+            IndexChange(
+                pages=tuple(
+                    make_entry(f"{name}.md", ["needle"], EMBEDDER, metadata=_make_metadata(properties))
+                    for name, properties in pages.items()
+                )
+            )
+        )
+        where = PageFilter(properties=(parse_condition(condition),))
+        assert {page.path for page in index.list_pages(where, None)[1]} == expected
+        hits = index.search_keywords(KeywordQuery(terms=("needle",)), 10, where)
+        assert {index.get_pages([hit.page_id])[hit.page_id].path for hit in hits} == expected
+        assert index.get_facets(where).pages == len(expected)
+        assert index.check() == []
+
+    def test_facets_of_properties_count_pages_by_folded_value(self, index: WikiIndex) -> None:
+        values: Sequence[Sequence[str]] = (["Draft"], ["Draft", "draft"], ["draft", "Final"], ["final"], [])
+        pages = [
+            make_entry(f"{i}.md", ["x"], EMBEDDER, tags=[f"t{i}"], metadata=_make_metadata({"Status": status}))
+            for i, status in enumerate(values)
+        ]
+        index.apply(IndexChange(pages=tuple(pages)))
+        (facets, missing) = index.get_facets(PageFilter(), ["status", "no-such"]).properties
+        assert (facets.name, [(facet.value, facet.count) for facet in facets.values]) == (
+            "status",
+            [("draft", 3), ("Final", 2)],
+        )
+        assert (missing.name, missing.values) == ("no-such", ())
+        (facets,) = index.get_facets(PageFilter(tags=("t3",)), ["STATUS"]).properties
+        assert [(facet.value, facet.count) for facet in facets.values] == [("final", 1)]
+
+    def test_alternatives_exclusions_and_titles(self, index: WikiIndex) -> None:
+        aliases = PageMetadata(aliases=("Café crème",))
+        index.apply(
+            IndexChange(
+                pages=(
+                    make_entry("ops/a.md", ["x"], EMBEDDER, tags=["One"]),
+                    make_entry("ops/b.md", ["x"], EMBEDDER, tags=["two"], metadata=aliases),
+                    make_entry("dev/Coffee.md", ["x"], EMBEDDER),
+                )
+            )
+        )
+
+        def find(where: PageFilter) -> list[str]:
+            return [page.path for page in index.list_pages(where, None)[1]]
+
+        one, two, ops = PageFilter(tags=("one",)), PageFilter(tags=("two",)), PageFilter(path_prefix="ops")
+        assert find(PageFilter(any_of=((one, two),))) == ["ops/a", "ops/b"]
+        assert find(PageFilter(any_of=((one, two), (two, PageFilter(path_prefix="dev"))))) == ["ops/b"]
+        assert find(PageFilter(none_of=(one,))) == ["dev/Coffee", "ops/b"]
+        assert find(PageFilter(none_of=(one, ops))) == ["dev/Coffee"]
+        assert find(PageFilter(none_of=(PageFilter(categories=("x",)),))) == ["dev/Coffee", "ops/a", "ops/b"]
+        assert find(PageFilter(titles=("COFF",))) == ["dev/Coffee"]
+        assert find(PageFilter(titles=("cafe", "Crème"))) == ["ops/b"]
+        assert find(PageFilter(titles=("%",))) == []
+
+    def test_aliases_are_names_and_overrides_are_listed(self, index: WikiIndex) -> None:
+        metadata = PageMetadata(aliases=("Old Name", "dir/Other"), boost=2.5, pins=("How  To", "how to"))
+        index.apply(
+            IndexChange(
+                pages=(
+                    make_entry("a.md", ["x"], EMBEDDER, metadata=metadata),
+                    make_entry("old-name.md", ["x"], EMBEDDER),
+                    make_entry("c.md", ["x"], EMBEDDER, metadata=PageMetadata(pins=("x",))),
+                    make_entry("hidden.md", ["x"], EMBEDDER, metadata=PageMetadata(pins=("x",), boost=2, hidden=True)),
+                )
+            )
+        )
+        assert {page.path: page.aliases for page in index.find_pages_by_key(["old-name"])} == {
+            "a": ("Old Name", "dir/Other"),
+            "old-name": (),
+        }
+        assert [page.path for page in index.find_pages_by_key(["dir/other", "none"])] == ["a"]
+        assert [page.path for page in index.find_pages_by_key(["other"])] == []
+        assert index.get_order_overrides() == [OrderOverride(1, 2.5, ("how to",)), OrderOverride(3, 1.0, ("x",))]
+        index.apply(IndexChange(pages=(make_entry("a.md", ["x"], EMBEDDER),)))
+        assert [override.page_id for override in index.get_order_overrides()] == [3]
+        assert [page.path for page in index.find_pages_by_key(["dir/other"])] == []
+        assert index.check() == []
+
     def test_the_vectors_of_pages_come_with_their_chunks(self, index: WikiIndex) -> None:
         one, two = make_entry("a.md", ["alpha", "beta"], EMBEDDER), make_entry("b.md", ["gamma"], EMBEDDER)
         index.apply(IndexChange(pages=(one, two)))
@@ -88,6 +207,10 @@ class ListingConformance:
             == index.get_page_vectors([99]).vectors.shape
             == (0, EMBEDDER.dimensions)
         )
+
+
+def _make_metadata(properties: Mapping[str, Sequence[str]]) -> PageMetadata:
+    return PageMetadata(properties=tuple(PageProperty(name, tuple(values)) for name, values in properties.items()))
 
 
 _WIKI_ID, _OTHER_WIKI_ID, _MISSING_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccc"

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
@@ -49,9 +51,14 @@ class FakeEmbedder:
     def _embed(self, text: str) -> FloatArray:
         total = np.full(self.dimensions, 1e-3, np.float32)
         for word in _TOKEN_PATTERN.findall(text.lower()):
-            seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
-            total += np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
+            total += _make_word_vector(word, self.dimensions)
         return np.asarray(total / np.linalg.norm(total), np.float32)
+
+
+@lru_cache(maxsize=100_000)
+def _make_word_vector(word: str, dimensions: int) -> FloatArray:
+    seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
+    return np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
 
 
 _WORD_PATTERN = re.compile(r"\w+")
@@ -89,21 +96,23 @@ def make_entry(
     category: str | None = None,
     updated: datetime | None = None,
     links: Sequence[str] = (),
+    metadata: PageMetadata | None = None,
 ) -> PageEntry:
     """A page with these chunks, made without a parser or a model; its terms are the lower-case words of the text.
 
     Each of `links` is the target of a wiki link, or of a Markdown link if it ends in `.md`, on a line of its own.
+    `metadata` has the metadata besides tags, category and date.
     """
     body = "\n\n".join(texts)
     path = file.removesuffix(".md")
-    metadata = PageMetadata(category=category, tags=tuple(tags), last_updated=updated)
+    metadata = replace(metadata or PageMetadata(), category=category, tags=tuple(tags), last_updated=updated)
     name, size = path.rsplit("/", 1)[-1], len(body)
     page_links = tuple(_make_link(target, line, file) for line, target in enumerate(links, 1))
     page = Page(file, path, name, metadata, (), page_links, body, 1, words=len(body.split()), length=size)
     chunks = tuple(Chunk(i, text, ("Heading",), "heading", i + 1, i + 1, 0, len(text)) for i, text in enumerate(texts))
     hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
     terms = PageTerms(page.name.lower(), "heading", " ".join(body.lower().split()))
-    blob = blake2b(f"{body}{tags}{category}{updated}{links}".encode(), digest_size=20).hexdigest()
+    blob = blake2b(f"{body}{tags}{category}{updated}{links}{metadata}".encode(), digest_size=20).hexdigest()
     return PageEntry(blob, page, chunks, hashes, embedder.embed_passages(texts), terms)
 
 

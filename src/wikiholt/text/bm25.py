@@ -69,14 +69,15 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     """The keyword index fields of a page, stemmed in the page's own language if its wiki has several.
 
     Each field contains its terms in order and then, once each, the words that differ from their stems, so that any
-    prefix of a word finds it. `name` covers name, path and tags; `body` is the description and the text without link
-    targets.
+    prefix of a word finds it. `name` covers name, path, tags and aliases; `body` is the description and the text
+    without link targets.
     """
     page_language = detect_page_language(page, language)
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
     body = _URL_SCHEME.sub("", body) if "://" in body else body
+    names = (page.name, page.path.replace("/", "\n"), *page.metadata.tags, *page.metadata.aliases)
     return PageTerms(
-        name=_build_field("\n".join((page.name, page.path.replace("/", "\n"), *page.metadata.tags)), page_language),
+        name=_build_field("\n".join(names), page_language),
         headings=_build_field("\n".join(heading.text for heading in page.headings), page_language),
         body=_build_field(f"{page.metadata.description or ''}\n{body}", page_language),
     )

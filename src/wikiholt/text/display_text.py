@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wikiholt.domain.search import Span
+from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.dialect_markup import convert_prose
 from wikiholt.text.inline import iter_code_spans, parse_wiki_link, strip_inline
 from wikiholt.text.model_text import iter_segments
 from wikiholt.text.segmentation import CJK_RANGES, find_sentence_starts
@@ -221,13 +223,13 @@ class DisplayText:
     sentences: tuple[Span, ...]
 
 
-def to_display_text(markdown: str) -> DisplayText:
+def to_display_text(markdown: str, dialect: Dialect = GFM) -> DisplayText:
     """Convert a passage. Headings are part of the text, but count as sentences only if there is nothing else."""
     parts: list[str] = []
     spans: list[Span] = []
     headings: list[Span] = []
     offset = 0
-    for is_heading, text in _iter_blocks(markdown):
+    for is_heading, text in _iter_blocks(markdown, dialect):
         block = " ".join(text.split())
         if not block:
             continue
@@ -256,13 +258,13 @@ def _split_sentences(block: str) -> Iterator[tuple[int, int]]:
     yield from zip(cuts, [*cuts[1:], len(block)], strict=True)
 
 
-def _iter_blocks(markdown: str) -> Iterator[tuple[bool, str]]:
+def _iter_blocks(markdown: str, dialect: Dialect) -> Iterator[tuple[bool, str]]:
     """Each paragraph, list item, table row, heading and few lines of code, and whether it is a heading."""
     for is_code, text in iter_segments(markdown, use_all_fences=True):
         if is_code:
             yield from ((False, block) for block in _iter_code_blocks(text))
         else:
-            yield from _iter_prose_blocks(text)
+            yield from _iter_prose_blocks(text, dialect)
 
 
 def _iter_code_blocks(text: str) -> Iterator[str]:
@@ -278,9 +280,10 @@ def _iter_code_blocks(text: str) -> Iterator[str]:
         yield block
 
 
-def _iter_prose_blocks(text: str) -> Iterator[tuple[bool, str]]:
+def _iter_prose_blocks(text: str, dialect: Dialect) -> Iterator[tuple[bool, str]]:
     code_spans: list[str] = []
-    text = replace_formulas(_replace_code_spans(remove_hidden(text), code_spans))
+    text = convert_prose(_replace_code_spans(remove_hidden(text), code_spans), dialect)
+    text = replace_formulas(text)
     for is_heading, block in _iter_markdown_blocks(replace_macros(_replace_wiki_links(text))):
         stripped = _strip_block(block)
         yield (

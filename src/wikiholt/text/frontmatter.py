@@ -2,14 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 import yaml
 
-from wikiholt.domain.page import FrontmatterValue, PageMetadata
+from wikiholt.domain.page import FrontmatterValue, PageMetadata, PageProperty
 from wikiholt.text.charset import to_one_line
 
 EARLIEST_DATE = datetime(1970, 1, 2, tzinfo=UTC)
@@ -83,6 +83,12 @@ _CLOSING_FENCES = {
 _MAX_FRONTMATTER_CHARS = 65_536
 _MAX_TAGS = 1_000
 _MAX_VALUE_CHARS = 10_000
+_MAX_PROPERTIES, _MAX_PROPERTY_VALUES = 100, 1_500
+"""Maximum number of properties of a page that can be filtered by, and of their values."""
+_MAX_PROPERTY_CHARS = 500
+"""A longer value, and a longer name, cannot be filtered by."""
+_MAX_NAMES = 100
+_MIN_BOOST, _MAX_BOOST = 0.1, 10.0
 _TOO_DEEP_PATTERN = re.compile(r"(?:[-?:][ \t]+){50}")
 _KEY_LINE = re.compile(r"""^(["']?)([^\s:"'\[\]{}#=-][^:="'\n]{0,99}?)\1[ \t]*(?::(?=\s|$)|=)[ \t]*(.*)$""")
 _YAMLISH = re.compile(r"""^(?:\s.*|#.*|[-?:] .*|-|\]|\}|["']?[^\s:]{1,100}["']?[ \t]*:(?:\s.*)?|)$""")
@@ -135,6 +141,24 @@ def split_frontmatter(text: str) -> Frontmatter:
     body_line = text.count("\n", 0, closing.end()) + 1
     metadata = _build_metadata(fields, warnings)
     return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
+
+
+def add_inline_metadata(
+    front: Frontmatter, tags: Iterable[str], fields: Iterable[tuple[str, FrontmatterValue]]
+) -> Frontmatter:
+    """The frontmatter with the tags and properties from the text of the page; its own values come first."""
+    inline_fields = dict(fields)
+    merged = {**inline_fields, **front.fields}
+    warnings: list[str] = []
+    metadata = _build_metadata(merged, warnings) if inline_fields else front.metadata
+    all_tags = dict.fromkeys((*front.metadata.tags, *_get_tags(inline_fields), *tags))
+    warnings = [warning for warning in warnings if warning not in front.warnings]
+    return replace(
+        front,
+        metadata=replace(metadata, tags=tuple(all_tags)[:_MAX_TAGS]),
+        warnings=(*front.warnings, *warnings),
+        fields=merged,
+    )
 
 
 def _parse_block(block: str, fence: str, warnings: list[str]) -> Mapping[str, FrontmatterValue] | None:
@@ -236,6 +260,10 @@ def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[s
         hidden=_has_flag(fields, "search", _FALSE_VALUES)
         or _has_flag(fields, "hidden", _TRUE_VALUES)
         or _has_flag(fields, "noindex", _TRUE_VALUES),
+        aliases=_get_names(fields, ("aliases", "alias")),
+        boost=_get_boost(fields, warnings),
+        pins=_get_names(fields, ("pin", "pins")),
+        properties=_get_properties(raw_fields, warnings),
     )
     for key in _UPDATED_KEYS:
         text = fields.get(key)
@@ -288,6 +316,58 @@ def _get_tags(fields: Mapping[str, FrontmatterValue]) -> tuple[str, ...]:
                     tags.setdefault(to_one_line(part).lstrip("#").strip())
     tags.pop("", None)
     return tuple(tags)[:_MAX_TAGS]
+
+
+def _get_names(fields: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> tuple[str, ...]:
+    """The names in these fields, each a string or a list of strings."""
+    names: dict[str, None] = {}
+    for key in keys:
+        value = fields.get(key)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and item not in _NULL_VALUES and (name := to_one_line(item)[:_MAX_PROPERTY_CHARS]):
+                names.setdefault(name)
+    return tuple(names)[:_MAX_NAMES]
+
+
+def _get_boost(fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> float:
+    value = fields.get("boost")
+    text = value.strip() if isinstance(value, str) else ""
+    if value is None or (isinstance(value, str) and text in _NULL_VALUES):
+        return 1.0
+    try:
+        boost = float(text or 0)
+    except ValueError:
+        boost = 0.0
+    if _MIN_BOOST <= boost <= _MAX_BOOST:
+        return boost
+    warnings.append(f"`boost` is not a number from {_MIN_BOOST} to {_MAX_BOOST:.0f}; it was ignored")
+    return 1.0
+
+
+def _get_properties(fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> tuple[PageProperty, ...]:
+    """The properties that can be filtered by; of a nested mapping, `key.nested`."""
+    properties: list[PageProperty] = []
+    count = 0
+    for name, value in _iter_flat_fields(fields):
+        items = value if isinstance(value, list) else [value]
+        texts = (item for item in items if isinstance(item, str) and item not in _NULL_VALUES)
+        values = tuple(text for text in texts if len(text) <= _MAX_PROPERTY_CHARS and to_one_line(text))
+        if not values or len(name) > _MAX_PROPERTY_CHARS:
+            continue
+        count += len(values)
+        if len(properties) == _MAX_PROPERTIES or count > _MAX_PROPERTY_VALUES:
+            warnings.append(f"only the first {len(properties)} properties can be filtered by; there are too many")
+            break
+        properties.append(PageProperty(name, values))
+    return tuple(properties)
+
+
+def _iter_flat_fields(fields: Mapping[str, FrontmatterValue]) -> Iterator[tuple[str, FrontmatterValue]]:
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{key}", nested) for key, nested in value.items())
+        else:
+            yield name, value
 
 
 def _has_flag(fields: Mapping[str, FrontmatterValue], key: str, values: frozenset[str]) -> bool:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from markdown_it.common.utils import normalizeReference
 
+from wikiholt.text.dialect import LinkOrder
+
 _BACKTICK_RUN = re.compile(r"`+")
 _LABEL = r"(?>(?:[^\[\]\\]++|\\.|\[(?>(?:[^\[\]\\]++|\\.){0,9999})\]){0,9999})"
 _DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?>(?:[^\s()\\]++|\\.|\([^\s()]*+\)){0,9999})|"
@@ -71,13 +73,13 @@ class InlineLink(NamedTuple):
     target_spans: tuple[tuple[int, int], ...] = ()
 
 
-def find_links(text: str, references: Mapping[str, Any]) -> Iterator[InlineLink]:
+def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = LinkOrder.EITHER) -> Iterator[InlineLink]:
     """Each link in inline Markdown, outside of code."""
     if "[" not in text and "://" not in text and "mailto:" not in text:
         return
-    masked = _blank_code(text)
+    masked = blank_code(text)
     for match in _ANY_LINK.finditer(masked):
-        link = _make_link(text, match, references)
+        link = _make_link(text, match, references, order)
         if link:
             yield link
             label = match.start("label")
@@ -94,7 +96,7 @@ def find_links(text: str, references: Mapping[str, Any]) -> Iterator[InlineLink]
                         )
 
 
-def _blank_code(text: str) -> str:
+def blank_code(text: str) -> str:
     """The text with each character of a code span replaced by a backtick."""
     parts: list[str] = []
     position = 0
@@ -104,10 +106,10 @@ def _blank_code(text: str) -> str:
     return "".join((*parts, text[position:]))
 
 
-def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any]) -> InlineLink | None:
+def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any], order: LinkOrder) -> InlineLink | None:
     offset = match.start()
     if match["wiki"] is not None:
-        return _make_wiki_link(text[match.start("wiki") : match.end("wiki")], offset, match.start("wiki"))
+        return _make_wiki_link(text[match.start("wiki") : match.end("wiki")], offset, match.start("wiki"), order)
     if match["auto"] or match["bare"]:
         url = match["auto"] or _trim_url(match["bare"])
         return InlineLink((url,), url, offset)
@@ -127,9 +129,9 @@ def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any]) -
     return InlineLink((str(reference["href"]),), strip_inline_to_line(label), offset) if reference else None
 
 
-def _make_wiki_link(inside: str, offset: int, start: int) -> InlineLink | None:
-    """Parse `[[text|target]]`; the other order, which Obsidian uses, is the second possible target."""
-    target, text = parse_wiki_link(inside)
+def _make_wiki_link(inside: str, offset: int, start: int, order: LinkOrder) -> InlineLink | None:
+    """Parse `[[text|target]]`; if either side may be the target, the left side is the second possible target."""
+    target, text = parse_wiki_link(inside, order)
     if not target:
         return None
     left, bar, right = inside.partition("|")
@@ -139,7 +141,7 @@ def _make_wiki_link(inside: str, offset: int, start: int) -> InlineLink | None:
         left.strip(): _trim_span(start, left),
         right.strip(): _trim_span(start + len(left) + len(bar), right),
     }
-    is_unambiguous = target.startswith("/") and not text.startswith("/")
+    is_unambiguous = order is not LinkOrder.EITHER or (target.startswith("/") and not text.startswith("/"))
     targets = (target,) if is_unambiguous or text == target else (target, text)
     return InlineLink(targets, text, offset, True, tuple(spans[side] for side in targets))
 
@@ -155,17 +157,18 @@ def _get_destination_span(match: re.Match[str], group: str | int) -> tuple[int, 
     return (start + 1, end - 1) if match[group].startswith("<") and match[group].endswith(">") else (start, end)
 
 
-def parse_wiki_link(inside: str) -> tuple[str, str]:
-    """Target and text of `[[target]]` or `[[text|target]]`, the order of Otterwiki, Gollum and Dendron."""
+def parse_wiki_link(inside: str, order: LinkOrder = LinkOrder.EITHER) -> tuple[str, str]:
+    """Target and text of `[[target]]`, `[[text|target]]` or, by the order of the dialect, `[[target|text]]`."""
     left, bar, right = inside.partition("|")
     if bar:
         left = left.removesuffix("\\")  # in a table the bar is escaped
     left, right = left.strip(), right.strip()
     if not bar or not right:
         return left, left
-    if left.startswith("/") and not right.startswith("/"):
-        return left, right
-    return right, left or right
+    is_target_first = order is LinkOrder.TARGET_FIRST or (
+        order is LinkOrder.EITHER and left.startswith("/") and not right.startswith("/")
+    )
+    return (left, right) if is_target_first else (right, left or right)
 
 
 def strip_inline_to_line(text: str) -> str:

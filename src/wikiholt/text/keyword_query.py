@@ -1,4 +1,7 @@
-"""Parses keyword queries (words, "quoted phrases", -word, -"a phrase", +word) and their spelling variants."""
+"""Parses keyword queries (words, "quoted phrases", -word, -"a phrase", +word) and their spelling variants.
+
+`wikiholt.text.query_fields` parses fields and OR.
+"""
 
 import re
 import unicodedata
@@ -21,7 +24,10 @@ from wikiholt.text.segmentation import CJK_RANGES
 
 MAX_QUERY_CHARS = 2_000
 _MAX_TERMS = 64
-_PHRASE_PATTERN = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
+PHRASE_PATTERN = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
+FIELD_PATTERN = re.compile(
+    r"""(?:(?<=\s)|^)(?P<minus>-?)(?P<name>tag|path|title):(?P<value>["“”„«][^"“”„«»]*["“”»]?|[^\s"“”„«»]\S*)"""
+)
 _EXCLUDED_WORD_PATTERN = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK_RANGES}])(\S+)")
 _PLUS_PATTERN = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
 
@@ -49,7 +55,7 @@ def parse_query(text: str, language: str = "english") -> KeywordQuery:
         excluded.append(tuple(analyser.to_terms(match[1]))[:_MAX_TERMS])
         return " \x00 "
 
-    rest = _EXCLUDED_WORD_PATTERN.sub(take_excluded, _PHRASE_PATTERN.sub(take_phrase, rest))
+    rest = _EXCLUDED_WORD_PATTERN.sub(take_excluded, PHRASE_PATTERN.sub(take_phrase, rest))
     terms = tuple(dict.fromkeys(analyser.to_terms(rest)))
     main_language, *other_languages = split_languages(language)
     foreign = (_find_foreign_stopwords(terms, main_language, other) for other in other_languages)
@@ -67,12 +73,13 @@ def parse_query(text: str, language: str = "english") -> KeywordQuery:
 
 
 def blank_operators(text: str) -> str:
-    """A query's text with quoted and excluded parts blanked out, at the same length."""
+    """A query's text with quoted and excluded parts and fields blanked out, at the same length."""
 
     def blank(match: re.Match[str]) -> str:
         return "\x00" * len(match[0])
 
-    return _EXCLUDED_WORD_PATTERN.sub(blank, _PHRASE_PATTERN.sub(blank, text[:MAX_QUERY_CHARS]))
+    without_fields = FIELD_PATTERN.sub(blank, text[:MAX_QUERY_CHARS])
+    return _EXCLUDED_WORD_PATTERN.sub(blank, PHRASE_PATTERN.sub(blank, without_fields))
 
 
 def find_plain_words(text: str) -> list[tuple[int, int]]:
@@ -99,7 +106,7 @@ def to_plain_query(text: str) -> str:
     def remove_quotes(match: re.Match[str]) -> str:
         return " " if match[1] else f" {match[2]} "
 
-    unquoted = _PHRASE_PATTERN.sub(remove_quotes, text)
+    unquoted = PHRASE_PATTERN.sub(remove_quotes, text)
     return " ".join(_PLUS_PATTERN.sub("", _EXCLUDED_WORD_PATTERN.sub(" ", unquoted)).split()) or text
 
 

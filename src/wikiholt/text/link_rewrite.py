@@ -2,14 +2,16 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from wikiholt.text.charset import decode_bytes, is_wide_encoding
+from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.dialect_blocks import convert_blocks
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.inline import InlineLink, decode_destination, find_links
-from wikiholt.text.links import PageNameIndex, get_last_part, resolve_link_paths, split_wiki_target
+from wikiholt.text.links import PageNameIndex, get_folder, get_last_part, resolve_link_paths, split_wiki_target
 from wikiholt.text.markdown import iter_link_lines
 from wikiholt.text.page_names import DEFAULT_EXTENSION, has_page_extension
 
@@ -23,12 +25,18 @@ _ENTITY = re.compile(r"&(?=#?\w+;)")
 
 @dataclass(frozen=True, slots=True)
 class PageMove:
-    """A page's old and new path, and the page names before and after."""
+    """A page's old and new path, the page names before and after, and the dialect of the links."""
 
     old: str
     new: str
     before: PageNameIndex
     after: PageNameIndex
+    dialect: Dialect = GFM
+
+    def find_page(self, names: PageNameIndex, link: InlineLink, targets: Sequence[str], file: str) -> str | None:
+        """The page that a link with these targets leads to."""
+        paths = resolve_link_paths(targets, link.is_wiki_link, file, self.dialect.resolves_by_name)
+        return names.find_page(paths, link.is_wiki_link, get_folder(file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ def rewrite_links(data: bytes, file: str, new_file: str, move: PageMove) -> byte
     # Bytes that are not UTF-8 are preserved.
     text = data.decode("utf-8", "surrogateescape")
     changes: dict[tuple[int, int], str] = {}
-    for link in _iter_links(data, text):
+    for link in _iter_links(data, text, file, move.dialect):
         change = _rewrite_link(link, text, file, new_file, move)
         if change is not None:
             span, target = change
@@ -64,7 +72,7 @@ def rewrite_links(data: bytes, file: str, new_file: str, move: PageMove) -> byte
     return "".join((*parts, text[position:])).encode("utf-8", "surrogateescape")
 
 
-def _iter_links(data: bytes, text: str) -> Iterator[_WrittenLink]:
+def _iter_links(data: bytes, text: str, file: str, dialect: Dialect) -> Iterator[_WrittenLink]:
     """Every link whose target is written in the text itself."""
     decoded = decode_bytes(data)
     # If every line ends in a carriage return alone, that is the line end.
@@ -74,7 +82,8 @@ def _iter_links(data: bytes, text: str) -> Iterator[_WrittenLink]:
     front = split_frontmatter(decoded.text)
     starts = [0, *(match.end() for match in re.finditer(line_end, text)), len(text)]
     first_line = front.body_line - 1
-    for is_definition, begin, end in iter_link_lines(front.body):
+    body, _ = convert_blocks(front.body, file, dialect)
+    for is_definition, begin, end in iter_link_lines(body):
         start, stop = starts[first_line + begin], starts[min(first_line + end, len(starts) - 1)]
         run = text[start:stop].replace("\r", "\n") if line_end == "\r" else text[start:stop]
         if is_definition:
@@ -86,7 +95,7 @@ def _iter_links(data: bytes, text: str) -> Iterator[_WrittenLink]:
                     InlineLink((target,), "", 0, target_spans=(definition.span(kind),)), start, kind == "angle"
                 )
             continue
-        for inline in find_links(run, {}):
+        for inline in find_links(run, {}, dialect.link_order):
             if inline.target_spans:
                 before = inline.target_spans[0][0] - 1
                 yield _WrittenLink(inline, start, run[before : before + 1] == "<")
@@ -97,31 +106,28 @@ def _rewrite_link(
 ) -> tuple[tuple[int, int], str] | None:
     """The span to replace and its new text; None if the link stays correct or led to no page."""
     inline, is_wiki = link.link, link.link.is_wiki_link
-    paths = resolve_link_paths(inline.targets, is_wiki, file)
-    new_paths = resolve_link_paths(inline.targets, is_wiki, new_file)
-    old_page = move.before.find_page(paths, is_wiki)
+    by_name = move.dialect.resolves_by_name
+    paths = resolve_link_paths(inline.targets, is_wiki, file, by_name)
+    old_page = move.find_page(move.before, inline, inline.targets, file)
     if old_page is None:
         # An attachment, or a missing page: a relative link to it keeps its target when its own page moves.
-        if not paths or is_wiki or new_paths == paths:
+        if not paths or is_wiki or resolve_link_paths(inline.targets, is_wiki, new_file, by_name) == paths:
             return None
         side, path = 0, paths[0]
     else:
         path = move.new if old_page == move.old else old_page
-        if move.after.find_page(new_paths, is_wiki) == path:
+        if move.find_page(move.after, inline, inline.targets, new_file) == path:
             return None
-        side = _find_target_side(inline, file, move.before)
+        side = _find_target_side(inline, file, move)
     start, end = (link.start + offset for offset in inline.target_spans[side])
     raw = text[start:end]
-    forms = (
-        _iter_wiki_forms(raw, path, new_file)
-        if is_wiki
-        else _iter_markdown_forms(raw, path, new_file, link.is_bracketed)
-    )
-    for form in forms:
+    for form in _iter_forms(link, raw, path, new_file):
         target = form if is_wiki else decode_destination(f"<{form}>")
         targets = (*inline.targets[:side], target, *inline.targets[side + 1 :])
-        form_paths = resolve_link_paths(targets, is_wiki, new_file)
-        if form_paths == (path,) or (old_page is not None and move.after.find_page(form_paths, is_wiki) == path):
+        form_page = move.find_page(move.after, inline, targets, new_file)
+        if old_page is None:
+            form_page = next(iter(resolve_link_paths(targets, is_wiki, new_file, by_name)), None)
+        if form_page == path:
             return (start, end), form
     if not is_wiki:
         return None
@@ -132,10 +138,17 @@ def _rewrite_link(
     return (link.start + inline.offset, link_end), f"[{inline.text}](/{_quote_path(path, '/')}{heading})"
 
 
-def _find_target_side(link: InlineLink, file: str, names: PageNameIndex) -> int:
+def _iter_forms(link: _WrittenLink, raw: str, target: str, file: str) -> Iterator[str]:
+    """Possible targets of a link to a page, in the form of the old one if possible."""
+    if link.link.is_wiki_link:
+        return _iter_wiki_forms(raw, target, file)
+    return _iter_markdown_forms(raw, target, file, link.is_bracketed)
+
+
+def _find_target_side(link: InlineLink, file: str, move: PageMove) -> int:
     """The index of the target of a wiki link that matches a page."""
     for side, target in enumerate(link.targets):
-        if names.find_page(resolve_link_paths((target,), link.is_wiki_link, file), link.is_wiki_link) is not None:
+        if move.find_page(move.before, link, (target,), file) is not None:
             return side
     return 0
 

@@ -2,13 +2,17 @@
 
 A Markdown link is relative to the directory of its page, or absolute from the root of the wiki if it begins with a
 slash. A `[[wiki link]]` is a path from the root, or the last component of a path if no other page shares it. Case,
-and spaces, hyphens or underscores between words, matter only if several pages match; `.md` may be omitted.
+and spaces, hyphens or underscores between words, matter only if several pages match; `.md` may be omitted. If no page
+has the path, it may be the alias of a page.
+
+In a dialect that resolves by name, every link is also the end of a path, from any folder. If several pages match, it is
+the one with exactly that path, else the one in the folder of the link, else the one with the shortest path.
 """
 
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
 from wikiholt.text.page_names import get_page_path, has_page_extension, strip_page_extension
@@ -16,8 +20,13 @@ from wikiholt.text.page_names import get_page_path, has_page_extension, strip_pa
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _EXTERNAL_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
 _OTHER_EXTENSION = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
+_MEDIA_EXTENSION = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|webp|bmp|avif|pdf|mp[34]|m4a|ogg|wav|flac|webm|mov|mkv|excalidraw|canvas|base)\Z",
+    re.IGNORECASE,
+)
 _HEADING_OR_BLOCK = re.compile(r"[#^]")
 _WORD_SEPARATORS = re.compile(r"[\s_-]+")
+_NO_ALIASES: Mapping[str, Iterable[str]] = {}
 
 
 def fold_path(path: str) -> str:
@@ -30,12 +39,22 @@ def get_last_part(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def resolve_link_paths(targets: Sequence[str], is_wiki_link: bool, file: str) -> tuple[str, ...]:
-    """The possible page paths of a link on this page, in order; empty for an external or invalid target."""
+def get_folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def resolve_link_paths(targets: Sequence[str], is_wiki_link: bool, file: str, by_name: bool = False) -> tuple[str, ...]:
+    """The possible page paths of a link on this page, in order; empty for an external or invalid target.
+
+    With `by_name` the second path is the one to look for in any folder.
+    """
     if not is_wiki_link:
         path = _resolve_markdown_path(targets[0], file)
-        return (path,) if path else ()
+        paths = [path, _resolve_markdown_path("/" + targets[0], "")] if by_name and path else [path]
+        return tuple(dict.fromkeys(path for path in paths if path))
     paths = [_resolve_wiki_path(target, file) for target in targets]
+    if by_name:
+        paths = [paths[0], get_last_part(paths[0])]
     # If the target is a URL or a heading of this page, the other side is the text and not a path.
     return tuple(dict.fromkeys(path for path in paths if path)) if paths[0] else ()
 
@@ -53,7 +72,9 @@ def get_fragment(target: str) -> str:
 
 def is_attachment(path: str, is_wiki_link: bool) -> bool:
     """Whether a link that matches no page leads to a file that is not a page, judged by its extension."""
-    return not is_wiki_link and bool(_OTHER_EXTENSION.search(path)) and not has_page_extension(path)
+    if is_wiki_link:
+        return bool(_MEDIA_EXTENSION.search(path))
+    return bool(_OTHER_EXTENSION.search(path)) and not has_page_extension(path)
 
 
 def _resolve_markdown_path(target: str, file: str) -> str:
@@ -88,27 +109,61 @@ def _resolve_path(path: str, file: str) -> str:
 class PageNameIndex:
     """Finds pages of a wiki by the paths that links use."""
 
-    def __init__(self, paths: Iterable[str], *, full_paths_only: bool = False) -> None:
-        """With `full_paths_only`, links match full paths only."""
+    def __init__(
+        self,
+        paths: Iterable[str],
+        *,
+        full_paths_only: bool = False,
+        by_name: bool = False,
+        aliases: Mapping[str, Iterable[str]] = _NO_ALIASES,
+    ) -> None:
+        """With `full_paths_only`, links match full paths only; with `by_name`, also the ends of paths.
+
+        `aliases` are the other names of pages, by path.
+        """
         self._paths = frozenset(paths)
+        self._by_name = by_name and not full_paths_only
         self._by_path: defaultdict[str, list[str]] = defaultdict(list)
         self._by_last_part: defaultdict[str, list[str]] = defaultdict(list)
         for path in self._paths:
             self._by_path[fold_path(path)].append(path)
             if not full_paths_only:
                 self._by_last_part[fold_path(get_last_part(path))].append(path)
+        self._by_alias: defaultdict[str, set[str]] = defaultdict(set)
+        for path, names in aliases.items():
+            for name in names:
+                self._by_alias[fold_path(name)].add(path)
 
-    def find_page(self, paths: Sequence[str], is_wiki_link: bool) -> str | None:
-        """The page for the first of these paths that matches: exactly, or as the only page with that folded path."""
+    def find_page(self, paths: Sequence[str], is_wiki_link: bool, folder: str = "") -> str | None:
+        """The page for the first of these paths that matches: exactly, or as the only page with that folded path.
+
+        If links are resolved by name, `folder` is the folder of the page with the link. If no path matches, the only
+        page with such an alias.
+        """
+        if self._by_name and is_wiki_link:
+            paths = paths[:1]  # the second is only the key under which the link is stored
         for path in paths:
-            page = path if path in self._paths else self._find_similar(path, is_wiki_link)
+            page = path if path in self._paths else self._find_similar(path, is_wiki_link, folder)
             if page is not None:
                 return page
+        for path in paths if self._by_alias else ():
+            pages = self._by_alias.get(fold_path(path), ())
+            if len(pages) == 1:
+                return next(iter(pages))
         return None
 
-    def _find_similar(self, path: str, is_wiki_link: bool) -> str | None:
+    def _find_similar(self, path: str, is_wiki_link: bool, folder: str) -> str | None:
         key = fold_path(path)
+        if self._by_name:
+            pages = self._by_last_part.get(get_last_part(key), ())
+            ranks = [_rank_match(page, key, folder) for page in pages if f"/{fold_path(page)}".endswith(f"/{key}")]
+            return min(ranks)[-1] if ranks else None
         similar = (
             self._by_path.get(key) or (self._by_last_part.get(key) if is_wiki_link and "/" not in path else None) or ()
         )
         return similar[0] if len(similar) == 1 else None
+
+
+def _rank_match(page: str, key: str, folder: str) -> tuple[bool, bool, int, int, str]:
+    """Orders the pages that a link on a page in this folder may mean; the last item is the page."""
+    return fold_path(page) != key, get_folder(page) != folder, page.count("/"), len(page), page

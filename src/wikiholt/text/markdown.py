@@ -17,6 +17,8 @@ from markdown_it.token import Token
 
 from wikiholt.domain.page import Heading, Link, MarkdownBlock
 from wikiholt.text.charset import to_one_line
+from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.dialect_markup import NO_METADATA, InlineMetadata, find_inline_metadata, split_heading_id, to_gfm
 from wikiholt.text.inline import WIKI_LINK_PATTERN, find_links, parse_wiki_link, strip_inline_to_line
 from wikiholt.text.links import resolve_link_paths
 
@@ -115,6 +117,7 @@ class PageOutline:
     links: tuple[Link, ...]
     blocks: tuple[MarkdownBlock, ...]
     warnings: tuple[str, ...] = ()
+    metadata: InlineMetadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,9 @@ class _BodyLines:
         return MarkdownBlock(kind, start, stop, self.first + begin, self.first + end - 1)
 
 
-def parse_outline(body: str, first_line: int = 1, style: AnchorStyle = "github", file: str = "") -> PageOutline:
+def parse_outline(
+    body: str, first_line: int = 1, style: AnchorStyle = "github", file: str = "", dialect: Dialect = GFM
+) -> PageOutline:
     """Parse a body whose first line is `first_line` of the file. Never raises."""
     parsed_body, rest = _split_body(body)
     lines = _BodyLines.from_body(parsed_body, first_line)
@@ -151,30 +156,34 @@ def parse_outline(body: str, first_line: int = 1, style: AnchorStyle = "github",
     headings: list[Heading] = []
     for index, token in enumerate(tokens):
         if token.type == "inline" and token.map and tokens[index - 1].type == "heading_open":
-            text = _get_heading_text(token.content)
-            headings.append(Heading(int(tokens[index - 1].tag[1]), text, anchors.add(text), first_line + token.map[0]))
-    links = tuple(islice(_find_page_links(tokens, env.get("references", {}), first_line, file), MAX_LINKS + 1))
+            content, heading_id = split_heading_id(token.content, dialect.has_admonitions or file.endswith(".mdx"))
+            text = _get_heading_text(to_gfm(content, dialect))
+            anchor = heading_id or anchors.add(text)
+            headings.append(Heading(int(tokens[index - 1].tag[1]), text, anchor, first_line + token.map[0]))
+    links = tuple(islice(_find_page_links(tokens, env.get("references", {}), first_line, file, dialect), MAX_LINKS + 1))
     warnings = (
         [f"the page has more than {MAX_LINES:,} lines; headings and links after these are ignored"] if rest else []
     )
     if len(links) > MAX_LINKS:
         warnings.append(f"the page has more than {MAX_LINKS:,} links; only the first {MAX_LINKS:,} are indexed")
     blocks = (*_iter_blocks(tokens, lines), *_iter_coarse_blocks(body, rest, first_line))
-    return PageOutline(tuple(headings), links[:MAX_LINKS], blocks, tuple(warnings))
+    texts = (token.content for token in tokens if token.type == "inline")
+    metadata = find_inline_metadata(texts, dialect) if dialect.has_note_markup else NO_METADATA
+    return PageOutline(tuple(headings), links[:MAX_LINKS], blocks, tuple(warnings), metadata)
 
 
 def _find_page_links(
-    tokens: Sequence[Token], references: Mapping[str, Any], first_line: int, file: str
+    tokens: Sequence[Token], references: Mapping[str, Any], first_line: int, file: str, dialect: Dialect
 ) -> Iterator[Link]:
     for token in tokens:
         if token.type != "inline" or not token.map:
             continue
         line = first_line + token.map[0]
         position = 0
-        for link in find_links(token.content, references):
+        for link in find_links(token.content, references, dialect.link_order):
             line += token.content.count("\n", position, link.offset)
             position = max(position, link.offset)
-            paths = resolve_link_paths(link.targets, link.is_wiki_link, file)
+            paths = resolve_link_paths(link.targets, link.is_wiki_link, file, dialect.resolves_by_name)
             yield Link(to_one_line(link.targets[0]), to_one_line(link.text), line, link.is_wiki_link, paths)
 
 

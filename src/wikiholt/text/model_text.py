@@ -8,6 +8,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from wikiholt.domain.page import Chunk, Page
+from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.dialect_markup import to_gfm
 from wikiholt.text.inline import remove_comments, strip_inline
 from wikiholt.text.segmentation import TokenSpans, has_at_most
 
@@ -25,9 +27,12 @@ _PIPED_LINE = re.compile(r"^[ \t]*\|.*$|^.*\|[ \t]*$|^.* \| .*$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
 
-def to_plain_text(markdown: str) -> str:
+def to_plain_text(markdown: str, dialect: Dialect = GFM) -> str:
     """The text without markup, line by line; code keeps its characters but loses its fences. May be empty."""
-    parts = [part.strip("\n") if is_code else _strip_prose(part) for is_code, part in iter_segments(markdown)]
+    parts = [
+        part.strip("\n") if is_code else _strip_prose(to_gfm(part, dialect))
+        for is_code, part in iter_segments(markdown)
+    ]
     return "\n".join(part for part in parts if part and not part.isspace())
 
 
@@ -111,7 +116,9 @@ def get_content_name(page: Page) -> str:
     return page.name if page.name_in_content else ""
 
 
-def build_embedding_text(page: Page, chunk: Chunk, token_spans: TokenSpans, max_tokens: int) -> str:
+def build_embedding_text(
+    page: Page, chunk: Chunk, token_spans: TokenSpans, max_tokens: int, dialect: Dialect = GFM
+) -> str:
     """The text to embed for a chunk, at most `max_tokens` tokens by the model's own count.
 
     A pure function of the blob: a name made from the file name is omitted, so renaming a page does not re-embed it.
@@ -119,7 +126,7 @@ def build_embedding_text(page: Page, chunk: Chunk, token_spans: TokenSpans, max_
     the text is truncated only if the chunk is larger than the window, which
     `build_chunks(target_tokens ≤ max_tokens)` does not produce.
     """
-    text = to_plain_text(chunk.text) or chunk.text.strip()
+    text = to_plain_text(chunk.text, dialect) or chunk.text.strip()
     parts = _build_parts(page, chunk)
     while parts:
         prefixed = f"{_HEADING_SEPARATOR.join(parts)}\n{text}"

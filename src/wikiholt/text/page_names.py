@@ -1,16 +1,25 @@
 """File names of pages: which extensions they have, and the path and display name made from a file name."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from wikiholt.text.charset import to_one_line
 
-PAGE_EXTENSIONS = (".md", ".markdown")
+MARKDOWN_EXTENSIONS = (".md", ".markdown", ".mdx")
+RST_EXTENSION = ".rst"
+ASCIIDOC_EXTENSION = ".adoc"
+PAGE_EXTENSIONS = (*MARKDOWN_EXTENSIONS, ".txt", RST_EXTENSION, ASCIIDOC_EXTENSION)
 """Files with these extensions are pages, in upper or lower case."""
 DEFAULT_EXTENSION = ".md"
 """The extension that the path of a page omits."""
 _LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
 """A link whose target ends with one of these leads to a page and not to an attachment."""
 _EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EXTENSIONS))})\Z", re.IGNORECASE)
+_FOLDER_PAGES = frozenset({"index", "readme", "_index"})
+"""Names of files that describe their folder."""
+_MAX_EXTENSION_CHARS = 12
+_MAX_SHOWN_EXTENSIONS = 8
 
 
 def has_page_extension(path: str) -> bool:
@@ -23,6 +32,28 @@ def strip_page_extension(path: str) -> str:
     return _EXTENSION_PATTERN.sub("", path)
 
 
+def get_extension(file: str) -> str:
+    """The extension of a file in lower case, with its dot; empty if there is none."""
+    stem, dot, extension = file.rpartition("/")[2].rpartition(".")
+    return f".{extension.lower()}" if dot and stem and len(extension) <= _MAX_EXTENSION_CHARS else ""
+
+
+def count_extensions(files: Iterable[str]) -> Mapping[str, int]:
+    """How many of the files have each extension, the most frequent first. Files in hidden folders are not counted."""
+    shown = (file for file in files if not any(part.startswith(".") for part in file.split("/")))
+    return dict(sorted(Counter(map(get_extension, shown)).items(), key=lambda item: (-item[1], item[0])))
+
+
+def describe_skipped_files(counts: Mapping[str, int]) -> str:
+    """The number of files that are not pages, such as "312 files skipped: 300 .png, 12 .docx"; empty if it is 0."""
+    if not counts:
+        return ""
+    parts = [f"{count} {to_one_line(extension) or 'without extension'}" for extension, count in counts.items()]
+    more = ", …" if len(parts) > _MAX_SHOWN_EXTENSIONS else ""
+    total = sum(counts.values())
+    return f"{total} {'file' if total == 1 else 'files'} skipped: {', '.join(parts[:_MAX_SHOWN_EXTENSIONS])}{more}"
+
+
 def get_page_path(file: str) -> str:
     """The file name without `.md`; unchanged if two files would get the same path, or only dots would remain."""
     stem = file.removesuffix(DEFAULT_EXTENSION)
@@ -32,6 +63,12 @@ def get_page_path(file: str) -> str:
 
 
 def make_page_name(file: str) -> str:
-    """A readable name made from the last component of a path: "getting started" for `guides/getting_started.md`."""
-    last = file.rpartition("/")[2]
-    return to_one_line(re.sub(r"[_-]", " ", strip_page_extension(last))) or to_one_line(last) or "untitled"
+    """A readable name made from the last component of a path: "getting started" for `guides/getting_started.md`.
+
+    `index`, `README` and `_index` in a folder take the folder's name.
+    """
+    folder, _, last = file.rpartition("/")
+    stem = strip_page_extension(last)
+    if folder and stem.lower() in _FOLDER_PAGES:
+        stem = folder.rpartition("/")[2]
+    return to_one_line(re.sub(r"[_-]", " ", stem)) or to_one_line(last) or "untitled"

@@ -6,7 +6,9 @@ from datetime import datetime
 
 from wikiholt.domain.page import Heading, Page, PageProblem
 from wikiholt.text.charset import decode_bytes
-from wikiholt.text.frontmatter import Frontmatter, split_frontmatter, to_utc
+from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.dialect_blocks import convert_blocks
+from wikiholt.text.frontmatter import Frontmatter, add_inline_metadata, split_frontmatter, to_utc
 from wikiholt.text.markdown import AnchorStyle, parse_outline
 from wikiholt.text.page_names import get_page_path, make_page_name
 
@@ -15,12 +17,18 @@ _MAX_NAME_CHARS = 500
 
 
 def parse_page(
-    file: str, blob: str, data: bytes, committed: datetime | None, anchors: AnchorStyle = "github"
+    file: str,
+    blob: str,
+    data: bytes,
+    committed: datetime | None,
+    anchors: AnchorStyle = "github",
+    dialect: Dialect = GFM,
 ) -> Page | PageProblem:
     """Parse one page; a PageProblem only if there is no text to index. Never raises.
 
     The name is the title of the frontmatter, else the level-1 heading at the start of the page, else made from the file
-    name. `metadata.last_updated` is the date in the frontmatter, else of the commit, in UTC.
+    name. `metadata.last_updated` is the date in the frontmatter, else of the commit, in UTC. The body is Markdown:
+    other formats, and blocks that only the dialect has, are converted.
     """
     if len(data) < 1024 and data.startswith(_LFS_PREFIX):
         return PageProblem(
@@ -29,26 +37,34 @@ def parse_page(
     decoded = decode_bytes(data)
     if decoded is None:
         return PageProblem(file, blob, "binary", "the file contains binary data, not text")
-    front = split_frontmatter(decoded.text)
-    outline = parse_outline(front.body, front.body_line, anchors, file)
-    name = _find_content_name(front, outline.headings)
-    metadata = front.metadata
+    page = _build_page(file, decoded.text, anchors, dialect)
+    metadata = page.metadata
     if metadata.last_updated is None and committed is not None:
         metadata = replace(metadata, last_updated=to_utc(committed))
+    return replace(page, metadata=metadata, warnings=decoded.warnings + page.warnings)
+
+
+def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) -> Page:
+    front = split_frontmatter(text)
+    body, block_warnings = convert_blocks(front.body, file, dialect)
+    outline = parse_outline(body, front.body_line, anchors, file, dialect)
+    if outline.metadata.tags or outline.metadata.fields:
+        front = add_inline_metadata(front, outline.metadata.tags, outline.metadata.fields)
+    name = _find_content_name(front, outline.headings)
     return Page(
         file=file,
         path=get_page_path(file),
         name=name or make_page_name(file),
-        metadata=metadata,
+        metadata=front.metadata,
         headings=outline.headings,
         links=outline.links,
-        body=front.body,
+        body=body,
         body_line=front.body_line,
-        warnings=decoded.warnings + front.warnings + outline.warnings,
+        warnings=front.warnings + block_warnings + outline.warnings,
         blocks=outline.blocks,
         name_in_content=bool(name),
-        words=_count_words(front.body),
-        length=len(decoded.text),
+        words=_count_words(body),
+        length=len(text),
     )
 
 

@@ -13,6 +13,7 @@ from wikiholt.text.analysis import (
     iter_script_runs,
     make_bigrams,
 )
+from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.display_text import to_display_text
 from wikiholt.text.segmentation import CJK_RANGES
 
@@ -31,6 +32,7 @@ def build_snippet(
     language: str = "english",
     length: int = 150,
     sentence_scorer: SentenceScorer | None = None,
+    dialect: Dialect = GFM,
 ) -> Snippet:
     """About `length` characters of display text around the best match.
 
@@ -39,7 +41,7 @@ def build_snippet(
     sentence closest to the query: the one with the highest score of `sentence_scorer`, or else with the most matched
     words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
     """
-    display_text = to_display_text(text)
+    display_text = to_display_text(text, dialect)
     plain, sentences = display_text.text, display_text.sentences
     matches = list(_find_matches(plain, query, get_query_analyser(language))) if query else []
     closest = _find_closest_sentence(plain, sentences, matches, sentence_scorer)

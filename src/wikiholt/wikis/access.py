@@ -4,14 +4,17 @@ The wiki is named by the path (/w/SLUG), by the host, or by the key. If there is
 A denial is the same whether the wiki exists or not, so that requests cannot detect other people's wikis.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidInput, Unauthorized, WikiNotFound
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.slugs import LOOPBACK_HOSTS, parse_host_header, validate_slug
+
+MAX_KEYS_PER_REQUEST = 50
+"""The most keys, and so wikis, of one search with a list of keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,40 @@ class AccessPolicy:
         if key.wiki_id is None:
             return Grant(self._get_wiki_or_only(slug), Scope.ADMIN, key)
         return self._authorize_with_key(key, key.wiki_id, slug, required_scope)
+
+    def authorize_search(self, identity: RequestIdentity, slugs: Sequence[str]) -> list[Grant]:
+        """The grants of a search: for the wiki of the request, or for several wikis.
+
+        Several wikis need the key of each, separated by commas, or an operator key, which opens all wikis. `slugs`
+        names some of them. Raises what `authorize` raises; Forbidden for a wiki without a key, also if it does not
+        exist.
+        """
+        names = list(dict.fromkeys(map(validate_slug, slugs)))
+        keys = self._authenticate_all(identity)
+        if any(key.wiki_id is None for key in keys):
+            granted = [Grant(wiki, Scope.ADMIN, keys[0]) for wiki in self._registry.list_wikis()]
+        elif len(keys) > 1:
+            granted = [self._authorize_with_key(key, key.wiki_id, None, Scope.READ) for key in keys if key.wiki_id]
+        else:
+            granted = [self.authorize(identity, Scope.READ)]
+        by_slug = {grant.wiki.slug: grant for grant in granted}
+        if not by_slug.keys() >= set(names):
+            raise _build_forbidden_error()
+        wanted = [by_slug[name] for name in names] if names else list(by_slug.values())
+        return wanted or [self.authorize(identity, Scope.READ)]
+
+    def _authenticate_all(self, identity: RequestIdentity) -> list[Key]:
+        """The keys of a request that may cover several wikis; empty if its path or host names one.
+
+        Raises Unauthorized if a key is unknown, or if there are too many.
+        """
+        if identity.token is None or identity.slug is not None or self._resolve_host_slug(identity) is not None:
+            return []
+        tokens = dict.fromkeys(token.strip() for token in identity.token.split(","))
+        if len(tokens) > MAX_KEYS_PER_REQUEST:
+            raise _make_unknown_key_error()
+        found = (self._authenticate(replace(identity, token=token)) for token in tokens)
+        return [key for key in found if key is not None]
 
     def require_any_key(self, identity: RequestIdentity) -> None:
         """Accept any valid key, of any wiki. Raises Unauthorized."""
@@ -216,14 +253,19 @@ class AccessPolicy:
         return wiki is not None and (self._is_public(wiki) or self.is_open_access(identity))
 
     def _is_public(self, wiki: Wiki) -> bool:
-        setting = wiki.settings.get("public", "")
-        return setting == "true" if setting else self._public_by_default
+        return is_public(wiki, default=self._public_by_default)
 
     def _find_wiki(self, slug: str) -> Wiki | None:
         try:
             return self._registry.get(slug)
         except WikiNotFound:
             return None
+
+
+def is_public(wiki: Wiki, *, default: bool) -> bool:
+    """Whether the wiki can be read without a key: by its own setting, or else by default."""
+    setting = wiki.settings.get("public", "")
+    return setting == "true" if setting else default
 
 
 def _build_unauthorized_error() -> Unauthorized:

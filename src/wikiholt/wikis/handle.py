@@ -102,8 +102,8 @@ class WikiHandle:
 
         With a snapshot, the published generation and HEAD are not read again.
         """
-        result = self._run_search(lambda searcher, known: searcher.search(request, known), snapshot)
-        if self._query_log is not None:
+        result = self._run_search(lambda searcher, known: searcher.search(request, known=known), snapshot)
+        if self._query_log is not None and not request.offset:  # more hits of a query are not another search
             self._query_log.record(result, interface, filtered=bool(request.where))
         return result
 
@@ -112,7 +112,7 @@ class WikiHandle:
     ) -> SearchResult:
         """The pages whose passages are nearest to those of this page. Needs no model."""
         return self._run_search(
-            lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known), snapshot
+            lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
         )
 
     @property
@@ -197,11 +197,12 @@ class WikiHandle:
             components, config = self._components, self._config
             directory = components.store.get_directory(self.wiki.id)
             embedder = components.embedder()
+            pipeline = self.pages.get_pipeline()
             try:
                 with self._open_index() as index:
-                    return estimate_reindex(config.source, config.pipeline, embedder, index, directory, time_limit_s)
+                    return estimate_reindex(config.source, pipeline, embedder, index, directory, time_limit_s)
             except IndexUnavailable:
-                return estimate_reindex(config.source, config.pipeline, embedder, None, directory, time_limit_s)
+                return estimate_reindex(config.source, pipeline, embedder, None, directory, time_limit_s)
         finally:
             self._estimate_lock.release()
 
@@ -255,8 +256,8 @@ class WikiHandle:
                 state = index.get_state()
         except WikiholtError:
             return None
-        components = self._components
-        recipe = self._config.pipeline.build_recipe((components.identity or components.embedder)())
+        identify = self._components.identity or self._components.embedder
+        recipe = self._config.pipeline.with_dialect_of(state.recipe).build_recipe(identify())
         return state.revision if state.recipe == recipe and state.pages else None
 
     def wait_for_caches(self, timeout: float) -> None:

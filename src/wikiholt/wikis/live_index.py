@@ -9,9 +9,10 @@ from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache, VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.errors import ModelError, ModelMismatch
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.ordering import BoostRule
 from wikiholt.search.request import IndexVersion
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
@@ -34,6 +35,7 @@ class WikiConfig:
     check_head: bool = True
     log_queries: bool = False
     """Whether searches are recorded."""
+    boost_rules: tuple[BoostRule, ...] = ()
 
 
 def _raise_model_missing(recipe: Recipe) -> Embedder:
@@ -97,18 +99,20 @@ class LiveIndex:
         self._vectors = components.vector_cache(self.index, wiki_id)
         self._keywords = components.keyword_cache(self.index, wiki_id)
         # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
-        language = (TextPipeline.from_recipe(state.recipe) or config.pipeline).language
+        pipeline = TextPipeline.from_recipe(state.recipe) or config.pipeline
+        language = pipeline.language
         self.searcher = Searcher(
             self.index,
             self._vectors,
             self._keywords,
             self._get_embedder,
             get_head=config.source.get_last_known_head if config.check_head else None,
-            hit_builder=HitBuilder(self.index, config.url, language),
+            hit_builder=HitBuilder(self.index, config.url, language, pipeline.dialect),
             language=language,
             get_lexicon=components.lexicon(self.index, self._keywords),
             scale=components.scale(state.recipe),
             rerank_config=components.reranking,
+            boost_rules=config.boost_rules,
         )
         self._users = 0
         self._closing = False

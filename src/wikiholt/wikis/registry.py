@@ -1,22 +1,21 @@
 """The registry of wikis, shared by many processes: a small SQLite file, or tables in PostgreSQL."""
 
 import base64
-import difflib
 import json
-import secrets
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
-from wikiholt.indexing.index_backups import BackupPolicy
-from wikiholt.wikis.keys import KeyStore, parse_key
-from wikiholt.wikis.registry_backups import PURGE_MARK_PREFIX, RegistryBackups
 from wikiholt.wikis.registry_file import RegistryFile
 from wikiholt.wikis.registry_recovery import LeftoverData
 from wikiholt.wikis.registry_schema import (
+    PURGE_MARK_PREFIX,
     REBUILT_MARK,
     REPOSITORY_COLUMN,
     REPOSITORY_MARK,
@@ -34,6 +33,11 @@ from wikiholt.wikis.registry_schema import (
 )
 from wikiholt.wikis.slugs import parse_host_header, parse_hosts, validate_slug
 
+if TYPE_CHECKING:
+    from wikiholt.indexing.backup_directory import BackupPolicy
+    from wikiholt.wikis.keys import KeyStore
+    from wikiholt.wikis.registry_backups import RegistryBackups
+
 _UNIQUE_COLUMNS = {"wikis": ("id", "slug"), "hosts": ("host",), "keys": ("id",), "marks": ("name",)}
 """The columns that are unique within a table."""
 _ROW_NOUNS = {"wikis": "wiki", "hosts": "host", "keys": "key"}
@@ -41,6 +45,8 @@ _WIKI_ID_COLUMNS = {"wikis": "id", "hosts": "wiki_id", "keys": "wiki_id"}
 """The column with the id of the wiki a row belongs to; None for an operator's key."""
 _WIKI_COLUMNS = ", ".join((*TABLE_COLUMNS["wikis"], REPOSITORY_COLUMN))
 _MAX_SHOWN_CHARS = 80
+REGISTRY_FILE = "registry.sqlite"
+"""The registry in a data directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +66,34 @@ class Registry:
         path: Path,
         *,
         timeout: float = 10.0,
-        backups: BackupPolicy | None = None,
+        backups: "BackupPolicy | None" = None,
         database: RegistryDatabase | None = None,
     ) -> None:
         """Uses the file `path`, or `database`. Backups are beside that path unless the policy names a directory."""
-        policy = backups or BackupPolicy()
-        backup_directory = policy.directory or path.parent / "backups"
-        leftovers = LeftoverData(path.parent / "wikis", backup_directory)
+        self._backup_policy = backups
+        self._backup_directory = (backups and backups.directory) or path.parent / "backups"
+        leftovers = LeftoverData(path.parent / "wikis", self._backup_directory)
         self._database = database or RegistryFile(path, timeout, leftovers)
-        self.keys = KeyStore(self._database)
-        self.backups = RegistryBackups(self._database, backup_directory / "registry", policy.keep_count)
         self.bind: Callable[[Wiki], str] = lambda _: ""
         """Callback that marks the repository of a new wiki and returns what to record about it. Never raises."""
+
+    # Imported on first use: a command that lists wikis needs neither, and should start at once.
+
+    @cached_property
+    def keys(self) -> "KeyStore":
+        """The keys of all wikis."""
+        from wikiholt.wikis.keys import KeyStore  # noqa: PLC0415
+
+        return KeyStore(self._database)
+
+    @cached_property
+    def backups(self) -> "RegistryBackups":
+        """The backups of the registry."""
+        from wikiholt.indexing.backup_directory import BackupPolicy  # noqa: PLC0415
+        from wikiholt.wikis.registry_backups import RegistryBackups  # noqa: PLC0415
+
+        policy = self._backup_policy or BackupPolicy()
+        return RegistryBackups(self._database, self._backup_directory / "registry", policy.keep_count)
 
     def add(self, slug: str, source: str, settings: Mapping[str, str] | None = None) -> Wiki:
         """Register a wiki under a new random id. Raises InvalidSlug, WikiExists or, for its hosts, InvalidSetting."""
@@ -189,6 +211,8 @@ class Registry:
             transaction.delete("marks", "name", PURGE_MARK_PREFIX + wiki.id)
             transaction.insert("marks", (PURGE_MARK_PREFIX + wiki.id, datetime.now(UTC).isoformat()))
         self.backups.finish_purges()
+        from wikiholt.wikis.keys import parse_key  # noqa: PLC0415
+
         return RemovedEntry(wiki, tuple(map(parse_key, keys)), tuple(host for host, _ in hosts))
 
     def set_settings(self, slug: str, settings: Mapping[str, str]) -> Wiki:
@@ -205,6 +229,8 @@ class Registry:
 
     def suggest_slugs(self, slug: str) -> tuple[str, ...]:
         """Similar slugs, most similar first. For the operator's terminal only, never for visitors."""
+        import difflib  # noqa: PLC0415
+
         return tuple(
             difflib.get_close_matches(slug.lower()[:_MAX_SHOWN_CHARS], [wiki.slug for wiki in self.list_wikis()], n=3)
         )
@@ -261,7 +287,7 @@ def _insert_wiki(transaction: RegistryTransaction, wiki: Wiki) -> None:
 
 def _make_id() -> str:
     # 100 random bits: never derived from the slug, never the same twice.
-    return base64.b32encode(secrets.token_bytes(13)).decode().lower()[:20]
+    return base64.b32encode(os.urandom(13)).decode().lower()[:20]
 
 
 def _find_by_column(connection: RegistryConnection, column: str, value: str) -> Wiki | None:
@@ -288,7 +314,7 @@ def _dump_settings(settings: Mapping[str, str]) -> str:
 
 def _make_not_found_error(slug: str) -> WikiNotFound:
     shown = slug if len(slug) <= _MAX_SHOWN_CHARS else slug[:_MAX_SHOWN_CHARS] + "…"
-    return WikiNotFound(f"There is no wiki {shown!r}.", hint="`wikiholt list` shows all wikis.")
+    return WikiNotFound(f"There is no wiki {shown!r}.", hint="`wikiholt list` shows all wikis.", slug=shown)
 
 
 # Import of another registry's rows.

@@ -19,15 +19,13 @@ from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile
 from wikiholt.wikis import registry_schema
 from wikiholt.wikis.keys import parse_key
 from wikiholt.wikis.registry_file import RegistryFile, delete_wikis, read_file_checksum
-from wikiholt.wikis.registry_schema import RegistryDatabase, RegistryRow, RegistryRows, get_value
+from wikiholt.wikis.registry_schema import PURGE_MARK_PREFIX, RegistryDatabase, RegistryRow, RegistryRows, get_value
 
 _LOG = logging.getLogger(__name__)
 
 _SMALL_BACKUP_BYTES = 1 << 20
 _PURGE_MARK_TTL = timedelta(days=30)
 """How long a shared registry keeps the mark of a removed wiki."""
-PURGE_MARK_PREFIX = "struck-"
-"""Prefix of a mark with a wiki's id: the wiki was removed and may still be in backups."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ connection. SQLite's locks protect against other processes.
 """
 
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator
@@ -257,7 +256,7 @@ class RegistryFile:
     def _create_file(self) -> sqlite3.Connection:
         """Create the file under a temporary name and rename it. A file that another process created first is kept."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         try:
             # It contains webhook secrets and passwords in URLs: readable by its owner only, whatever the umask.
             draft.touch(0o600, exist_ok=False)
@@ -388,7 +387,7 @@ def replace_file(path: Path, rows: registry_schema.RegistryRows) -> str | None:
     might be outdated and accept a revoked key.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         draft.touch(0o600, exist_ok=False)
         write_file(draft, rows)
@@ -424,7 +423,7 @@ def _quarantine_file(path: Path) -> str | None:
         path.rename(path.with_name(name))
     else:
         os.link(path, path.with_name(name))
-    empty = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    empty = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     empty.touch(0o600)
     empty.replace(path)
     # SQLite must not apply the log of one file to another.

@@ -4,8 +4,8 @@ A lost registry must not be silently replaced by an empty one: an empty registry
 are open on the local machine.
 """
 
+import os
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 from wikiholt.errors import IndexCorrupt
-from wikiholt.indexing.backup_directory import BackupDirectory
 from wikiholt.regular_files import fsync_path, write_atomically
 from wikiholt.wikis import registry_schema
 
@@ -47,7 +46,7 @@ class ChecksumFile:
 
     def write(self, *checksums: str) -> None:
         """Replace the file atomically and durably. Raises OSError."""
-        draft = self._registry.with_name(f".{self._registry.name}.{secrets.token_hex(8)}")
+        draft = self._registry.with_name(f".{self._registry.name}.{os.urandom(8).hex()}")
         lines = (*checksums, _hash_checksums(checksums))
         write_atomically(self._file, draft, "".join(f"{line}\n" for line in lines).encode(), 0o600)
         fsync_path(self._file.parent)
@@ -84,6 +83,8 @@ class LeftoverData:
         return not (self.owner and self.owner.exists()) and self._has_backup(_LABEL_WITH_KEYS)
 
     def _has_backup(self, *patterns: re.Pattern[str]) -> bool:
+        from wikiholt.indexing.backup_directory import BackupDirectory  # noqa: PLC0415 - rarely needed
+
         backups = BackupDirectory(self.backups / "registry").list_files()
         return any(pattern.search(backup.label) for backup in backups for pattern in patterns)
 

@@ -81,6 +81,8 @@ TABLE_COLUMNS = {
     "keys": ("id", "wiki_id", "scope", "label", "created_at", "expires_at", "digest"),
     "marks": ("name", "value"),
 }
+PURGE_MARK_PREFIX = "struck-"
+"""Prefix of a mark with a wiki's id: the wiki was removed and may still be in backups."""
 REPOSITORY_MARK = "repository-"
 """Prefix of a mark with a wiki's id. Its value identifies the wiki's repository."""
 REPOSITORY_COLUMN = "coalesce((SELECT value FROM marks WHERE name = 'repository-' || wikis.id), '')"

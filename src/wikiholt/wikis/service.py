@@ -1,15 +1,16 @@
 """The service that interfaces call. Owns the open wikis and returns handles, each bound to one wiki."""
 
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from wikiholt.domain.protocols import Embedder, KeywordCache, RepositoryIdentities, Source, VectorEngine
-from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
+from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.errors import (
     Busy,
@@ -26,8 +27,61 @@ from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_recovery import RECOVERY_HINT
-from wikiholt.wikis.removal import PendingRemovals
 from wikiholt.wikis.slugs import validate_slug
+
+_NOTE_NAME = "leaving"
+_POLL_INTERVAL_S = 0.5
+"""Seconds between two reads of a wiki's note, because writers ask continuously."""
+_NOTE_MARGIN_S = 60.0
+"""Extra lifetime of a note, beyond the time a removal waits. It then expires if the removal was killed."""
+
+
+class PendingRemovals:
+    """Used from many threads. If `shared`, other nodes are informed by a note stored with the index."""
+
+    def __init__(self, store: IndexStore, lock_timeout: float, *, shared: bool) -> None:
+        """`lock_timeout` is how long a removal waits for a writer."""
+        self._store = store
+        self._note_ttl = timedelta(seconds=lock_timeout + _NOTE_MARGIN_S)
+        self._shared = shared
+        self._local: set[str] = set()
+        self._cached: dict[str, tuple[float, bool]] = {}
+
+    @contextmanager
+    def mark_removing(self, wiki_id: str) -> Iterator[None]:
+        """Mark the wiki as being removed for the duration of the block."""
+        self._local.add(wiki_id)
+        try:
+            self._write_note(wiki_id, (datetime.now(UTC) + self._note_ttl).isoformat())
+            yield
+        finally:
+            self._write_note(wiki_id, "")
+            self._local.discard(wiki_id)
+
+    def __contains__(self, wiki_id: str) -> bool:
+        if wiki_id in self._local or not self._shared:
+            return wiki_id in self._local
+        read_at, removing = self._cached.get(wiki_id, (0.0, False))
+        if time.monotonic() - read_at >= _POLL_INTERVAL_S:
+            removing = self._read_note(wiki_id)
+            self._cached[wiki_id] = (time.monotonic(), removing)
+        return removing
+
+    def _write_note(self, wiki_id: str, text: str) -> None:
+        if self._shared:
+            with suppress(WikiholtError):  # without the note the removal is only slower
+                self._store.set_note(wiki_id, _NOTE_NAME, text)
+
+    def _read_note(self, wiki_id: str) -> bool:
+        try:
+            note = self._store.get_note(wiki_id, _NOTE_NAME)
+            return bool(note) and datetime.fromisoformat(note or "") > datetime.now(UTC)
+        except (WikiholtError, ValueError, TypeError):
+            return False
+
+
+# The service
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,10 +107,12 @@ class WikiService:
         *,
         max_open: int = 64,
         repositories: RepositoryIdentities | None = None,
+        complete_settings: Callable[[str, Mapping[str, str]], Mapping[str, str]] = lambda _, settings: settings,
     ) -> None:
         """Up to `max_open` handles are kept open; the least recently used is closed first.
 
         Without `repositories`, a repository that replaces another at the same path is not detected.
+        `complete_settings` adds what a new wiki's source implies to its settings.
         """
         self.registry = registry
         self.components = components
@@ -70,13 +126,16 @@ class WikiService:
         """Called with the id of a wiki whose index proves damaged."""
         self._lock = Lock()
         self._repositories = repositories
+        self._complete_settings = complete_settings
         registry.backups.remove_leftovers = self._remove_leftovers
         if repositories is not None:
             registry.bind = repositories.bind
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, after checking its repository and settings."""
-        self._validate(Wiki("", validate_slug(slug), source, datetime.now(UTC), settings))
+        validate_slug(slug)
+        settings = self._complete_settings(source, settings)
+        self._validate(Wiki("", slug, source, datetime.now(UTC), settings))
         return self.registry.add(slug, source, settings)
 
     def configure(self, slug: str, changes: Mapping[str, str]) -> Wiki:
@@ -84,7 +143,9 @@ class WikiService:
         wiki = self.registry.get(slug)
         settings = {name: text for name, text in {**wiki.settings, **changes}.items() if text}
         self._validate(replace(wiki, settings=settings))
-        return self.registry.update_settings(slug, changes)
+        changed = self.registry.update_settings(slug, changes)
+        # Directories and repositories are identified in different ways.
+        return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed)
 
     def remove(self, slug: str, wiki_id: str | None = None) -> RemovedWiki:
         """Remove a wiki's index, then its registration, keys and hosts. Its pages and commits are never touched.

@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import count
 
 from wikiholt.errors import InvalidSetting, InvalidSlug
 
@@ -36,6 +37,19 @@ def propose_slug(text: str) -> str:
     if not slug:
         return "my-wiki"
     return f"{slug}-pages" if slug in RESERVED_SLUGS else slug
+
+
+def propose_free_slug(text: str, taken: Collection[str]) -> str:
+    """A valid slug as similar as possible to the text, with a number if that one is taken."""
+    slug = propose_slug(text)
+    if slug.startswith("xn--"):
+        slug = f"wiki-{slug}"[:MAX_SLUG_CHARS].strip("-")
+    numbers = count(2)
+    candidate = slug
+    while candidate in taken:
+        ending = f"-{next(numbers)}"
+        candidate = slug[: MAX_SLUG_CHARS - len(ending)].rstrip("-") + ending
+    return candidate
 
 
 def _find_fault(text: str) -> str | None:

@@ -1,5 +1,6 @@
 """The status of a wiki: what is indexed, whether it is fresh and intact, and what is wrong."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +10,9 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
+from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.repair import IndexRepair
+from wikiholt.text.page_names import count_extensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,10 @@ class WikiStatus:
     health: IndexHealth = field(default_factory=IndexHealth)
     quarantined: tuple[str, ...] = ()
     """Damaged indexes that were quarantined, for the operator to inspect or delete."""
+    dialect: str = ""
+    """The dialect of the indexed pages."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """The number of files at HEAD that are not pages, by extension."""
 
 
 class StatusReader:
@@ -44,7 +51,14 @@ class StatusReader:
             disk_bytes, quarantined = store.get_disk_bytes(wiki_id), tuple(store.list_quarantined(wiki_id))
         except WikiholtError as store_error:
             return replace(status, error=status.error or store_error)
-        return replace(status, disk_bytes=disk_bytes, health=self._repair.health, quarantined=quarantined)
+        status = replace(status, disk_bytes=disk_bytes, health=self._repair.health, quarantined=quarantined)
+        return replace(status, dialect=_get_dialect_name(status.state), skipped=self._count_skipped(status.head))
+
+    def _count_skipped(self, head: str | None) -> Mapping[str, int]:
+        try:
+            return count_extensions(self._source.list_other_files(head)) if head else {}
+        except WikiholtError:  # a fetch or a sync reports it
+            return {}
 
     def _read_index(self) -> WikiStatus:
         head: str | None = None
@@ -59,3 +73,8 @@ class StatusReader:
         except WikiholtError as index_error:
             return WikiStatus(self._wiki, None, head, True, error=error or index_error)
         return WikiStatus(self._wiki, state, head, state.revision != head, problems, error=error)
+
+
+def _get_dialect_name(state: IndexState | None) -> str:
+    pipeline = TextPipeline.from_recipe(state.recipe) if state else None
+    return pipeline.dialect.name if pipeline else ""

@@ -10,9 +10,8 @@ import numpy as np
 from tests.support.git_repository import Repository
 from wikiholt.app import bootstrap
 from wikiholt.app.importer.import_report import ImportReport
-from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.importer import Importer, ImportOptions, iter_prepared_pages
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedRow, SharedRows
-from wikiholt.app.importer.survey import iter_prepared_pages
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder

@@ -13,9 +13,8 @@ import pytest
 
 from tests.app.importer.import_fixtures import HARBOUR_PAGES, FakeSharedIndex, ImportFixture
 from tests.support.paths import ROOT
-from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.importer import Importer, ImportOptions, count_chunks, verify_index
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedRow
-from wikiholt.app.importer.survey import count_chunks, verify_index
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import Busy, SyncFailed, WikiNotFound

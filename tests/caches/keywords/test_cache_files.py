@@ -151,7 +151,7 @@ def test_files_of_a_killed_writer_are_removed_and_those_of_a_live_one_are_not(tm
     (folder / "vectors-g000001-v1.exact").write_bytes(b"not ours")
     live = CacheDirectory(folder, "words")
     cache = FileKeywordCache(index, folder, background=False)
-    from wikiholt.caches.keywords.postings_file import make_file_name
+    from wikiholt.caches.keywords.keyword_cache import make_file_name
 
     with live.open_for_writing(make_file_name(1, 0)):
         cache.refresh()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.git_repository import Repository
+from tests.support.tiers import choose
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy
 from wikiholt.git.source import GitSource
@@ -70,7 +71,7 @@ def test_a_writer_killed_at_any_time_leaves_the_old_or_the_new_commit(
     source = GitSource(repository.path)
     source.commit([FileEdit("a.md", b"start", None)], Author("A", "a"), "Begin")
     chance = random.Random(7)
-    for _ in range(8):
+    for _ in range(choose(8, 4)):
         process = start_writer(repository, "a.md", 10_000)
         assert process.stdout is not None
         process.stdout.readline()

@@ -116,7 +116,7 @@ def test_invalid_arguments_are_rejected_and_change_nothing(
     assert message in answer[2]
     assert "hint: " in answer[2]
     assert index.read_bytes() == before
-    assert run("search", "garden", "heron", "--mode", "keyword")[0] == 0
+    assert run("search", "-w", "garden", "heron", "--mode", "keyword")[0] == 0
 
 
 def test_a_wiki_that_cannot_be_backed_up_does_not_stop_the_others(run: Run, garden: Repository) -> None:
@@ -151,7 +151,7 @@ def test_a_damaged_registry_is_restored_by_the_command_in_its_error(
     assert "check `wikiholt key list`" in out
     assert [entry.name for entry in file.parent.glob("broken-*-registry.sqlite")]
     assert run("list")[1].startswith("garden")
-    assert run("search", "garden", "heron", "--mode", "keyword")[0] == 0
+    assert run("search", "-w", "garden", "heron", "--mode", "keyword")[0] == 0
 
 
 def test_remove_lists_the_deleted_backups(run: Run, garden: Repository, tmp_path: Path) -> None:

@@ -101,6 +101,27 @@ def test_an_operator_key_can_be_created_before_the_first_wiki(run: Run) -> None:
     assert out.startswith("wh_")
 
 
+def test_the_first_key_names_the_wikis_that_it_closes(run: Run, garden: Repository) -> None:
+    run("add", "open", str(garden.path), "--public")
+    run("add", "pond", str(garden.path))
+    _, out, err = run("key", "create", "garden")
+    assert out.startswith("wh_")
+    assert out.count("\n") == 1
+    assert "This is the first key. From now on, reading needs a key in: garden, pond\n" in err
+    assert "hint: to keep a wiki open to everyone: wikiholt set SLUG public=true\n" in err
+    assert "first key" not in run("key", "create", "garden")[2], "it was closed before"
+    assert parse_document(run("key", "create", "garden", "--json"))["closed_wikis"] == []
+
+
+def test_the_first_key_closes_nothing_where_all_wikis_are_public(run: Run, garden: Repository) -> None:
+    document = parse_document(run("--set", "serve.public=true", "key", "create", "--operator", "--json"))
+    assert document["closed_wikis"] == []
+
+
+def test_json_names_the_closed_wikis(run: Run, garden: Repository) -> None:
+    assert parse_document(run("key", "create", "--operator", "--json"))["closed_wikis"] == ["garden"]
+
+
 @pytest.mark.parametrize("when", ["2099-01-31", "2099-01-31T12:00", "2099-01-31T12:00+09:00"])
 def test_an_expiry_may_be_a_date(run: Run, garden: Repository, when: str) -> None:
     expires = datetime.fromisoformat(
@@ -309,7 +330,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
             "add", f"wiki-{slug}", str(repository.path), "--host", f"{slug}.example.org", "--url", f"/{canary}/{{path}}"
         )
         assert run("sync", f"wiki-{slug}")[0] == 0
-        assert json.loads(run("search", f"wiki-{slug}", canary, "--json")[1])
+        assert json.loads(run("search", "-w", f"wiki-{slug}", canary, "--json")[1])
     keys = {
         slug: run("key", "create", f"wiki-{slug}", "--label", f"of {canaries[slug]}")[1].split("_")[1]
         for slug in canaries
@@ -327,7 +348,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
     left = read_all_files(data)
     assert [trace for trace in traces["one"] if trace.encode() in left] == []
     assert [trace for trace in traces["two"] if trace.encode() not in left] == []
-    assert run("search", "wiki-two", canaries["two"])[0] == 0
+    assert run("search", "-w", "wiki-two", canaries["two"])[0] == 0
 
 
 def test_remove_lists_the_revoked_keys(run: Run, garden: Repository) -> None:
@@ -336,3 +357,53 @@ def test_remove_lists_the_revoked_keys(run: Run, garden: Repository) -> None:
     assert code == 0
     assert f"key {key_id}" in out
     assert garden.path.exists()
+
+
+# ── confirmation ──
+
+
+class Terminal(io.StringIO):
+    """Standard input or error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "removed"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", False)]
+)
+def test_remove_asks_on_a_terminal(
+    run: Run, garden: Repository, registry: Registry, monkeypatch: pytest.MonkeyPatch, answer: str, removed: bool
+) -> None:
+    run("key", "create", "garden")
+    errors = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stderr", errors)
+    code = run("remove", "garden")[0]
+    assert (
+        "Delete the index, the settings and 1 key of garden? The repository is not touched. [y/N]" in errors.getvalue()
+    )
+    assert code == (0 if removed else 130)
+    assert ("Nothing was removed." in errors.getvalue()) == (not removed)
+    assert [wiki.slug for wiki in registry.list_wikis()] == ([] if removed else ["garden"])
+
+
+def test_remove_does_not_ask_with_yes_or_without_a_terminal(
+    run: Run, garden: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert run("remove", "garden")[0] == 0
+    run("add", "garden", str(garden.path))
+    errors = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(""))
+    monkeypatch.setattr("sys.stderr", errors)
+    assert run("remove", "garden", "--yes")[0] == 0
+    assert errors.getvalue() == ""
+
+
+def test_remove_of_an_unknown_wiki_asks_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    monkeypatch.setattr("sys.stderr", errors)
+    assert run("remove", "nothing")[0] == 3
+    assert "[y/N]" not in errors.getvalue()

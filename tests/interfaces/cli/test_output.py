@@ -25,8 +25,15 @@ from wikiholt.interfaces.cli.output import (
     to_safe_line,
     to_safe_text,
 )
-from wikiholt.scheduler.activity import WikiWork, finish_reindex_job, read_wiki_work
-from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.reindex_job import (
+    ReindexJob,
+    ReindexState,
+    WikiWork,
+    finish_reindex_job,
+    read_job,
+    read_wiki_work,
+    write_job,
+)
 from wikiholt.scheduler.wiki_records import WikiActivity
 from wikiholt.wikis.status import WikiStatus
 
@@ -97,7 +104,18 @@ def test_all_foreign_text_is_escaped_before_printing() -> None:
     error = SourceCorrupt(HOSTILE_TEXT, hint=HOSTILE_TEXT)
     assert assert_harmless(format_result(make_result(HOSTILE_TEXT, (), HOSTILE_TEXT, (HOSTILE_TEXT,)), PLAIN))
     assert assert_harmless(format_status(WikiStatus(wiki, None, None, True, (problem,), 0, error), PLAIN))
-    assert assert_harmless(format_sync("slug", SyncReport("r", problems=(problem,)), PLAIN))
+    assert assert_harmless(format_sync("slug", SyncReport("r", problems=(problem,)), {f".{HOSTILE_TEXT}": 1}, PLAIN))
+
+
+def test_skipped_files_are_counted_by_extension() -> None:
+    skipped = {".png": 300, ".docx": 12, "": 1}
+    line = "  313 files skipped: 300 .png, 12 .docx, 1 without extension"
+    assert format_sync("slug", SyncReport("r"), skipped, PLAIN)[-1] == line
+    wiki = Wiki("i", "slug", "/repo", datetime.now(UTC))
+    assert line in format_status(WikiStatus(wiki, None, None, True, skipped=skipped), PLAIN)
+    many = {f".e{n}": 1 for n in range(20)}
+    assert format_sync("slug", SyncReport("r"), many, PLAIN)[-1].endswith("1 .e7, …")
+    assert "skipped" not in "".join(format_sync("slug", SyncReport("r"), {}, PLAIN))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -22,10 +22,10 @@ COMMAND = [sys.executable, "-m", "wikiholt.interfaces.cli.main"]
 @pytest.mark.parametrize(
     "arguments",
     [
-        [b"search", b"night", b"x\xff"],
-        [b"search", b"night", b"x", b"--tag", b"x\xff"],
-        [b"search", b"night", b"x", b"--category", b"x\xff"],
-        [b"search", b"night", b"x", b"--path", b"x\xff"],
+        [b"search", b"-w", b"night", b"x\xff"],
+        [b"search", b"-w", b"night", b"x", b"--tag", b"x\xff"],
+        [b"search", b"-w", b"night", b"x", b"--category", b"x\xff"],
+        [b"search", b"-w", b"night", b"x", b"--path", b"x\xff"],
     ],
 )
 def test_invalid_utf8_arguments_are_bad_input(tmp_path: Path, arguments: list[bytes]) -> None:
@@ -85,7 +85,7 @@ def test_an_ascii_terminal_works(tmp_path: Path) -> None:
 
 
 def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `wikiholt … list` in a separate process with the command replaced by `body`."""
+    """Run `wikiholt … status` in a separate process with the command replaced by `body`."""
     script = (
         "import logging, sys\n"
         "from wikiholt.interfaces.cli import main as cli\n"
@@ -93,7 +93,7 @@ def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         "cli._run_command = instead\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
-    command = [sys.executable, "-c", script, *arguments, "list"]
+    command = [sys.executable, "-c", script, *arguments, "status"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -171,6 +171,30 @@ def test_the_operator_adds_changes_and_removes_a_wiki(
     assert place.exists()
 
 
+def test_the_operator_adds_a_directory_whose_pages_are_written_on_disk(
+    writable: ServedApplication, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    vault = tmp_path_factory.mktemp("vault")
+    (vault / "Delta.md").write_text("# Delta\n\ndeltacanary\n")
+    operator = writable.make_client("operator")
+    response = operator.post("/api/v1/wikis", json={"slug": "delta", "source": str(vault)})
+    assert response.json()["settings"] == {"kind": "directory"}
+    found = operator.get("/w/delta/api/v1/search", params={"q": "deltacanary", "fresh": "true"}).json()
+    assert found["results"][0]["path"] == "Delta"
+    page = operator.get("/w/delta/api/v1/pages/Delta").json()
+    body = {"content": "# Delta\n\nriver\n", "revision": page["revision"]}
+    assert operator.put("/w/delta/api/v1/pages/Delta", json=body).status_code == 200
+    assert (vault / "Delta.md").read_text() == "# Delta\n\nriver\n"
+    assert operator.put("/w/delta/api/v1/pages/Delta", json=body).json()["code"] == "revision-mismatch"
+    (vault / "Epsilon.md").write_text("# Epsilon\n\nepsiloncanary\n")
+    found = operator.get("/w/delta/api/v1/search", params={"q": "epsiloncanary", "fresh": "true"}).json()
+    assert found["results"][0]["path"] == "Epsilon"
+    status = operator.get("/w/delta/api/v1/status").json()
+    assert (status["head_revision"], status["watched"]) == (found["indexed_revision"], False)
+    operator.delete("/api/v1/wikis/delta")
+    assert sorted(file.name for file in vault.iterdir()) == ["Delta.md", "Epsilon.md"]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

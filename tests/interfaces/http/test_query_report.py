@@ -12,8 +12,8 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
-from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.http.metrics import QueryLogCollector
+from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.mcp import search_tools
 from wikiholt.interfaces.mcp.tool_schemas import SearchArguments as AgentSearch
 from wikiholt.wikis.access import Grant

@@ -58,6 +58,9 @@ def test_semantic_search_is_by_meaning_with_five_pages(shared: ServedApplication
         ({"path": "Equipment"}, {"Equipment/Printer"}),
         ({"since": "2100-01-01"}, set()),
         ({"updated_since": "2020-01-01T00:00:00Z"}, {"Coffee", "Equipment/Printer", "Home"}),
+        ({"where": "title=printer"}, {"Equipment/Printer"}),
+        ({"where": ["tags=paper", "category!=kitchen"]}, {"Equipment/Printer"}),
+        ({"where": ["tags=paper", "tags=kitchen"]}, set()),
     ],
     ids=lambda each: str(sorted(each)),
 )
@@ -86,10 +89,13 @@ def test_filters_narrow_what_is_found(shared: ServedApplication, params: dict[st
         ("q=a&since=yesterday", "since"),
         ("q=a&since=0001-01-01T00:00:00%2B14:00", "since"),
         ("q=a&limit=3", "limit"),
-        ("q=a&wiki=beta", "wiki"),
+        ("q=a&tenant=beta", "tenant"),
         ("q=a&q=b", "q"),
         ("q=a&tag=", "tag.0"),
         ("q=a&max_chunks_per_page=11", "max_chunks_per_page"),
+        ("q=a&offset=901", "offset"),
+        ("q=a&sort=size", "sort"),
+        ("q=a&facets=", "facets.0"),
         ("q=%FF", ""),
         ("q=%ED%A0%80", ""),
         ("q=a&path=x&prefix=y", ""),
@@ -102,6 +108,39 @@ def test_an_invalid_or_unknown_parameter_is_rejected_by_name(shared: ServedAppli
     assert field in {fault["field"] for fault in document["errors"]}
     assert document["code"] == "bad-input"
     assert document["error"] == document["detail"]
+
+
+@pytest.mark.parametrize(
+    ("params", "message", "hint"),
+    [
+        ({"q": "a", "where": "priority>high"}, "at column 10: > needs a number or a date", "2026-01-31"),
+        ({"q": "a", "where": "status"}, "at column 7: it has no operator", "status=draft"),
+        ({"q": 'a tag:"b'}, "at column 7", "two words"),
+        ({"q": '"a b" OR'}, "at column 7", "another phrase"),
+    ],
+)
+def test_a_syntax_error_says_where_it_is(
+    shared: ServedApplication, params: dict[str, str], message: str, hint: str
+) -> None:
+    answer = shared.make_client("read").get("/api/v1/search", params=params)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid-query")
+    assert message in answer.text.replace("\\u003e", ">")
+    assert hint in answer.text
+
+
+def test_hits_can_be_paged_sorted_and_counted_by_property(shared: ServedApplication) -> None:
+    client = shared.make_client("read")
+    every = client.get("/api/v1/search", params={"q": "printer"}).json()
+    second = client.get("/api/v1/search", params={"q": "printer", "n": 1, "offset": 1}).json()
+    assert [hit["path"] for hit in second["results"]] == [every["results"][1]["path"]]
+    assert (second["offset"], every["offset"], every["facets"]) == (1, 0, {})
+    counted = client.get("/api/v1/search", params={"q": "printer", "facets": ["Category", "tags"]}).json()
+    tags = [{"value": value, "count": 1} for value in ("kitchen", "paper", "repair")]
+    assert counted["facets"] == {"Category": [{"value": "Equipment", "count": 1}], "tags": tags}
+    facets = client.get("/api/v1/facets", params={"facets": "tags", "where": "category=equipment"}).json()
+    assert (facets["pages"], facets["properties"]) == (1, {"tags": tags[1:]})
+    newest = client.get("/api/v1/search", params={"q": "printer", "sort": "date"}).json()["results"]
+    assert [hit["last_updated"] for hit in newest] == sorted((hit["last_updated"] for hit in newest), reverse=True)
 
 
 def test_a_query_without_words_is_rejected_by_the_search(shared: ServedApplication) -> None:

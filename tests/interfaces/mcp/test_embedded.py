@@ -12,7 +12,7 @@ from tests.support.served_application import ServedApplication, serve_applicatio
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
-from wikiholt.interfaces.http.host_grant import HostGrant
+from wikiholt.interfaces.http.request_context import HostGrant
 from wikiholt.interfaces.otterwiki.api import AsgiBridge, BridgeResponse
 
 ADA = Author("Ada", "ada@example.org")

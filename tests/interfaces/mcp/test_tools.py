@@ -50,6 +50,18 @@ def test_an_agent_sees_that_its_spelling_was_corrected(served: ServedApplication
     assert get_document(call_tool(url, served.tokens["read"], "search", query="+pritner drum"))["did_you_mean"] is None
 
 
+def test_an_agent_filters_by_property_and_reads_more_hits(served: ServedApplication, url: str) -> None:
+    search = partial(call_tool, url, served.tokens["read"], "search", query="printer")
+    assert [hit["path"] for hit in get_document(search(where="category=equipment"))["results"]] == ["Equipment/Printer"]
+    first, second = (get_document(search(n=1, offset=offset))["results"] for offset in (0, 1))
+    assert first[0]["path"] != second[0]["path"]
+    newest = [hit["last_updated"] for hit in get_document(search(sort="date"))["results"]]
+    assert newest == sorted(newest, reverse=True)
+    refused = search(where=["category>office"])
+    assert refused.is_error
+    assert "at column 10: > needs a number or a date" in get_text(refused)
+
+
 def test_tools_are_described_and_in_a_stable_order(served: ServedApplication, url: str) -> None:
     tools = list_tools(url, served.tokens["write"])
     assert [tool.name for tool in tools] == READ_TOOLS + WRITE_TOOLS

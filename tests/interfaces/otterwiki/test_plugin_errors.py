@@ -13,9 +13,12 @@ import pytest
 from otterwiki.plugins import OtterWikiPluginSpec
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import open_service
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.otterwiki import plugin, plugin_config
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
+from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 
 _HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin)[name], "otterwiki_impl", None)]
 
@@ -99,6 +102,28 @@ def test_settings_come_from_the_environment_or_from_otterwiki() -> None:
     assert (settings.sync_interval, settings.threads, settings.search_stale_check) == (7.0, 2, False)
     assert settings.data == Path("/srv/wiki/wikiholt")
     assert read.options == plugin_config.PluginOptions(hide="Drafts/,*/private", dropdown=False)
+
+
+@pytest.mark.parametrize(
+    ("style", "dialect"),
+    [("", None), ("TITLELINK", None), ("LINK_TITLE", "otterwiki-linktitle"), ("PageNameTitle ", "otterwiki-linktitle")],
+)
+def test_the_style_of_wiki_links_decides_the_dialect(tmp_path: Path, style: str, dialect: str | None) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"home.md": "[[a|b]]"})
+    location = WikiLocation(str(repository.path.resolve()))
+    options = plugin_config.PluginConfig.from_environment({"WIKILINK_STYLE": style}, {}).options
+    service = open_service(tmp_path / "data")
+    try:
+        registered = WikiRegistrar(service, None, is_link_first=options.is_link_first).get_or_register(location)
+        assert registered.settings.get("dialect") == dialect
+        back = WikiRegistrar(service, None).get_or_register(location)
+        assert back.settings.get("dialect") == (dialect and "otterwiki")
+        service.configure(registered.slug, {"dialect": "obsidian"})
+        kept = WikiRegistrar(service, None, is_link_first=True).get_or_register(location)
+        assert kept.settings["dialect"] == "obsidian"
+    finally:
+        service.close()
 
 
 @pytest.mark.parametrize("name", ["WIKIHOLT_OTTERWIKI_HIDDEN", "WIKIHOLT_SYNC_INTERVALL"])

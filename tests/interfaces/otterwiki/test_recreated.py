@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import httpx
 import pytest
@@ -46,55 +45,53 @@ READS = (
 
 
 class HostedWiki:
-    """The directory layout of robot.wtf: WIKIS/SLUG/repo, deleted by removing WIKIS/SLUG."""
+    """One wiki in the directory layout of robot.wtf: WIKIS/SLUG/repo, deleted by removing WIKIS/SLUG."""
 
-    def __init__(self, place: Path, kind: str) -> None:
-        self.wikis = place / "wikis"
-        Repository(self.wikis / "garden" / "repo").commit(dict(OLD))
-        environ = {
-            "WIKIS_DIRECTORY": str(self.wikis),
-            "STORAGE_KIND": kind,
-            "OTTERWIKI_API_KEY": SHARED_KEY,
-            **HELPER_PATH,
-        }
-        environ |= {"WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
-        threads = ("--threads", "1") if kind == "swap" else ()
-        self.otter = OtterwikiServer.start(
-            place,
-            "gunicorn",
-            environ=environ,
-            workers=2,
-            options=threads,
-            app="tests.interfaces.otterwiki.multi_wiki_app",
-            pages={"lobby.md": "# Lobby\n"},
-        )
+    def __init__(self, otter: OtterwikiServer, slug: str) -> None:
+        self.otter = otter
+        self.slug = slug
+        self.directory = otter.place / "wikis" / slug
+        Repository(self.directory / "repo").commit(dict(OLD))
 
     def ask(self, key: str | None = SHARED_KEY) -> ApiClient:
-        host = {"Host": "garden.example.org"}
+        host = {"Host": f"{self.slug}.example.org"}
         client = httpx.Client(base_url=self.otter.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE, headers=host)
         return ApiClient(self.otter, key, client)
 
     def old_owner(self) -> str:
         self.ask()("GET", "pages")
-        self.otter.wait_until_found("oldsecret", "safe", slug="garden")
+        self.otter.wait_until_found("oldsecret", "safe", slug=self.slug)
         with closing(open_service(self.otter.data)) as service:
-            service.get_handle("garden").backups.create()
+            service.get_handle(self.slug).backups.create()
         assert len(self.ask().get_json("backups")["backups"]) == 1
-        return create_registry_key(self.otter, Scope.ADMIN, "garden")
+        return create_registry_key(self.otter, Scope.ADMIN, self.slug)
 
     def new_owner(self) -> None:
-        shutil.rmtree(self.wikis / "garden")
-        Repository(self.wikis / "garden" / "repo").commit(dict(NEW))
+        shutil.rmtree(self.directory)
+        Repository(self.directory / "repo").commit(dict(NEW))
 
 
-@pytest.fixture(params=["swap", "proxy"])
-def hosted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostedWiki]:
-    hosted = HostedWiki(tmp_path, request.param)
-    with hosted.otter:
-        yield hosted
+@pytest.fixture(scope="module", params=["swap", "proxy"])
+def otter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+    """A server with one wiki per test, selected by the host name."""
+    place = tmp_path_factory.mktemp("hosted")
+    environ = {"WIKIS_DIRECTORY": str(place / "wikis"), "STORAGE_KIND": request.param, "OTTERWIKI_API_KEY": SHARED_KEY}
+    environ |= {**HELPER_PATH, "WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
+    threads = ("--threads", "1") if request.param == "swap" else ()
+    with OtterwikiServer.start(
+        place,
+        "gunicorn",
+        environ=environ,
+        workers=2,
+        options=threads,
+        app="tests.interfaces.otterwiki.multi_wiki_app",
+        pages={"lobby.md": "# Lobby\n"},
+    ) as running:
+        yield running
 
 
-def test_the_next_owner_of_a_slug_inherits_nothing(hosted: HostedWiki) -> None:
+def test_the_next_owner_of_a_slug_inherits_nothing(otter: OtterwikiServer) -> None:
+    hosted = HostedWiki(otter, "garden")
     token = hosted.old_owner()
     assert hosted.ask(token)("GET", "search?q=oldsecret").status_code == 200
     hosted.new_owner()
@@ -109,28 +106,29 @@ def test_the_next_owner_of_a_slug_inherits_nothing(hosted: HostedWiki) -> None:
                     assert answer.status_code == 401, (path, answer.text)
     assert hosted.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code == 401
     assert hosted.ask()("POST", "restore").status_code == 404
-    assert not (hosted.wikis / "garden" / "repo" / "defaced.md").exists()
-    hosted.otter.wait_until_found("newflower", "flowers", slug="garden")
+    assert not (hosted.directory / "repo" / "defaced.md").exists()
+    otter.wait_until_found("newflower", "flowers", slug="garden")
     assert hosted.ask().get_json("backups")["backups"] == []
     assert [page["path"] for page in hosted.ask().get_json("pages")["pages"]] == ["Flowers"]
-    assert "another repository is at its path" in hosted.otter.read_log()
+    assert "another repository is at its path" in otter.read_log()
 
 
-def test_a_host_reports_that_a_wiki_was_removed(hosted: HostedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_reports_that_a_wiki_was_removed(otter: OtterwikiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosted = HostedWiki(otter, "orchard")
     token = hosted.old_owner()
     monkeypatch.delenv("WIKIHOLT_DATA", raising=False)
     with pytest.raises(WikiholtError, match="not set"):
-        forget("garden")
-    monkeypatch.setenv("WIKIHOLT_DATA", str(hosted.otter.data))
-    shutil.rmtree(hosted.wikis / "garden")
-    code = f"from wikiholt.interfaces.otterwiki import forget; print(forget({str(hosted.wikis / 'garden')!r}))"
+        forget("orchard")
+    monkeypatch.setenv("WIKIHOLT_DATA", str(otter.data))
+    shutil.rmtree(hosted.directory)
+    code = f"from wikiholt.interfaces.otterwiki import forget; print(forget({str(hosted.directory)!r}))"
     completed = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, check=False)
-    assert completed.stdout.decode().strip() == "('garden',)", completed.stderr.decode()
-    assert forget(hosted.wikis / "garden") == ()
-    service = open_service(hosted.otter.data)
-    assert "garden" not in [wiki.slug for wiki in service.list_wikis()]
+    assert completed.stdout.decode().strip() == "('orchard',)", completed.stderr.decode()
+    assert forget(hosted.directory) == ()
+    service = open_service(otter.data)
+    assert "orchard" not in [wiki.slug for wiki in service.list_wikis()]
     assert service.registry.keys.find_by_token(token) is None
     service.close()
-    Repository(hosted.wikis / "garden" / "repo").commit(dict(NEW))
+    Repository(hosted.directory / "repo").commit(dict(NEW))
     assert "oldsecret" not in hosted.ask()("GET", "pages").text
-    wait_until(lambda: hosted.otter.find_paths("newflower", slug="garden") == ["flowers"], hosted.otter.read_log)
+    wait_until(lambda: otter.find_paths("newflower", slug="orchard") == ["flowers"], otter.read_log)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope, Wiki
-from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
+from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.otterwiki.api import AsgiBridge
 
 WIKI = Wiki("a" * 20, "garden", "/nowhere", datetime.now(UTC))

@@ -15,7 +15,7 @@ from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app
-from wikiholt.interfaces.web.page_layout import CSP, load_static_files
+from wikiholt.interfaces.web.web_routes import CSP, load_static_files
 from wikiholt.testing import FakeEmbedder
 
 PAGES = {

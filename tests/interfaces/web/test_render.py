@@ -12,6 +12,7 @@ from tests.support.html_attacks import ATTACKS
 from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, render_markdown
+from wikiholt.text.dialect import GOLLUM, MKDOCS, OBSIDIAN, Dialect
 from wikiholt.text.page_parser import parse_page
 
 PAGES = {"Growing/Pests", "Home", "Other page"}
@@ -115,6 +116,45 @@ def test_a_link_to_a_missing_page_keeps_only_its_text(written: str) -> None:
 def test_a_reversed_wiki_link_shows_its_text() -> None:
     assert ">our pests</a>" in render_html("[[Growing/Pests|our pests]]")
     assert ">our pests</a>" in render_html("[[our pests|Growing/Pests]]")
+
+
+def render_in_dialect(text: str, dialect: Dialect) -> str:
+    page = parse_page("Growing/Crops.md", "0" * 40, text.encode(), None, dialect=dialect)
+    assert isinstance(page, Page)
+    return render_markdown(page, resolve_link, dialect).html
+
+
+def test_links_follow_the_dialect() -> None:
+    assert ">our pests</a>" in render_in_dialect("[[Growing/Pests|our pests]]", OBSIDIAN)
+    assert "href" not in render_in_dialect("[[our pests|Growing/Pests]]", OBSIDIAN)
+    assert "href" not in render_in_dialect("[[Growing/Pests|our pests]]", GOLLUM)
+    rendered = render_in_dialect("[[Home#Old Walls]] [[Home#^b1]] ![[pane.png|300]]", OBSIDIAN)
+    assert re.findall('href="[^"]*?([#][^"]*|Home)"', rendered) == ["#old-walls", "Home"]
+    assert (">Home &gt; Old Walls</a>" in rendered, ">Home</a>" in rendered, "pane.png" in rendered) == (
+        True,
+        True,
+        True,
+    )
+
+
+def test_markup_of_a_dialect_is_not_shown() -> None:
+    obsidian = render_in_dialect(
+        "a ==b== %%c%% ^d1\n\n> [!tip]- Hoe\n> often\n\n`==x==` k\n\n```\n==y== %%\n```\n", OBSIDIAN
+    )
+    assert "<p>a b  </p>" in obsidian or "<p>a b</p>" in obsidian
+    assert "<blockquote>" in obsidian
+    assert "<strong>Hoe</strong>" in obsidian
+    assert "<code>==x==</code>" in obsidian
+    assert "==y== %%" in obsidian
+    mkdocs = render_in_dialect('# A {: #b }\n\n!!! note "Hoe"\n    often\n\n=== "Sand"\n    dry\n', MKDOCS)
+    assert ('id="b"' in mkdocs, "<strong>Hoe</strong>" in mkdocs, "<strong>Sand</strong>" in mkdocs) == (True,) * 3
+    assert not re.search(r"!!!|===|\{|\[!", mkdocs)
+
+
+def test_alerts_and_footnotes_of_github_are_shown() -> None:
+    rendered = render_html("> [!NOTE]\n> Hoe often.[^1]\n\n[^1]: Weekly.\n")
+    assert "<strong>Note</strong><br" in rendered
+    assert rendered.count("<sup>1</sup>") == 2
 
 
 def test_tables_tasks_code_and_struck_text_are_shown() -> None:

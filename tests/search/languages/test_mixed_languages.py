@@ -11,7 +11,8 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.analysis import join_languages
-from wikiholt.text.languages import LANGUAGES, detect_page_language, find_language, guess_language
+from wikiholt.text.language_names import LANGUAGES, find_language
+from wikiholt.text.languages import detect_page_language, guess_language
 
 LANGUAGE = "english+french+german"
 PAGES = {

@@ -15,17 +15,22 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, WIKI_ID, create_filled_index, open_node_store
 from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange
+from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
-from wikiholt.errors import IndexTooNew
+from wikiholt.errors import IndexCorrupt, IndexTooNew
+from wikiholt.storage import page_table
 from wikiholt.storage.postgres import migrations
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.schema import SchemaLayout, SchemaMigration
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.testing.fakes import make_entry
+from wikiholt.text.properties import parse_condition
 
 WIKI_IDS = [f"wiki{number:08d}" for number in range(50)]
 
-# The newer program: layout 2 has one more column in two tables. Argument 4 is the wiki at which it is killed.
+LAYOUT = postgres_schema.SCHEMA_LAYOUT
+
+# The newer program: its layout has one more column in two tables. Argument 4 is the wiki at which it is killed.
 _NEWER_SCRIPT = """
 import os, signal, sys
 from pathlib import Path
@@ -43,8 +48,9 @@ def statements(schema, numbers, role):
         table = sql.Identifier(schema, f"g{number}_pages")
         yield sql.SQL("ALTER TABLE {} ADD COLUMN mood text").format(table)
 
-postgres_schema.SCHEMA_LAYOUT = 2
-postgres_schema.MIGRATIONS = (SchemaMigration(SchemaLayout(2, 1), statements),)
+newer = postgres_schema.SCHEMA_LAYOUT + 1
+postgres_schema.SCHEMA_LAYOUT = newer
+postgres_schema.MIGRATIONS += (SchemaMigration(SchemaLayout(newer, 1), statements),)
 with open_node_store(sys.argv[2], Path(sys.argv[3])) as store:
     result = migrations.upgrade_all(store.placements)
     print(result.upgraded_count, len(result.failed))
@@ -77,7 +83,7 @@ def count_upgraded(store: PostgresStore) -> int:
 
 def count_outdated(store: PostgresStore) -> int:
     with store.placements.catalog.read_connection() as connection:
-        return connection.execute("SELECT count(*) FROM placements WHERE layout < 2").fetchall()[0][0]
+        return connection.execute("SELECT count(*) FROM placements WHERE layout <= %s", (LAYOUT,)).fetchall()[0][0]
 
 
 class OldNode:
@@ -136,7 +142,7 @@ def test_two_nodes_migrate_fifty_wikis_one_is_killed_and_an_old_node_works(
 
 @pytest.fixture
 def newer_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add layout 2, which old programs can use, and layout 3, which they cannot, to this process."""
+    """Add a layout that old programs can use, and one that they cannot, to this process."""
 
     def second(schema: str, numbers: object, role: str) -> Iterator[sql.Composed]:
         yield sql.SQL("ALTER TABLE {}.state ADD COLUMN two text").format(sql.Identifier(schema))
@@ -144,12 +150,12 @@ def newer_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def third(schema: str, numbers: object, role: str) -> Iterator[sql.Composed]:
         yield sql.SQL("ALTER TABLE {}.state ADD COLUMN three text").format(sql.Identifier(schema))
 
-    monkeypatch.setattr(postgres_schema, "SCHEMA_LAYOUT", 3)
-    monkeypatch.setattr(
-        postgres_schema,
-        "MIGRATIONS",
-        (SchemaMigration(SchemaLayout(2, 1), second), SchemaMigration(SchemaLayout(3, 3), third)),
+    monkeypatch.setattr(postgres_schema, "SCHEMA_LAYOUT", LAYOUT + 2)
+    added = (
+        SchemaMigration(SchemaLayout(LAYOUT + 1, 1), second),
+        SchemaMigration(SchemaLayout(LAYOUT + 2, LAYOUT + 2), third),
     )
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS + added)
 
 
 def test_a_wiki_is_migrated_when_a_newer_program_opens_it(
@@ -160,7 +166,7 @@ def test_a_wiki_is_migrated_when_a_newer_program_opens_it(
         request.getfixturevalue("newer_here")
         index = store.open(WIKI_ID)
         assert index.get_state().pages == 3
-        assert store.placements.get(WIKI_ID).layout == 3
+        assert store.placements.get(WIKI_ID).layout == LAYOUT + 2
         with store.get_connections(WIKI_ID).read_connection() as connection:
             assert connection.execute("SELECT two, three FROM state").fetchall() == [(None, None)]
         assert migrations.upgrade_all(store.placements).upgraded_count == 0
@@ -184,8 +190,8 @@ def test_one_wiki_that_cannot_be_migrated_blocks_no_other(
     store: PostgresStore, pg: PostgresServer, newer_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(postgres_schema, "SCHEMA_LAYOUT", 1)
-        patch.setattr(postgres_schema, "MIGRATIONS", ())
+        patch.setattr(postgres_schema, "SCHEMA_LAYOUT", LAYOUT)
+        patch.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:-2])
         for number in range(3):
             store.placements.provision(f"aaaaaaaa{number}")
     broken = store.placements.get("aaaaaaaa1")
@@ -194,3 +200,39 @@ def test_one_wiki_that_cannot_be_migrated_blocks_no_other(
     done = migrations.upgrade_all(store.placements)
     assert (done.upgraded_count, [wiki_id for wiki_id, _ in done.failed]) == (2, ["aaaaaaaa1"])
     assert migrations.upgrade_all(store.placements).upgraded_count == 0
+
+
+def test_an_index_of_the_first_layout_gets_the_later_columns_and_stays_intact(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(page_table, "fold_title", lambda _: "")  # so that the new columns have the values of older rows
+        create_filled_index(store, WIKI_ID).close()
+    placement = store.placements.get(WIKI_ID)
+    with store.placements.get_operator_connections(placement).write_transaction() as connection:
+        for column in page_table.ADDED_COLUMNS:
+            connection.execute(f"ALTER TABLE {placement.schema}.g1_pages DROP COLUMN {column}")
+        connection.execute(f"UPDATE {placement.schema}.notes SET text = '1 1' WHERE name = 'layout'")
+    with store.placements.catalog.write_transaction() as connection:
+        connection.execute("UPDATE placements SET layout = 1")
+    store.placements.invalidate(WIKI_ID)
+    assert migrations.upgrade_all(store.placements).upgraded_count == 1
+    index = store.open(WIKI_ID)
+    assert index.check() == []
+    assert len(index.search_keywords(KeywordQuery(terms=("needle",)), 5, PageFilter())) == 3
+    where = PageFilter(properties=(parse_condition("status=draft"),))
+    assert index.list_pages(where, None) == (0, [])
+    draft = PageMetadata(properties=(PageProperty("status", ("draft",)),))
+    index.apply(IndexChange(pages=(make_entry("0.md", ["needle"], EMBEDDER, metadata=draft),)))
+    assert index.list_pages(where, None)[0] == 1
+    assert index.check() == []
+
+
+def test_properties_that_cannot_be_read_are_damage(store: PostgresStore) -> None:
+    index = create_filled_index(store, WIKI_ID)
+    with store.get_connections(WIKI_ID).write_transaction() as connection:
+        connection.execute("UPDATE g1_pages SET properties = '{'")
+    with pytest.raises(IndexCorrupt) as caught:
+        index.list_pages(PageFilter(properties=(parse_condition("status=draft"),)), None)
+    assert "wikiholt sync" in caught.value.hint
+    assert index.check()

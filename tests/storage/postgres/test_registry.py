@@ -15,7 +15,7 @@ from tests.support.wait import wait_until
 from tests.wikis import test_keys, test_registry
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, InvalidSetting, WikiExists
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.registry_store import REGISTRY_TABLES, PostgresRegistry, describe_leftover_schemas
 from wikiholt.wikis import registry_backups as backups_module

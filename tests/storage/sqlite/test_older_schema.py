@@ -67,4 +67,4 @@ def test_the_keys_and_paths_of_links_have_checksums(tmp_path: Path) -> None:
         index = wiki.store.open(WIKI_ID)
     index.close()
     wiki.close()
-    assert SQLITE_SCHEMA_VERSION == 3
+    assert SQLITE_SCHEMA_VERSION == 4

@@ -9,8 +9,7 @@ from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupDirectory, BackupFile, BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.store import SqliteStore

@@ -11,8 +11,7 @@ import pytest
 from tests.wikis.backups.backup_fixtures import count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import BackupReason, Scope
 from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
-from wikiholt.indexing.backup_directory import BackupDirectory
-from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.backup_directory import BackupDirectory, BackupPolicy
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_file import replace_file
 from wikiholt.wikis.registry_schema import RegistryRows

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.support.indexed_wiki import ADA, IndexedWiki
 from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
+from wikiholt.text.dialect import GFM, GOLLUM, OBSIDIAN, Dialect
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
-from wikiholt.text.links import PageNameIndex
+from wikiholt.text.links import PageNameIndex, get_folder
 from wikiholt.text.page_names import get_page_path
 from wikiholt.text.page_parser import parse_page
 
@@ -50,40 +51,45 @@ def link_texts(draw: st.DrawFn) -> str:
 WIKIS = st.dictionaries(FILES, st.lists(link_texts(), max_size=5).map("\n\n".join), min_size=1, max_size=6)
 
 
-def parse_pages(pages: dict[str, str]) -> dict[str, Page]:
-    found = {file: parse_page(file, "", text.encode(), None) for file, text in pages.items()}
+def parse_pages(pages: dict[str, str], dialect: Dialect) -> dict[str, Page]:
+    found = {file: parse_page(file, "", text.encode(), None, dialect=dialect) for file, text in pages.items()}
     return {file: page for file, page in found.items() if isinstance(page, Page)}
 
 
-def resolve_links(pages: dict[str, str]) -> dict[str, list[str | None]]:
+def resolve_links(pages: dict[str, str], dialect: Dialect) -> dict[str, list[str | None]]:
     """For every page, the target pages of its links, in order."""
-    names = PageNameIndex(map(get_page_path, pages))
+    names = PageNameIndex(map(get_page_path, pages), by_name=dialect.resolves_by_name)
     return {
-        page.path: [names.find_page(link.paths, link.wiki) for link in page.links]
-        for page in parse_pages(pages).values()
+        page.path: [names.find_page(link.paths, link.wiki, get_folder(page.path)) for link in page.links]
+        for page in parse_pages(pages, dialect).values()
     }
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dialect", [GFM, GOLLUM, OBSIDIAN], ids=lambda dialect: dialect.name)
 @settings(max_examples=limit_examples(300), deadline=None)
 @given(wiki=WIKIS, new=FILES, data=st.data())
-def test_after_a_rename_every_link_has_the_same_target(wiki: dict[str, str], new: str, data: st.DataObject) -> None:
+def test_after_a_rename_every_link_has_the_same_target(
+    dialect: Dialect, wiki: dict[str, str], new: str, data: st.DataObject
+) -> None:
     old = data.draw(st.sampled_from(sorted(wiki)))
     if new in wiki:
         return
     names = {get_page_path(file) for file in wiki}
+    by_name = dialect.resolves_by_name
     move = PageMove(
         get_page_path(old),
         get_page_path(new),
-        PageNameIndex(names),
-        PageNameIndex(names - {get_page_path(old)} | {get_page_path(new)}),
+        PageNameIndex(names, by_name=by_name),
+        PageNameIndex(names - {get_page_path(old)} | {get_page_path(new)}, by_name=by_name),
+        dialect,
     )
     after = {
         (new if file == old else file): rewrite_links(text.encode(), file, new if file == old else file, move).decode()
         for file, text in wiki.items()
     }
     moved = {get_page_path(old): get_page_path(new)}
-    was, now = resolve_links(wiki), resolve_links(after)
+    was, now = resolve_links(wiki, dialect), resolve_links(after, dialect)
     for path, targets in was.items():
         here = now[moved.get(path, path)]
         assert len(here) == len(targets)

@@ -55,7 +55,7 @@ def test_the_first_page_of_an_empty_repository(tmp_path: Path) -> None:
         notes.pages.read("home")
     with pytest.raises(PageNotFound):
         notes.pages.read_history("home")
-    assert notes.pages.read_changelog() == []
+    assert notes.pages.read_changelog(50) == []
     assert notes.pages.write("home", "# Home\n", ADA).created
     assert notes.pages.read("home").content == "# Home\n"
 

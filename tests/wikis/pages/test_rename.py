@@ -35,7 +35,7 @@ def rename_page(tmp_path: Path, new: str, page: str = LINK_FORMS) -> str:
     assert done.updated == ("tools/rake",)
     assert done.old_path == "tools/spade"
     assert done.revision == notes.repository.get_head()
-    assert len(notes.pages.read_changelog()) == 2, "one commit"
+    assert len(notes.pages.read_changelog(50)) == 2, "one commit"
     text = notes.pages.read("tools/rake").content
     notes.close()
     return text

@@ -48,6 +48,7 @@ def test_a_search_is_logged_with_its_result_and_nothing_about_the_user(fixture: 
 def test_only_searches_of_users_are_logged(fixture: QueryLogFixture) -> None:
     fixture.search("an evaluation", None)
     fixture.wiki.find_similar("Heron")
+    fixture.wiki.search(SearchRequest("more hits", offset=1), interface=SearchInterface.HTTP)
     blind = open_evaluation_handle(fixture.service, "notes", [])
     blind.search(SearchRequest("asked blindly"))
     blind.close()

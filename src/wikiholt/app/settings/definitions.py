@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from wikiholt.app.settings.setting import (
     build_unknown_error,
+    check_boost_rule,
     check_chroma_name,
     check_directory,
     check_domain,
@@ -24,8 +25,9 @@ from wikiholt.app.settings.setting import (
     list_settings,
     setting,
 )
-from wikiholt.caches.vectors.factory import FAISS_MIN_CHUNKS
-from wikiholt.text.languages import LANGUAGES
+from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
+from wikiholt.text.dialect import AUTO, DIALECTS
+from wikiholt.text.language_names import LANGUAGES
 
 ANCHOR_STYLES = ("github", "otterwiki")
 _DAY_S = 86_400
@@ -36,8 +38,10 @@ class Settings:
     """The settings of an installation. The first underscore of a field is a dot in its name: `chunk.target_tokens`."""
 
     data: Path = setting(  # noqa: RUF009 - it returns a dataclass field
-        Path("wikiholt-data"),
-        "The directory of the indexes and the registry. Relative to the working directory of the command.",
+        Path(),
+        "The directory of the indexes and the registry; relative to the working directory of the command. By default "
+        "`wikiholt-data` in that directory or the nearest one above it that has one, else `wikiholt` in the user's "
+        "data directory (`$XDG_DATA_HOME`).",
     )
     store: str = setting(
         "",
@@ -246,6 +250,12 @@ class WikiSettings:
         (),
         "Pages to exclude from search, by the same patterns. They can be read and listed, and their links count.",
     )
+    boost: tuple[str, ...] = setting(
+        (),
+        "Factors on the score by which hits are ordered, from .1 to 10, by pattern: /runbooks=2, /archive=0.5. Of "
+        "several patterns that match a page, the last one counts.",
+        check=check_boost_rule,
+    )
     language: str = setting(
         "", "The language used for stemming; empty means the general setting.", choices=("", *LANGUAGES)
     )
@@ -256,6 +266,11 @@ class WikiSettings:
         "",
         "The style of heading anchors in links; empty means the general setting.",
         choices=("", *ANCHOR_STYLES),
+    )
+    dialect: str = setting(
+        AUTO,
+        "The dialect of the pages, which decides how links, tags and boxes are written; auto detects it.",
+        choices=(AUTO, *DIALECTS),
     )
     url: str = setting(
         "", "The link of a hit in this wiki; empty means the general setting.", check=check_optional_url_template
@@ -281,6 +296,11 @@ class WikiSettings:
     )
     webhook_secret: str = setting(
         "", "The secret that the git host signs push webhooks with; empty rejects webhooks.", secret=True
+    )
+    kind: str = setting(
+        "",
+        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
+        choices=("", "git", "directory"),
     )
 
     @classmethod

@@ -1,6 +1,7 @@
 """Renders docs/settings.md from the setting definitions."""
 
 import sys
+from pathlib import Path
 
 from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS
 from wikiholt.app.settings.setting import Setting
@@ -48,6 +49,8 @@ def render_settings_page() -> str:
 
 def _format_default(setting: Setting) -> str:
     value = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
+    if isinstance(setting.default, Path):
+        return "automatic"
     return f"`{value}`" if setting.default not in ("", ()) else "empty"
 
 

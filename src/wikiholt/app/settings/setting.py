@@ -1,6 +1,5 @@
 """One setting: its name, type, default and limits; how a value is parsed and checked."""
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -77,6 +76,8 @@ class Setting:
 
     def _check_text(self, value: str, origin: str) -> None:
         if self.choices and value not in self.choices:
+            import difflib  # noqa: PLC0415 - only for an error
+
             close = difflib.get_close_matches(value.lower(), self.choices, n=1)
             suggestion = f"Did you mean {close[0]!r}? " if close else ""
             choices = ", ".join(filter(None, self.choices))
@@ -125,6 +126,8 @@ def list_settings(cls: type, *, dotted: bool) -> Mapping[str, Setting]:
 
 def build_unknown_error(name: str, origin: str, known: Iterable[str]) -> InvalidSetting:
     """The error for an unknown setting, with the closest known name."""
+    import difflib  # noqa: PLC0415 - only for an error
+
     close = difflib.get_close_matches(name, list(known), n=1)
     hint = f"Did you mean {close[0]}?" if close else f"Known settings: {', '.join(known)}."
     return InvalidSetting(f"There is no setting {name!r} ({origin}).", hint=hint)
@@ -258,3 +261,16 @@ def check_chroma_name(name: str) -> str:
     """The name of a Chroma tenant or database."""
     is_valid = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]", name)
     return "" if is_valid else "it must be 3 or more letters, digits, dots, hyphens or underscores"
+
+
+_MIN_BOOST, _MAX_BOOST = 0.1, 10.0
+
+
+def check_boost_rule(text: str) -> str:
+    """The reason why a boost rule is invalid, or an empty string."""
+    pattern, _, factor = text.rpartition("=")
+    try:
+        is_valid = bool(pattern.strip()) and _MIN_BOOST <= float(factor) <= _MAX_BOOST
+    except ValueError:
+        is_valid = False
+    return "" if is_valid else f"write PATTERN=FACTOR with a factor from {_MIN_BOOST} to {_MAX_BOOST:.0f}: /runbooks=2"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,9 @@ from wikiholt.app.settings.setting import SettingValue, build_unknown_error
 from wikiholt.errors import InvalidSetting
 
 SETTINGS_FILE = "wikiholt.toml"
+LOCAL_DATA_DIRECTORY = "wikiholt-data"
+"""A directory of this name is preferred to the user's data directory."""
+ROOT_USER_ID = 0
 _CONFIG_VARIABLE = "WIKIHOLT_CONFIG"
 # Kubernetes and Docker set variables like these for a service named wikiholt; they are not settings.
 # The Otterwiki plugin reads its own variables.
@@ -37,7 +39,9 @@ def load_settings(
     if named_file is not None:
         from_file = _read_file(named_file, required=True)
     else:
-        directory = Path(str(overriding.get("data", SETTINGS["data"].default)))
+        if "data" not in overriding:
+            overriding["data"] = find_data_directory(Path.cwd())
+        directory = Path(str(overriding["data"]))
         from_file = _read_file(directory / SETTINGS_FILE, required=False)
         if "data" in from_file:
             raise InvalidSetting(
@@ -45,11 +49,33 @@ def load_settings(
                 hint="Remove it, or name the file with --config.",
             )
     values = from_file | overriding
+    if "data" not in values:
+        values["data"] = find_data_directory(Path.cwd())
     if values.get("chroma.layout") == "seed":
         # The programs that read such collections embed their queries with it.
         values.setdefault("model", "all-MiniLM-L6-v2")
     fields: dict[str, Any] = {SETTINGS[name].attribute: value for name, value in values.items()}
     return _check_consistent(Settings(**fields))
+
+
+def find_data_directory(folder: Path) -> Path:
+    """The data directory if nothing names one: `wikiholt-data` in the folder or the nearest folder above it that has
+    one, else the directory `wikiholt` of the user's data directory ($XDG_DATA_HOME, by default ~/.local/share).
+
+    Raises InvalidSetting if the folder's own belongs to another user; above the folder such directories are ignored.
+    """
+    for directory in (folder, *folder.parents):
+        path = directory / LOCAL_DATA_DIRECTORY
+        if not path.is_dir():
+            continue
+        # Its settings file names models and databases: in a shared directory such as /tmp, anybody could create one.
+        if path.stat().st_uid in (os.geteuid(), ROOT_USER_ID):
+            return path
+        if directory == folder:
+            raise InvalidSetting(f"{path} belongs to another user.", hint="To use it anyway, name it with --data.")
+    import platformdirs  # noqa: PLC0415 - not needed by most services, which name their directory
+
+    return platformdirs.user_data_path("wikiholt", appauthor=False)
 
 
 def _check_consistent(settings: Settings) -> Settings:
@@ -106,7 +132,10 @@ def _get_named_file(environ: Mapping[str, str]) -> Path | None:
 
 def _read_file(path: Path, *, required: bool) -> dict[str, SettingValue]:
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        import tomllib  # noqa: PLC0415 - most installations have no settings file
+
+        document = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not required:
             return {}

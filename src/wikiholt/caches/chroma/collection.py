@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.caches.background_worker import Cancelled
 from wikiholt.caches.chroma.client import (
     ChromaError,
     ChromaMetrics,
@@ -32,6 +31,7 @@ from wikiholt.caches.chroma.record_layout import (
 )
 from wikiholt.caches.chroma.rest_api import ChromaApi, ChromaRow, CollectionInfo, CollectionRows, MetadataValue
 from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from wikiholt.caches.background_worker import Cancelled
 from wikiholt.caches.chroma.client import ChromaMetrics
 from wikiholt.caches.chroma.rest_api import ChromaRow, CollectionRows, MetadataValue
+from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 

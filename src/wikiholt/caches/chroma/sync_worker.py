@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
-from wikiholt.caches.background_worker import Cancelled
 from wikiholt.caches.chroma.client import (
     ChromaError,
     ChromaMetrics,
@@ -22,6 +21,7 @@ from wikiholt.caches.chroma.client import (
 )
 from wikiholt.caches.chroma.hosts import ChromaHost
 from wikiholt.caches.chroma.rest_api import ChromaApi
+from wikiholt.caches.versioned_cache import Cancelled
 from wikiholt.errors import MissingDependency, WikiholtError
 
 _LOG = logging.getLogger(__name__)

@@ -5,20 +5,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileName, MappedFile
-from wikiholt.caches.keywords import keyword_scores, postings_file
+from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileName, MappedFile, SectionWriter
+from wikiholt.caches.keywords import keyword_view
 from wikiholt.caches.keywords.keyword_view import KeywordView, make_view, merge_postings
 from wikiholt.caches.keywords.lexicon import ViewLexicon
-from wikiholt.caches.keywords.postings import Postings, PostingsBuilder
+from wikiholt.caches.keywords.postings import Postings, PostingsBuilder, Vocabulary
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import IntArray, KeywordDelta, KeywordRow
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.protocols import Lexicon
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.text.bm25 import FIELD_WEIGHTS
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
     ) -> None:
         super().__init__(
             index,
-            CacheDirectory(directory, postings_file.CACHE_FAMILY),
+            CacheDirectory(directory, CACHE_FAMILY),
             label="keyword cache",
             background=background,
             inline_build_limit=inline_build_pages,
@@ -61,11 +64,11 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
 
         Raises CacheCannotAnswer for phrases, CacheNotReady and CacheBroken.
         """
-        return keyword_scores.search_keywords(self._get_view(), query, limit, page_ids)
+        return keyword_view.search_keywords(self._get_view(), query, limit, page_ids)
 
     def get_max_score(self, query: KeywordQuery) -> float:
         """Return an upper bound of the scores for this query. Raises the same errors as `search`."""
-        return keyword_scores.get_max_score(self._get_view(), query)
+        return keyword_view.get_max_score(self._get_view(), query)
 
     def get_lexicon(self) -> Lexicon:
         """Return the terms at the cache's version. Raises CacheNotReady and CacheBroken."""
@@ -107,7 +110,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
 
     def _load_from_disk(self) -> KeywordCacheState | None:
         """Open the newest usable file and advance it. Removes unusable files."""
-        for name in self._directory.list_files(self._index.generation, postings_file.CACHE_KIND):
+        for name in self._directory.list_files(self._index.generation, CACHE_KIND):
             try:
                 state = self._advance(self._open_file(name))
             except FileNotFoundError:
@@ -122,7 +125,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
         return None
 
     def _open_file(self, name: CacheFileName) -> KeywordCacheState:
-        postings, file, is_verified = postings_file.open_postings(self._directory, name)
+        postings, file, is_verified = open_postings(self._directory, name)
         if not is_verified and not self._background:
             file.verify_checksums()
         elif not is_verified:
@@ -159,9 +162,9 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
         """Write the postings to a file, or keep them in memory if that fails."""
         file: MappedFile | None = None
         try:
-            postings_file.write_postings(self._directory, self._index.generation, postings)
-            name = postings_file.make_file_name(self._index.generation, postings.version)
-            postings, file, _ = postings_file.open_postings(self._directory, name)
+            write_postings(self._directory, self._index.generation, postings)
+            name = make_file_name(self._index.generation, postings.version)
+            postings, file, _ = open_postings(self._directory, name)
         except (OSError, CacheBroken) as error:
             _LOG.warning("the keyword cache stays in memory: %s", error)
         return KeywordCacheState(make_view(postings), file, verified=True)
@@ -191,7 +194,7 @@ def matches_index(view: KeywordView, index: WikiIndex) -> bool | None:
         return False if index.get_version() == view.version else None
     for number in _sample_terms(view):
         query = KeywordQuery((view.postings.terms.get_term(number),))
-        cached = keyword_scores.search_keywords(view, query, _COMPARED_HITS, None)
+        cached = keyword_view.search_keywords(view, query, _COMPARED_HITS, None)
         stored = index.search_keywords(query, _COMPARED_HITS, PageFilter())
         if index.get_version() != view.version:
             return None
@@ -228,10 +231,10 @@ class PatchedKeywordCache:
         """Do nothing: the cache does not follow the index."""
 
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
-        return keyword_scores.search_keywords(self._view, query, limit, page_ids)
+        return keyword_view.search_keywords(self._view, query, limit, page_ids)
 
     def get_max_score(self, query: KeywordQuery) -> float:
-        return keyword_scores.get_max_score(self._view, query)
+        return keyword_view.get_max_score(self._view, query)
 
     def get_lexicon(self) -> Lexicon:
         return ViewLexicon(self._view)
@@ -251,3 +254,70 @@ def _build_patched_view(index: WikiIndex, replacements: Mapping[int, PageTerms])
     with index.open_keyword_rows() as (version, rows):
         builder.add_all(KeywordRow(row.page_id, replacements.get(row.page_id, row.terms)) for row in rows)
     return make_view(builder.build(version))
+
+
+# The file format of postings: written once, mapped for reading
+
+
+CACHE_FAMILY, CACHE_KIND = "words", "postings"
+LAYOUT_VERSION = 1
+"""Incremented when the meaning of the sections changes."""
+
+_LOOKUP_SECTIONS = ("text", "ends", "offsets", "page_ids", "lengths")
+_LIST_SECTIONS = ("rows", "counts")
+_MAX_EAGER_CHECK_BYTES = 16 << 20
+"""Postings up to this size are verified at opening, which takes less than twenty milliseconds."""
+
+
+def make_file_name(generation: int, version: int) -> CacheFileName:
+    return CacheFileName(CACHE_FAMILY, generation, version, CACHE_KIND)
+
+
+def write_postings(directory: CacheDirectory, generation: int, postings: Postings) -> None:
+    """Write the postings atomically and remove the files they replace. Raises OSError."""
+    name = make_file_name(generation, postings.version)
+    with directory.open_for_writing(name) as file:
+        writer = SectionWriter(file)
+        writer.write("text", np.frombuffer(postings.terms.text, np.uint8))
+        writer.write("ends", np.asarray(postings.terms.ends).astype("<i8", copy=False))
+        writer.write("offsets", postings.offsets.astype("<i8", copy=False))
+        writer.write("page_ids", postings.page_ids.astype("<i8", copy=False))
+        writer.write("lengths", postings.lengths.astype("<i8", copy=False))
+        writer.write("rows", postings.rows.astype("<i4", copy=False))
+        writer.write("counts", postings.counts.astype("<f4", copy=False))
+        writer.finish(CACHE_KIND, directory.owner, generation, postings.version, _build_header_fields(postings))
+    directory.remove_older(name)
+
+
+def open_postings(directory: CacheDirectory, name: CacheFileName) -> tuple[Postings, MappedFile, bool]:
+    """Return the postings of a file, the file, and whether it was fully verified. Raises CacheBroken or OSError."""
+    file = MappedFile(directory.get_path(name))
+    header = file.header
+    if header.owner != directory.owner:
+        raise CacheBroken("The cache file belongs to another wiki.")
+    if (header.kind, header.generation, header.version) != (CACHE_KIND, name.generation, name.version):
+        raise CacheBroken("The header of the cache file does not match its name.")
+    is_small = sum(len(file.get_section(section)) for section in _LIST_SECTIONS) <= _MAX_EAGER_CHECK_BYTES
+    file.verify_checksums(None if is_small else _LOOKUP_SECTIONS)
+    terms = Vocabulary(file.get_section("text"), file.get_section("ends").cast("q"))
+    offsets, page_ids, lengths = (_read_array(file, section, "<i8") for section in ("offsets", "page_ids", "lengths"))
+    rows, counts = _read_array(file, "rows", "<i4"), _read_array(file, "counts", "<f4")
+    postings = Postings(name.version, terms, offsets, rows, counts, page_ids, lengths)
+    if header.about != _build_header_fields(postings) or len(offsets) != len(terms) + 1:
+        raise CacheBroken("The cache file was written with another layout.")
+    return postings, file, is_small
+
+
+def _read_array(file: MappedFile, section: str, dtype: str) -> NDArray[Any]:
+    return np.frombuffer(file.get_section(section), dtype)
+
+
+def _build_header_fields(postings: Postings) -> dict[str, Any]:
+    return {
+        "layout": LAYOUT_VERSION,
+        "weights": list(FIELD_WEIGHTS),
+        "pages": len(postings.page_ids),
+        "terms": len(postings.terms),
+        "postings": len(postings.rows),
+        "bytes": len(postings.terms.text),
+    }

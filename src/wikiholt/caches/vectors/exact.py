@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.caches.vectors.cache_state import Array, to_float_array
+from wikiholt.caches.vectors.cache_state import Array, select_best, to_float_array
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
-from wikiholt.caches.vectors.vector_rows import select_best
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.storage_protocols import WikiIndex
 

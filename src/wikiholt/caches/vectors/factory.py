@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Literal
 
+from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.faiss import FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
@@ -13,12 +14,6 @@ from wikiholt.errors import InvalidSetting
 
 VectorCacheKind = Literal["auto", "exact", "faiss"]
 VECTOR_CACHE_KINDS: tuple[VectorCacheKind, ...] = ("auto", "exact", "faiss")
-
-FAISS_MIN_CHUNKS = 600_000
-"""Above this size an exact search takes more than ten milliseconds; below, FAISS saves little (see the bench).
-
-A wiki that grows past it changes its kind of cache when it is opened the next time.
-"""
 
 
 class DatabaseVectorCache:

@@ -1,20 +1,27 @@
 """What all commands share: the context they run in, how they declare arguments, and how they print."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import DatabaseUnavailable, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
-from wikiholt.wikis.service import WikiService
+
+if TYPE_CHECKING:  # the service takes half a second to import, and some commands do without it
+    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.domain.wiki import Wiki
+    from wikiholt.wikis.service import WikiService
 
 NOTHING_FOUND_EXIT_CODE = 1
 PROBLEMS_FOUND_EXIT_CODE = 10
+CANCELLED_EXIT_CODE = 130
+"""The user did not confirm; the same as for an interrupt."""
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _MAX_CAUSE_CHARS = 500
@@ -37,9 +44,24 @@ class CommandContext:
             self._service = self.build_service(self.settings)
         return self._service
 
+    def list_wikis(self) -> Sequence[Wiki]:
+        """All wikis, by slug. Opens the service only if the registry is empty, to check why."""
+        if self._service is None and not self.settings.store:
+            from wikiholt.wikis.registry import REGISTRY_FILE, Registry
+
+            registry = Registry(self.settings.data / REGISTRY_FILE)
+            try:
+                wikis = registry.list_wikis()
+            finally:
+                registry.close()
+            if wikis or not self.settings.data.exists():
+                return wikis
+        return self.service.list_wikis()
+
     @property
     def style(self) -> TerminalStyle:
-        return TerminalStyle.from_stream(sys.stdout)
+        style = TerminalStyle.from_stream(sys.stdout)
+        return TerminalStyle(style.use_color and not getattr(self.arguments, "no_color", False))
 
     @property
     def show_progress(self) -> bool:
@@ -50,10 +72,21 @@ class CommandContext:
         """The wiki that the arguments name, or all wikis. Raises WikiNotFound if there are none."""
         if self.arguments.slug:
             return [self.arguments.slug]
-        slugs = [wiki.slug for wiki in self.service.list_wikis()]
+        slugs = [wiki.slug for wiki in self.list_wikis()]
         if not slugs:
             raise WikiNotFound("there are no wikis yet", hint="add one: wikiholt add SLUG PATH")
         return slugs
+
+    def explain_missing_wiki(self, error: WikiNotFound) -> WikiNotFound:
+        """The same error, with the place where the wiki was looked for, and similar slugs."""
+        if not error.slug:
+            return error
+        similar = self.service.registry.suggest_slugs(error.slug)
+        place = "the database of the setting store" if self.settings.store else str(self.settings.data)
+        suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
+        return WikiNotFound(
+            f"There is no wiki {error.slug!r} in {place}.", hint=suggestion + "`wikiholt list` shows all wikis."
+        )
 
     def print_result(self, document: Mapping[str, Any], lines: Sequence[str]) -> int:
         """Print the result as text, or as JSON with --json. Returns exit code 0."""
@@ -79,12 +112,18 @@ def add_command(
     *,
     json: bool = True,
     changes_registry: bool = False,
+    logs: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add a command with its help text. `changes_registry` has the registry backed up afterwards."""
+    """Add a command with its help text. `changes_registry` has the registry backed up afterwards. Without `logs` the
+    command sets up logging itself, if it needs it."""
     parser = commands.add_parser(name, help=text, description=_to_sentence(text))
     if json:
         parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    parser.set_defaults(run=run, changes_registry=changes_registry)
+        # No default here, so that the option also works before the command.
+        parser.add_argument(
+            "--no-color", action="store_true", default=argparse.SUPPRESS, help="print no colors and no links"
+        )
+    parser.set_defaults(run=run, changes_registry=changes_registry, logs=logs)
     return parser
 
 
@@ -99,6 +138,15 @@ def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: all wikis)")
     else:
         parser.add_argument("slug", metavar="SLUG", help="the wiki")
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; only yes is a confirmation. Without a terminal nobody is asked, and the answer is yes."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:

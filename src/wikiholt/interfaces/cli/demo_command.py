@@ -38,7 +38,7 @@ def run_demo(context: CommandContext) -> int:
             _add_wiki(service, slug, repository)
             with show_sync_progress(slug, visible=not as_json) as progress:
                 report = service.get_handle(slug).sync(progress)
-            print_text(output.format_sync(slug, report, style))
+            print_text(output.format_sync(slug, report, {}, style))
             reports.append(build_sync_document(service.get_handle(slug).wiki, report))
         results = [_run_query(service, query) for query in DEMO_QUERIES]
     finally:
@@ -76,7 +76,7 @@ def _format_command(query: DemoQuery, data: Path) -> str:
     options += [f"--tag {tag}" for tag in query.tags]
     options += [f"--path {query.path}"] if query.path else []
     quoted = "'" + query.text + "'" if '"' in query.text else f'"{query.text}"'
-    return " ".join([f"{_get_program()} --data {data} search {query.slug}", quoted, *options])
+    return " ".join([f"{_get_program()} --data {data} search -w {query.slug}", quoted, *options])
 
 
 def _format_next_steps(data: Path, style: output.TerminalStyle) -> list[str]:
@@ -85,12 +85,11 @@ def _format_next_steps(data: Path, style: output.TerminalStyle) -> list[str]:
         "",
         style.format_bold("What to do next"),
         "  Search these wikis with your own words, and show their state:",
-        f'    {program} --data {data} search allotment "when may I light a fire"',
+        f"    {program} --data {data} search -w allotment when may I light a fire",
         f"    {program} --data {data} status",
-        "  Index your own wiki, any git repository with Markdown files, and search it:",
-        f"    {program} add mywiki path/to/repository",
-        f"    {program} sync mywiki",
-        f'    {program} search mywiki "what you are looking for"',
+        "  Search your own pages, any git repository with Markdown files:",
+        "    cd path/to/repository",
+        f"    {program} search what you are looking for",
         "  If anything looks wrong:",
         f"    {program} doctor",
     ]

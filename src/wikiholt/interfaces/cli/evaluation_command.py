@@ -12,8 +12,8 @@ from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.errors import InvalidEvaluation, InvalidSetting
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
-from wikiholt.interfaces.cli.html_report import render_html_page, write_html_file
 from wikiholt.interfaces.cli.output import TerminalStyle, format_count, to_safe_line
+from wikiholt.interfaces.cli.report_command import render_html_page, write_html_file
 from wikiholt.interfaces.schemas.search_schemas import build_evaluation_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.evaluation.quality_metrics import METRICS, ConfidenceInterval

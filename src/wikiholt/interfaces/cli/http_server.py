@@ -1,5 +1,10 @@
-"""The HTTP server of `wikiholt serve`: one process, stopped by a signal."""
+"""The HTTP server of `wikiholt serve`: one process, stopped by a signal.
 
+uvicorn waits without limit for a complete request, on as many connections as the process may have open files. A
+timeout and a connection limit protect it from slow clients that hold many connections.
+"""
+
+import asyncio
 import errno
 import json
 import logging
@@ -8,20 +13,74 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Thread
 from types import FrameType
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.local_server import serve_local_searches
+from wikiholt.interfaces.cli.serve_status import log_start, report_progress, show_status
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.request_context import is_loopback
-from wikiholt.interfaces.http.timeouts import TimeoutProtocol
+
+REQUEST_TIMEOUT_S = 60.0
+"""Maximum time in which a request, head and body, must arrive."""
+MAX_CONNECTIONS = 2048
+"""A quarter of the open files of the service; the others are for indexes and git."""
+
+
+class TimeoutProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 protocol with a request timeout and a connection limit."""
+
+    request_timeout_s = REQUEST_TIMEOUT_S
+    max_connections = MAX_CONNECTIONS
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.abort()
+        else:
+            self._update_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._update_deadline()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._update_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def _update_deadline(self) -> None:
+        """Run the timer only while the client has still to send data."""
+        if self.transport.is_closing() or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._cancel_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.request_timeout_s, self.transport.close)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: any client could fill the log with it."""
+
+
+# The server process
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +95,21 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
     """Serve until SIGTERM or SIGINT, then shut down cleanly."""
     _raise_file_limit()
     application = open_application(settings, roots)
+    if not as_json:
+        show_status(settings.log_level)
     try:
         with suppress(DatabaseUnavailable):  # the service waits for it
-            application.service.list_wikis()  # fail now, not at each request, if the registry is missing or damaged
+            # Fail now, not at each request, if the registry is missing or damaged.
+            wikis = len(application.service.list_wikis())
+            if not as_json:
+                log_start(wikis, str(settings.data))
         _require_keys(application)
-        with _open_listener(settings.serve_host, settings.serve_port) as listener:
+        progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
+        with (
+            _open_listener(settings.serve_host, settings.serve_port) as listener,
+            progress,
+            serve_local_searches(application),
+        ):
             _run_server(application, listener, lambda: _print_address(listener, as_json=as_json))
     finally:
         application.service.close()

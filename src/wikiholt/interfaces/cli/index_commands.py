@@ -15,7 +15,8 @@ from wikiholt.interfaces.cli.command import (
     add_slug,
     print_error,
 )
-from wikiholt.interfaces.cli.output import TerminalStyle, show_sync_progress, to_safe_line
+from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.interfaces.cli.sync_run import run_sync_work
 from wikiholt.interfaces.schemas.admin_schemas import (
     ActivityDocument,
     build_error_document,
@@ -24,8 +25,7 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_sync_document,
 )
 from wikiholt.interfaces.schemas.common import build_document
-from wikiholt.scheduler.activity import WikiWork, finish_reindex_job, read_wiki_work
-from wikiholt.scheduler.reindex_job import ReindexState
+from wikiholt.scheduler.reindex_job import ReindexState, WikiWork, finish_reindex_job, read_wiki_work
 
 _CACHE_TIMEOUT_S = 600.0
 """How long a command waits for the caches of a large wiki, so that the next search finds them."""
@@ -52,9 +52,8 @@ def run_sync(context: CommandContext) -> int:
     for slug in context.get_slugs():
         try:
             handle = context.service.get_handle(slug)
-            with show_sync_progress(slug, visible=context.show_progress) as progress:
-                handle.fetch()
-                report = handle.sync(progress)
+            handle.fetch()
+            report = run_sync_work(context, handle, "sync", handle.sync)
             handle.wait_for_caches(_CACHE_TIMEOUT_S)
         except WikiholtError as error:
             if arguments.slug:
@@ -65,7 +64,8 @@ def run_sync(context: CommandContext) -> int:
             continue
         documents.append(build_sync_document(handle.wiki, report))
         if not arguments.json:
-            output.print_lines(output.format_sync(slug, report, context.style))
+            skipped = handle.get_status().skipped
+            output.print_lines(output.format_sync(slug, report, skipped, context.style))
     context.print_result(documents[0] if arguments.slug else {"wikis": documents}, [])
     return exit_code
 
@@ -77,13 +77,11 @@ def run_reindex(context: CommandContext) -> int:
         estimate = handle.estimate_reindex()
         lines = output.format_estimate(slug, estimate, context.style)
         return context.print_result(build_estimate_document(estimate), lines)
-    with show_sync_progress(slug, visible=context.show_progress) as progress:
-        report = handle.reindex(progress)
+    report = run_sync_work(context, handle, "reindex", handle.reindex)
     finish_reindex_job(context.service, handle.wiki.id, report)
     handle.wait_for_caches(_CACHE_TIMEOUT_S)
-    return context.print_result(
-        build_sync_document(handle.wiki, report), output.format_sync(slug, report, context.style)
-    )
+    lines = output.format_sync(slug, report, handle.get_status().skipped, context.style)
+    return context.print_result(build_sync_document(handle.wiki, report), lines)
 
 
 def run_status(context: CommandContext) -> int:

@@ -1,55 +1,76 @@
 """Runs a command: results go to stdout, errors with a hint to stderr, and the exit code names the kind of error."""
 
-import logging
+from __future__ import annotations
+
 import os
 import sys
-import traceback
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.definitions import Settings
-from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.errors import InvalidSetting, WikiholtError
-from wikiholt.interfaces.cli import output, parser
-from wikiholt.interfaces.cli.backup_commands import backup_registry_if_due
-from wikiholt.interfaces.cli.command import CommandContext, print_error
-from wikiholt.wikis.service import WikiService
+from wikiholt.interfaces.cli import parser
+from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
+
+if TYPE_CHECKING:
+    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.wikis.service import WikiService
 
 UNEXPECTED_EXIT_CODE = 70
-INTERRUPTED_EXIT_CODE = 130
+DEFAULT_LOG_LEVEL = "warning"
 _REGISTRY_BACKUP_INTERVAL_S = 300.0
+_LONG_RUNNING_COMMANDS = ("serve", "mcp")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    output.configure_streams(sys.stdout, sys.stderr)
     parsed = parser.parse_arguments(arguments)
+    # Imported here, because help and version need none of it.
+    from wikiholt.errors import WikiholtError
+    from wikiholt.interfaces.cli import output
+    from wikiholt.interfaces.cli.command import print_error
+
+    output.configure_streams(sys.stdout, sys.stderr)
     try:
         settings = _load_settings(parsed, {})
-        _configure_logging(settings.log_level.upper())
+        if parsed.logs or settings.log_level != DEFAULT_LOG_LEVEL:
+            from wikiholt.interfaces.cli.log_output import configure_logging
+
+            configure_logging(settings.log_level.upper(), with_time=parsed.command in _LONG_RUNNING_COMMANDS)
         return _run_command(parsed, settings)
     except WikiholtError as error:
         print_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; committed batches are kept, and the next sync continues from there\n")
+        if arguments is None:  # do not wait for the model's threads
+            sys.stdout.flush()
+            os._exit(INTERRUPTED_EXIT_CODE)
         return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
         # The reader of our output closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - an internal error must never look like a result
-        _print_crash(error)
+        from wikiholt.interfaces.cli.log_output import print_crash
+
+        print_crash(error)
         return UNEXPECTED_EXIT_CODE
 
 
 def _run_command(parsed: Namespace, settings: Settings) -> int:
+    from wikiholt.errors import WikiNotFound
+    from wikiholt.interfaces.cli.command import CommandContext
+
     context = CommandContext(parsed, settings, _open_service, lambda overrides: _load_settings(parsed, overrides))
     try:
-        exit_code: int = parsed.run(context)
+        try:
+            exit_code: int = parsed.run(context)
+        except WikiNotFound as error:
+            raise context.explain_missing_wiki(error) from error
         if parsed.changes_registry:
+            from wikiholt.interfaces.cli.backup_commands import backup_registry_if_due
+
             backup_registry_if_due(context.service, _REGISTRY_BACKUP_INTERVAL_S)
         return exit_code
     finally:
@@ -57,11 +78,15 @@ def _run_command(parsed: Namespace, settings: Settings) -> int:
 
 
 def _open_service(settings: Settings) -> WikiService:
+    from wikiholt.app.bootstrap import build_service
+
     return build_service(settings)
 
 
 def _load_settings(parsed: Namespace, overrides: Mapping[str, str]) -> Settings:
     """Load the settings with further overrides. Another data directory has its own settings file."""
+    from wikiholt.app.settings.settings_loader import load_settings
+
     data = Path(overrides["data"]) if "data" in overrides else parsed.data
     others = {name: value for name, value in overrides.items() if name != "data"}
     return load_settings(data, parsed.config, os.environ, _parse_overrides(parsed) | others)
@@ -73,37 +98,14 @@ def _parse_overrides(parsed: Namespace) -> dict[str, object]:
     for pair in parsed.set:
         name, equals, value = pair.partition("=")
         if not equals:
+            from wikiholt.errors import InvalidSetting
+
             raise InvalidSetting(f"--set {pair!r} has no value", hint="write --set NAME=VALUE")
         values[name.strip()] = value.strip()
     if parsed.command == "serve":
         options = {"serve.host": parsed.host, "serve.port": parsed.port}
         values |= {name: value for name, value in options.items() if value is not None}
     return values
-
-
-class _SafeFormatter(logging.Formatter):
-    """Log lines may quote pages and git output. Quoted text must not look like a log line."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        return output.to_safe_line(super().formatMessage(record))
-
-    def format(self, record: logging.LogRecord) -> str:
-        return output.to_safe_text(super().format(record)).replace("\n", "\n  ")
-
-
-def _configure_logging(level: str) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_SafeFormatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
-
-
-def _print_crash(error: Exception) -> None:
-    """Report an internal error. The traceback is shown only with log level debug."""
-    if logging.getLogger().isEnabledFor(logging.DEBUG):
-        sys.stderr.write(output.to_safe_text("".join(traceback.format_exception(error))))
-    summary = output.to_safe_line(f"{type(error).__name__}: {error}")[:300]
-    sys.stderr.write(f"error: internal error: {summary}\n")
-    sys.stderr.write("hint: please report it, with the output of `wikiholt --set log.level=debug COMMAND`\n")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def add_arguments(commands: Subparsers) -> None:
 def run_mcp(context: CommandContext) -> int:
     """Serve the wiki on standard input and output, and keep its index at HEAD meanwhile."""
     require_mcp()
-    from wikiholt.interfaces.mcp.mcp_server import (  # noqa: PLC0415 - optional dependency
+    from wikiholt.interfaces.mcp.mcp_server import (
         ServerOptions,
         ToolContext,
         make_server,

@@ -1,29 +1,31 @@
 """Terminal output: text that is safe to print, colors, formats of results, progress bars on stderr."""
 
+from __future__ import annotations
+
 import codecs
 import io
 import json
 import os
 import re
-import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NoReturn, Self, TextIO
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
-from tqdm import tqdm
+if TYPE_CHECKING:  # every command imports this module, also those that need nothing of the core
+    from tqdm import tqdm
 
-from wikiholt.domain.index import ReindexEstimate, SyncReport
-from wikiholt.domain.page import PageProblem
-from wikiholt.domain.search import Hit, SearchResult, Snippet
-from wikiholt.git.remote_url import redact_url
-from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
-from wikiholt.wikis.status import WikiStatus
+    from wikiholt.domain.index import ReindexEstimate, SyncReport
+    from wikiholt.domain.page import PageProblem
+    from wikiholt.domain.search import Hit, SearchResult, Snippet
+    from wikiholt.indexing.reconciler import SyncProgress
+    from wikiholt.wikis.status import WikiStatus
+
+_MAX_SHOWN_FACETS = 20
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
@@ -40,13 +42,13 @@ _UNSAFE_JSON_PATTERN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 @dataclass(frozen=True, slots=True)
 class TerminalStyle:
-    """Colors, unless the output is not a terminal or NO_COLOR is set."""
+    """Colors and links, unless the output is not a terminal, NO_COLOR is set, or the terminal has no colors."""
 
     use_color: bool
 
     @classmethod
-    def from_stream(cls, stream: TextIO) -> "TerminalStyle":
-        return cls(stream.isatty() and not os.environ.get("NO_COLOR"))
+    def from_stream(cls, stream: TextIO) -> TerminalStyle:
+        return cls(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
     def format_bold(self, text: str) -> str:
         return self._format_in(_BOLD, text)
@@ -62,6 +64,10 @@ class TerminalStyle:
 
     def format_error(self, text: str) -> str:
         return self._format_in(_RED, text)
+
+    def format_link(self, text: str, address: str) -> str:
+        """The text as a link that terminals open (OSC 8). The address must be percent-encoded."""
+        return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if self.use_color and address else text
 
     def _format_in(self, color: str, text: str) -> str:
         return f"{color}{text}{_OFF}" if self.use_color else text
@@ -82,9 +88,9 @@ def _is_allowed(char: str) -> bool:
     return char in _ALLOWED_CHARACTERS or unicodedata.category(char) == "Zs"
 
 
-def format_json(document: object) -> str:
+def format_json(document: object, indent: int | None = 2) -> str:
     """Format a document as JSON that is safe on a terminal: control and direction characters are escaped."""
-    text = json.dumps(document, ensure_ascii=False, indent=2)
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
     return _UNSAFE_JSON_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -108,9 +114,23 @@ def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
 
 
-def format_result(result: SearchResult, style: TerminalStyle) -> list[str]:
+def format_place(hit: Hit, _: TerminalStyle) -> str:
+    """The file of the hit, from the wiki's directory, and its line."""
+    return f"{to_safe_line(hit.file or hit.path)}:{find_best_line(hit)}"
+
+
+def format_result(
+    result: SearchResult,
+    style: TerminalStyle,
+    place: Callable[[Hit, TerminalStyle], str] = format_place,
+    *,
+    full: bool = False,
+) -> list[str]:
+    """The result as text. `place` formats where a hit is; with `full`, each hit shows its entire passage."""
     lines: list[str] = []
     if result.did_you_mean:
+        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+
         lines.append(style.format_warning(to_safe_line(format_did_you_mean(result))))
     if not result.total:
         lines.append("Nothing found: no page matches the filters, phrases and exclusions.")
@@ -118,22 +138,58 @@ def format_result(result: SearchResult, style: TerminalStyle) -> list[str]:
         lines.append("Nothing found.")
     elif result.nothing_relevant:
         lines.append(style.format_warning("Nothing clearly relevant was found; the closest pages are:"))
-    for number, hit in enumerate(result.hits, 1):
-        lines += _format_hit(number, hit, style)
+    for number, hit in enumerate(result.hits, result.offset + 1):
+        lines += _format_hit(number, hit, style, place, full=full)
     lines.append(style.format_dim(_format_footer(result)))
     lines += [style.format_warning(f"note: {to_safe_line(note)}") for note in result.notes]
+    for facets in result.facets:
+        values = ", ".join(f"{facet.value} ({facet.count})" for facet in facets.values[:_MAX_SHOWN_FACETS])
+        lines.append(to_safe_line(f"{facets.name}: {values or 'no page has it'}"))
     return lines
 
 
-def _format_hit(number: int, hit: Hit, style: TerminalStyle) -> list[str]:
-    headings = [heading for heading in hit.heading_path[-2:] if heading != hit.name]
-    where = " › ".join((hit.path, *headings))
+def _format_hit(
+    number: int, hit: Hit, style: TerminalStyle, place: Callable[[Hit, TerminalStyle], str], *, full: bool
+) -> list[str]:
+    headings = "".join(f" › {to_safe_line(heading)}" for heading in hit.heading_path if heading != hit.name)
     evidence = style.format_dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
     head = f"{number}. {style.format_bold(to_safe_line(hit.name))}  {evidence}"
-    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
-    snippet = textwrap.wrap(_mark_snippet(hit.snippet, style), width) if hit.snippet.text else []
-    place = f"{to_safe_line(where)}  lines {hit.first_line}–{hit.last_line}"
-    return [head, f"   {style.format_dim(place)}", *(f"   {row}" for row in _apply_colors(snippet, style)), ""]
+    where = place(hit, style) + (style.format_dim(headings) if headings else "")
+    rows = _format_passage(hit, style) if full else _format_snippet(hit.snippet, style)
+    return [head, f"   {where}", *(f"   {row}".rstrip() for row in rows), ""]
+
+
+def _format_snippet(snippet: Snippet, style: TerminalStyle) -> Iterable[str]:
+    width = get_text_width() - 3
+    return _apply_colors(textwrap.wrap(_mark_snippet(snippet, style), width) if snippet.text else [], style)
+
+
+def get_text_width() -> int:
+    """The width of running text: that of the terminal, within limits for easy reading."""
+    import shutil
+
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 110))
+
+
+def find_best_line(hit: Hit) -> int:
+    """The line of the file, within the passage, that has the most matching words; else the first line."""
+    words = _get_matched_words(hit)
+    counts = [sum(word in line for word in words) for line in hit.text.split("\n")]
+    return hit.first_line + counts.index(max(counts))
+
+
+def _get_matched_words(hit: Hit) -> set[str]:
+    return {hit.snippet.text[span.start : span.end] for span in hit.snippet.matches}
+
+
+def _format_passage(hit: Hit, style: TerminalStyle) -> list[str]:
+    """The lines of the passage as written, with the words in color that match in the snippet."""
+    lines = to_safe_text(hit.text).strip("\n").split("\n")
+    words = _get_matched_words(hit)
+    if not words or not style.use_color:
+        return lines
+    pattern = re.compile("|".join(re.escape(to_safe_text(word)) for word in sorted(words, key=len, reverse=True)))
+    return [pattern.sub(lambda match: f"{_BOLD}{_GREEN}{match[0]}{_OFF}", line) for line in lines]
 
 
 def _mark_snippet(snippet: Snippet, style: TerminalStyle) -> str:
@@ -178,7 +234,10 @@ def _apply_colors(rows: Iterable[str], style: TerminalStyle) -> Iterator[str]:
 
 
 def _format_footer(result: SearchResult) -> str:
-    freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
+    if result.wikis:
+        freshness = format_count(len(result.wikis), "wiki") + (", not all at HEAD" if result.stale else "")
+    else:
+        freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
     if result.indexed_revision and result.head_revision is None:
         freshness += ", HEAD unknown"
     elif result.indexed_revision and result.head_revision:
@@ -189,7 +248,7 @@ def _format_footer(result: SearchResult) -> str:
     return f"{pages} · {result.mode}{reranked} · {result.took_ms:.0f} ms · {freshness}{degraded}"
 
 
-def format_sync(slug: str, report: SyncReport, style: TerminalStyle) -> list[str]:
+def format_sync(slug: str, report: SyncReport, skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
     names = ("added", "changed", "moved", "deleted", "unchanged")
     pages = ", ".join(f"{getattr(report, name)} {name}" for name in names if getattr(report, name)) or "no pages"
     chunks = f"{format_count(report.chunks_embedded, 'chunk')} embedded, {report.chunks_reused} reused"
@@ -202,7 +261,14 @@ def format_sync(slug: str, report: SyncReport, style: TerminalStyle) -> list[str
     more = len(report.problems) - _MAX_PROBLEMS
     if more > 0:
         lines.append(style.format_warning(f"  … and {more} more; see `wikiholt status {slug} --json`"))
-    return lines
+    return [*lines, *_format_skipped(skipped, style)]
+
+
+def _format_skipped(skipped: Mapping[str, int], style: TerminalStyle) -> list[str]:
+    from wikiholt.text.page_names import describe_skipped_files
+
+    text = describe_skipped_files(skipped)
+    return [style.format_dim(f"  {to_safe_line(text)}")] if text else []
 
 
 def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> list[str]:
@@ -213,6 +279,8 @@ def _format_problems(problems: Sequence[PageProblem], style: TerminalStyle) -> l
 
 
 def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
+    from wikiholt.git.remote_url import redact_url
+
     state = status.state
     lines = [
         style.format_bold(status.wiki.slug) + style.format_dim(f"  {to_safe_line(redact_url(status.wiki.source))}")
@@ -227,10 +295,10 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
             f"{format_count(state.problems, 'problem')} · {revision}, {freshness}"
         )
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
-        lines.append(
-            style.format_dim(f"  synced {when} · {state.recipe.fingerprint} · {format_size(status.disk_bytes)}")
-        )
-    lines += _format_problems(status.problems, style)
+        dialect = f" · {status.dialect}" if status.dialect else ""
+        size = format_size(status.disk_bytes)
+        lines.append(style.format_dim(f"  synced {when} · {state.recipe.fingerprint}{dialect} · {size}"))
+    lines += [*_format_problems(status.problems, style), *_format_skipped(status.skipped, style)]
     lines += _format_health(status, style)
     if status.error:
         lines.append(style.format_error(f"  {to_safe_line(status.error.message)}"))
@@ -295,35 +363,58 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 @contextmanager
-def show_sync_progress(name: str, *, visible: bool) -> Iterator[Callable[[SyncProgress], None]]:
-    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work."""
-    with _ProgressBar(name, "page", visible=visible) as bar:
-        yield lambda progress: bar.update(
-            progress.pages_done, progress.pages_total, f"{progress.chunks_embedded} chunks"
-        )
+def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[Callable[[SyncProgress], None]]:
+    """A callback for the progress of a sync. It draws a bar if `visible` and if there is work.
+
+    With `keep`, the complete bar stays on the screen.
+    """
+    with _ProgressBar(name, " passages", visible=visible, keep=keep) as bar:
+
+        def update(progress: SyncProgress) -> None:
+            if progress.pages_total:
+                total = max(progress.passages_expected, progress.passages_done)
+                bar.update(progress.passages_done, total, f"{progress.pages_done} of {progress.pages_total} pages")
+
+        yield update
 
 
 @contextmanager
 def show_count_progress(name: str, unit: str, *, visible: bool) -> Iterator[Callable[[int, int], None]]:
     """A callback for (done, total). It draws a bar if `visible` and if there is work."""
     with _ProgressBar(name, unit, visible=visible) as bar:
-        yield bar.update
+        yield lambda done, total: bar.update(done, total) if total else None
 
 
 class _ProgressBar:
-    """A bar that appears with the first update."""
+    """A bar that appears with the first update. Its total may change: it is an estimate."""
 
-    def __init__(self, name: str, unit: str, *, visible: bool) -> None:
+    def __init__(self, name: str, unit: str, *, visible: bool, keep: bool = True) -> None:
         self._name = name
         self._unit = unit
         self._visible = visible
+        self._keep = keep
         self._bar: tqdm[NoReturn] | None = None
 
     def update(self, done: int, total: int, postfix: str = "") -> None:
-        if not self._visible or not total:
+        if not self._visible:
             return
         if self._bar is None:
-            self._bar = tqdm(total=total, desc=self._name, unit=self._unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
+            import shutil
+
+            from tqdm import tqdm
+
+            # Some terminals have no size. tqdm would then draw nothing.
+            columns, rows = shutil.get_terminal_size()
+            self._bar = tqdm(
+                total=total,
+                desc=self._name,
+                unit=self._unit,
+                ascii=" ▏▎▍▌▋▊▉█",
+                leave=self._keep,
+                ncols=columns,
+                nrows=rows,
+            )
+        self._bar.total = total
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(done - self._bar.n)
 

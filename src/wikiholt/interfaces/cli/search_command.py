@@ -1,28 +1,37 @@
-"""`wikiholt search`."""
+"""`wikiholt search`: in a folder, with no other step before it."""
+
+from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wikiholt.domain.search import SearchInterface, SearchMode
-from wikiholt.errors import ModelError
+from wikiholt.domain.search import SearchInterface, SearchMode, SortOrder
+from wikiholt.errors import Busy, IndexUnavailable, ModelError, WikiholtError
 from wikiholt.interfaces.cli import output
-from wikiholt.interfaces.cli.command import (
-    NOTHING_FOUND_EXIT_CODE,
-    CommandContext,
-    Subparsers,
-    add_command,
-    add_slug,
-)
-from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
-from wikiholt.interfaces.schemas.search_schemas import build_result_document
-from wikiholt.search.request import SearchRequest
-from wikiholt.wikis.service import WikiService
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.hit_output import add_hit_options, choose_format, print_hits
+from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from wikiholt.domain.search import SearchResult
+    from wikiholt.domain.wiki import Wiki
+    from wikiholt.interfaces.cli.search_question import SearchQuestion
+    from wikiholt.search.request import SearchRequest
+    from wikiholt.wikis.handle import WikiHandle
+    from wikiholt.wikis.service import WikiService
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "search", "search a wiki", run_search)
-    add_slug(parser)
-    parser.add_argument("query", metavar="QUERY", help='words or a question; "a phrase", -word')
+    parser = add_command(commands, "search", "search the wiki of this folder, or other wikis", run_search, logs=False)
+    parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word, tag:x')
+    parser.add_argument(
+        "-w", "--wiki", action="append", default=[], metavar="SLUG", help="search this wiki; repeatable"
+    )
     parser.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument("--mode", choices=modes, default=str(SearchMode.HYBRID), help="how to search (default: hybrid)")
@@ -31,25 +40,144 @@ def add_arguments(commands: Subparsers) -> None:
             parser.add_argument(param.option, action="append", default=[], metavar=param.metavar, help=param.help)
         else:
             parser.add_argument(param.option, metavar=param.metavar, help=param.help)
+    orders = [str(order) for order in SortOrder]
+    parser.add_argument("--sort", choices=orders, default=orders[0], help="the order of the pages (default: relevance)")
+    parser.add_argument("--offset", type=int, default=0, metavar="N", help="number of pages to skip, 0 to 900")
+    parser.add_argument(
+        "--facets",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="count the values of this frontmatter property; repeatable",
+    )
     parser.add_argument(
         "--rerank",
         action=argparse.BooleanOptionalAction,
         help="whether the reranker scores the best pages again (default: if rerank.model is set)",
     )
+    parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
+    add_hit_options(parser)
 
 
 def run_search(context: CommandContext) -> int:
-    arguments = context.arguments
-    where = build_filter(lambda param: getattr(arguments, param.option.removeprefix("--")))
-    request = SearchRequest(arguments.query, arguments.n, SearchMode(arguments.mode), where, rerank=arguments.rerank)
-    handle = context.service.get_handle(arguments.slug)
+    """Search through a running service of this data directory if there is one, else in this process."""
+    from wikiholt.interfaces.cli.search_question import SearchQuestion
+
+    as_json = choose_format(context.arguments) in ("json", "jsonl")
+    question = SearchQuestion.from_arguments(context.arguments, as_json=as_json)
+    request = question.to_request()
+    exit_code = _ask_service(context, question)
+    if exit_code is not None:
+        return exit_code
+    from wikiholt.interfaces.cli.log_output import configure_logging
+
+    configure_logging(context.settings.log_level.upper())
+    return _search_here(context, request)
+
+
+def _ask_service(context: CommandContext, question: SearchQuestion) -> int | None:
+    """Print the answer of a running service and return the exit code; None if there is no service, or it declines."""
+    from dataclasses import asdict
+
+    from wikiholt.interfaces.cli.local_client import ask_service, decode_result, decode_wiki
+
+    answer = ask_service(context.settings, {"search": asdict(question)})
+    if answer is None:
+        return None
+    wikis = [decode_wiki(document) for document in answer["wikis"]]
+    result = decode_result(answer["result"])
+    return print_hits(context, wikis, result, _make_hints(result, wikis), answer["document"])
+
+
+def _search_here(context: CommandContext, request: SearchRequest) -> int:
+    wikis = choose_wikis(context)
+    handles, failures = _open_handles(context.service, wikis)
+    if not context.arguments.no_sync:
+        is_named = len(wikis) == 1 or bool(context.arguments.wiki)
+        for handle in handles:
+            _update_index(context, handle, build_missing=is_named)
     _load_models(context.service, request)
-    result = handle.search(request, interface=SearchInterface.CLI)
-    lines = output.format_result(result, context.style)
-    if result.stale and result.head_revision:
-        lines.append(f"hint: run `wikiholt sync {arguments.slug}` to index the latest changes")
-    context.print_result(build_result_document(result), lines)
-    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+    result = _search(handles, failures, request)
+    return print_hits(context, wikis, result, _make_hints(result, wikis))
+
+
+def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
+    """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all."""
+    from wikiholt.interfaces.cli.folder_wikis import find_wikis_of_folder, register_folder, require_wikis
+
+    words, known = context.arguments.words, {wiki.slug: wiki for wiki in context.list_wikis()}
+    if context.arguments.wiki:
+        # The registry raises the error for a wiki that does not exist.
+        return [known.get(slug) or context.service.registry.get(slug) for slug in dict.fromkeys(context.arguments.wiki)]
+    if len(words) > 1 and words[0] in known:
+        sys.stderr.write(f"hint: to search the wiki {words[0]}, write `wikiholt search -w {words[0]} …`\n")
+    folder = Path.cwd().resolve()
+    if wikis := find_wikis_of_folder(list(known.values()), folder):
+        return wikis
+    wiki = register_folder(context, folder)
+    return [wiki] if wiki is not None else require_wikis(context, folder)
+
+
+def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing: bool) -> None:
+    """Sync the wiki if its source has changed. If that fails but there is an index, it is searched as it is."""
+    from wikiholt.interfaces.cli.sync_run import run_sync_work
+
+    slug = handle.wiki.slug
+    has_index = context.service.components.store.get_published(handle.wiki.id) is not None
+    if not has_index and not build_missing:
+        return
+    try:
+        if handle.wiki.is_directory or not has_index:
+            handle.fetch()  # for a directory this scans it; a remote is fetched by `sync` and by the service
+        if has_index and handle.get_indexed_revision() == context.service.get_source(handle.wiki).get_last_known_head():
+            return
+        run_sync_work(
+            context,
+            handle,
+            "sync",
+            # A writer that updates an existing index is not worth waiting for.
+            lambda progress, pause: handle.sync(progress, pause, 0 if has_index else None),
+            keep_bar=False,
+        )
+    except Busy:
+        if not has_index:
+            raise
+        sys.stderr.write(f"note: another process is updating {slug}; the latest changes may be missing\n")
+    except WikiholtError as error:
+        if not has_index or isinstance(error, IndexUnavailable):
+            raise
+        sys.stderr.write(f"note: {slug} could not be synced: {output.to_safe_line(error.message)}\n")
+
+
+def _open_handles(service: WikiService, wikis: Sequence[Wiki]) -> tuple[list[WikiHandle], dict[str, WikiholtError]]:
+    """The handles of the wikis, and the errors of those that cannot be opened. Raises the error of a single wiki."""
+    handles: list[WikiHandle] = []
+    failures: dict[str, WikiholtError] = {}
+    for wiki in wikis:
+        try:
+            handles.append(service.get_handle(wiki.slug))
+        except WikiholtError as error:
+            if len(wikis) == 1:
+                raise
+            failures[wiki.slug] = error
+    return handles, failures
+
+
+def _search(
+    handles: Sequence[WikiHandle], failures: Mapping[str, WikiholtError], request: SearchRequest
+) -> SearchResult:
+    if len(handles) == 1 and not failures:
+        return handles[0].search(request, interface=SearchInterface.CLI)
+    from wikiholt.wikis.multi_search import search_wikis
+
+    return search_wikis(handles, request, interface=SearchInterface.CLI, failures=failures)
+
+
+def _make_hints(result: SearchResult, wikis: Sequence[Wiki]) -> list[str]:
+    if not result.stale or not (result.head_revision or result.wikis):
+        return []
+    command = f"wikiholt sync {wikis[0].slug}" if len(wikis) == 1 else "wikiholt sync"
+    return [f"hint: run `{command}` to index the latest changes"]
 
 
 def _load_models(service: WikiService, request: SearchRequest) -> None:

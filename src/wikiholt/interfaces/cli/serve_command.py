@@ -13,7 +13,8 @@ def add_arguments(commands: Subparsers) -> None:
         nargs="*",
         type=Path,
         metavar="DIR",
-        help="register the repositories in this directory; repeatable",
+        help="register the repositories in this directory, or the directory itself if it is a repository or contains"
+        " pages and no repositories; repeatable",
     )
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: serve.host, 127.0.0.1)")
     parser.add_argument("--port", metavar="PORT", help="port (default: serve.port, 8765); 0 chooses a free one")
@@ -22,20 +23,18 @@ def add_arguments(commands: Subparsers) -> None:
 def run_serve(context: CommandContext) -> int:
     """Serve until SIGTERM or SIGINT, then shut down cleanly with exit code 0."""
     roots = [_check_root(path) for path in context.arguments.directories]
-    from wikiholt.interfaces.cli.http_server import serve  # noqa: PLC0415 - no other command needs a web server
+    from wikiholt.interfaces.cli.http_server import serve
 
     serve(context.settings, roots, as_json=context.arguments.json)
     return 0
 
 
 def _check_root(path: Path) -> Path:
-    """Resolve a directory of repositories. Raises InvalidSource if it does not exist or is a repository itself."""
+    """Resolve a path to serve. Raises InvalidSource if there is no such directory."""
     root = path.resolve()
     if not root.is_dir():
-        raise InvalidSource(f"There is no directory {path}.", hint="Name the directory that contains the repositories.")
-    if (root / ".git").exists() or ((root / "HEAD").exists() and (root / "objects").is_dir()):
         raise InvalidSource(
-            f"{path} is a repository itself.",
-            hint="Name its parent directory, or register it with `wikiholt add` and serve without a directory.",
+            f"There is no directory {path}.",
+            hint="Name a directory of repositories, a repository, or a directory of pages.",
         )
     return root

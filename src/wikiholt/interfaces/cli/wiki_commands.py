@@ -1,4 +1,4 @@
-"""`wikiholt add`, `set`, `list`, `rebind` and `remove`: which wikis there are, and their settings."""
+"""`wikiholt add`, `set`, `rebind` and `remove`: which wikis there are, and their settings."""
 
 import sys
 from pathlib import Path
@@ -7,18 +7,32 @@ from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.app.settings.setting import build_unknown_error
 from wikiholt.errors import InvalidSetting
 from wikiholt.git.remote_url import is_remote, redact_url
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
+from wikiholt.interfaces.cli.command import (
+    CANCELLED_EXIT_CODE,
+    CommandContext,
+    Subparsers,
+    add_command,
+    add_slug,
+    confirm,
+)
 from wikiholt.interfaces.cli.output import format_count, to_safe_line
 from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document, get_public_settings
+from wikiholt.wikis.slugs import propose_free_slug
 
-_PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "url", "interval")
+_PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect", "url", "interval")
 """Options of `add` whose value is that of the setting."""
 
 
 def add_arguments(commands: Subparsers) -> None:
-    add = add_command(commands, "add", "register a git repository as a wiki", run_add, changes_registry=True)
-    add_slug(add)
-    add.add_argument("source", metavar="PATH_OR_URL", help="the repository: a directory, or the URL of a remote")
+    text = "register a git repository or a directory of pages as a wiki"
+    add = add_command(commands, "add", text, run_add, changes_registry=True)
+    add.add_argument("slug", nargs="?", metavar="SLUG", help="name of the wiki (default: from the folder's name)")
+    add.add_argument(
+        "source", metavar="PATH_OR_URL", help="a repository or a directory of pages, or the URL of a remote repository"
+    )
+    add.add_argument(
+        "--worktree", action="store_true", help="index the files on disk, with uncommitted edits, instead of HEAD"
+    )
     add.add_argument("--subdirectory", metavar="DIR", help="index only the pages below this directory")
     add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
     add.add_argument(
@@ -27,6 +41,7 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
     add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
     add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
+    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
     add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
     add.add_argument("--public", action="store_true", help="allow reading without a key")
     add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
@@ -40,11 +55,12 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="NAME=VALUE",
         help="a setting and its value; an empty value unsets it, - reads it from standard input",
     )
-    add_command(commands, "list", "list the wikis", run_list)
     text = "accept the repository at a wiki's path as its own, such as a restored copy"
     add_slug(add_command(commands, "rebind", text, run_rebind, changes_registry=True))
     text = "delete a wiki's index, keys and registration; the repository is not touched"
-    add_slug(add_command(commands, "remove", text, run_remove, changes_registry=True))
+    remove = add_command(commands, "remove", text, run_remove, changes_registry=True)
+    add_slug(remove)
+    remove.add_argument("--yes", action="store_true", help="do not ask on the terminal")
 
 
 def run_add(context: CommandContext) -> int:
@@ -57,9 +73,17 @@ def run_add(context: CommandContext) -> int:
         settings["hosts"] = ", ".join(arguments.host)
     if arguments.public:
         settings["public"] = "true"
+    if arguments.worktree:
+        settings["kind"] = "directory"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
-    wiki = context.service.add(arguments.slug, source, settings)
+    slug = arguments.slug or propose_free_slug(_get_folder_name(source), [w.slug for w in context.list_wikis()])
+    wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
+
+
+def _get_folder_name(source: str) -> str:
+    """The last part of a path or URL, from which a slug is made."""
+    return source.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
 
 
 def run_set(context: CommandContext) -> int:
@@ -86,16 +110,6 @@ def _parse_pair(text: str) -> tuple[str, str]:
     return name.strip(), sys.stdin.readline().strip() if value == "-" else value.strip()
 
 
-def run_list(context: CommandContext) -> int:
-    wikis = context.service.list_wikis()
-    width = max((len(wiki.slug) for wiki in wikis), default=0)
-    lines = [f"{wiki.slug:{width}}  {to_safe_line(redact_url(wiki.source))}" for wiki in wikis]
-    return context.print_result(
-        {"wikis": [build_wiki_document(wiki) for wiki in wikis]},
-        lines or ["No wikis yet. Next: wikiholt add SLUG PATH"],
-    )
-
-
 def run_rebind(context: CommandContext) -> int:
     wiki = context.service.rebind(context.arguments.slug)
     source = to_safe_line(redact_url(wiki.source))
@@ -107,7 +121,15 @@ def run_rebind(context: CommandContext) -> int:
 
 
 def run_remove(context: CommandContext) -> int:
-    removed = context.service.remove(context.arguments.slug)
+    arguments, registry = context.arguments, context.service.registry
+    if not arguments.yes:
+        target = registry.get(arguments.slug)
+        key_count = format_count(len(registry.keys.list(target.id)), "key")
+        question = f"Delete the index, the settings and {key_count} of {target.slug}? The repository is not touched."
+        if not confirm(question):
+            sys.stderr.write("Nothing was removed.\n")
+            return CANCELLED_EXIT_CODE
+    removed = context.service.remove(arguments.slug)
     wiki, keys = removed.wiki, [key.id for key in removed.keys]
     and_keys = f" and {format_count(len(keys), 'key')}" if keys else ""
     lines = [

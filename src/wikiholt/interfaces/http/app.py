@@ -1,20 +1,24 @@
-"""The HTTP service as an ASGI application."""
+"""The HTTP service as an ASGI application, and which error becomes which problem response."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
 
 from wikiholt import __version__
 from wikiholt.app.bootstrap import Application
-from wikiholt.errors import WikiholtError
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
     admin_routes,
     attachment_routes,
-    exception_handlers,
     index_routes,
     openapi,
     page_routes,
@@ -29,7 +33,13 @@ from wikiholt.interfaces.http.metrics import (
     VectorEngineCollector,
 )
 from wikiholt.interfaces.http.middleware import RequestLimits, RequestMiddleware
-from wikiholt.interfaces.http.request_context import HostContext, RequestContext
+from wikiholt.interfaces.http.problem_details import (
+    FieldError,
+    make_error_response,
+    make_invalid_response,
+    make_problem_response,
+)
+from wikiholt.interfaces.http.request_context import HostContext, RequestContext, get_request_context
 from wikiholt.interfaces.web.web_routes import add_pages
 
 _DESCRIPTION = (
@@ -116,9 +126,9 @@ def _create_base_app(application: Application, context_class: type[RequestContex
         app.state.metrics.registry.register(VectorEngineCollector(service.vector_engine))
     if service.databases is not None:
         app.state.metrics.registry.register(DatabaseCollector(service.databases))
-    app.add_exception_handler(WikiholtError, exception_handlers.on_error)
-    app.add_exception_handler(RequestValidationError, exception_handlers.on_invalid)
-    app.add_exception_handler(HTTPException, exception_handlers.on_http_exception)
+    app.add_exception_handler(WikiholtError, on_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http_exception)
     return app
 
 
@@ -134,3 +144,74 @@ def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     """Add the routes to one flat list, which 405 responses and metrics use."""
     for router in routers:
         app.router.routes.extend(router.routes)
+
+
+# Applications
+
+
+async def on_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, WikiholtError)
+    return make_problem_response(error)
+
+
+async def on_invalid(request: Request, error: Exception) -> Response:
+    """Respond to invalid parameters or an invalid body with a list of all wrong fields.
+
+    A client without access to the wiki gets the access error instead.
+    """
+    assert isinstance(error, RequestValidationError)
+    access_error = await run_in_threadpool(_find_access_error, request)
+    if access_error is not None:
+        return make_problem_response(access_error)
+    return make_invalid_response([_build_field_error(fault) for fault in error.errors()], _get_openapi_path(request))
+
+
+def _find_access_error(request: Request) -> AccessDenied | None:
+    """Return the access error of the request, if any; it takes precedence over validation errors."""
+    if (getattr(request.scope.get("route"), "openapi_extra", None) or {}).get("security") == []:
+        return None
+    try:
+        get_request_context(request).open_wiki(Scope.READ)
+    except AccessDenied as error:
+        return error
+    except WikiholtError:
+        return None
+    return None
+
+
+def _build_field_error(error: Mapping[str, Any]) -> FieldError:
+    where, *names = error["loc"]
+    message = "unknown field" if error["type"] == "extra_forbidden" else str(error["msg"])
+    return {"field": ".".join(map(str, names)), "where": str(where), "message": message}
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Respond to errors that the framework raises: unknown path, wrong method, body too large, invalid JSON."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == InputTooLarge.status:
+        return make_problem_response(
+            InputTooLarge(str(error.detail), hint="Send less, or raise the setting limit.body_bytes.")
+        )
+    if error.status_code == 404:
+        return make_error_response(404, "not-found", "Unknown path.", f"{_get_openapi_path(request)} lists all paths.")
+    if error.status_code == 405:
+        allowed = ", ".join(sorted(find_allowed_methods(request)))
+        return make_error_response(405, "method-not-allowed", f"This path allows {allowed}.", "", {"Allow": allowed})
+    return make_invalid_response(
+        [{"field": "", "where": "body", "message": "it is not JSON in UTF-8"}], _get_openapi_path(request)
+    )
+
+
+def find_allowed_methods(request: Request) -> set[str]:
+    """Return the methods of all routes that match the path."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(dict(request.scope))
+        if match.value and getattr(route, "methods", None):
+            methods |= route.methods
+    return methods | ({"HEAD"} if "GET" in methods else set())
+
+
+def _get_openapi_path(request: Request) -> str:
+    path: str = request.app.state.openapi_path
+    return path

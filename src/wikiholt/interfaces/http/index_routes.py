@@ -28,7 +28,7 @@ from wikiholt.interfaces.schemas.admin_schemas import (
     build_estimate_document,
     build_index_status,
 )
-from wikiholt.interfaces.schemas.common import build_document, format_date
+from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
@@ -59,6 +59,7 @@ class IndexDocument(IndexStatusDocument):
     activity: ActivityDocument | None
     waiting: bool
     missing: bool
+    watched: bool
 
 
 class ReindexJobDocument(TypedDict):
@@ -156,6 +157,7 @@ def _build_index_document(index: IndexControl) -> IndexDocument:
         "activity": build_document(ActivityDocument, activity) if activity else None,
         "waiting": sync_state.waiting,
         "missing": sync_state.missing,
+        "watched": sync_state.watched,
     }
 
 
@@ -170,7 +172,7 @@ def _build_job_document(job: ReindexJob) -> ReindexJobDocument:
         ReindexJobDocument,
         job,
         status=_STATUS_BY_STATE[job.state],
-        completed_at=format_date(job.finished_at),
+        completed_at=job.finished_at,
         pages_indexed=job.pages_done,
         chunks_created=job.chunks_embedded,
         error_message=_FAILED_MESSAGE if failed else None,

@@ -14,13 +14,7 @@ from wikiholt.errors import InvalidPage, PageExists, PageNotFound
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
 from wikiholt.interfaces.http.query_params import Count, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import (
-    IfNoneMatch,
-    make_json_response,
-    make_not_modified_response,
-    make_weak_etag,
-    matches_etag,
-)
+from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
 from wikiholt.interfaces.http.write_request import (
     AuthorHeader,
     IfMatch,
@@ -94,10 +88,12 @@ def list_pages(
     """List the pages that match the filters, sorted by path."""
     wiki = context.open_wiki(Scope.READ)
     tag = make_weak_etag("pages", wiki.handle.get_version_token(), params)
-    if if_none_match and matches_etag(if_none_match, tag):
-        return make_not_modified_response(tag)
-    page_list = wiki.handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
-    return make_json_response(build_page_list_document(page_list, wiki.path_style), etag=tag)
+    where = wiki.to_git_filter(params.to_filter())
+    return make_cached_response(
+        tag,
+        if_none_match,
+        lambda: build_page_list_document(wiki.handle.pages.list(where, params.limit, params.offset), wiki.path_style),
+    )
 
 
 @router.get(
@@ -154,10 +150,7 @@ def make_page_response(
 ) -> Response:
     """Read the page at this path and make the response. Raises PageNotFound."""
     page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
-    tag = make_page_etag(page)
-    if if_none_match and matches_etag(if_none_match, tag):
-        return make_not_modified_response(tag)
-    return make_json_response(build_page_document(page, wiki.path_style), etag=tag)
+    return make_cached_response(make_page_etag(page), if_none_match, lambda: build_page_document(page, wiki.path_style))
 
 
 def make_page_etag(page: PageContent) -> str:
@@ -311,9 +304,9 @@ def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNone
     """List all pages and the links between them."""
     wiki = context.open_wiki(Scope.READ)
     tag = make_weak_etag("links", wiki.handle.get_version_token())
-    if if_none_match and matches_etag(if_none_match, tag):
-        return make_not_modified_response(tag)
-    return make_json_response(build_graph_document(wiki.handle.pages.build_graph(), wiki.path_style), etag=tag)
+    return make_cached_response(
+        tag, if_none_match, lambda: build_graph_document(wiki.handle.pages.build_graph(), wiki.path_style)
+    )
 
 
 @links_router.get(

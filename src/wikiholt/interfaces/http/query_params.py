@@ -26,11 +26,19 @@ from pydantic import (
 )
 from starlette.requests import Request
 
-from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode
+from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode, SortOrder
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.schemas.common import parse_since, parse_until
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, FilterParam, build_filter
-from wikiholt.search.request import MAX_CHUNKS_PER_PAGE, MAX_HITS, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.search.request import (
+    MAX_CHUNKS_PER_PAGE,
+    MAX_FACETS,
+    MAX_HITS,
+    MAX_OFFSET,
+    MAX_QUERY_CHARS,
+    SearchRequest,
+)
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -156,12 +164,19 @@ def _build_filter_fields() -> Iterator[tuple[str, Any]]:
     for param in FILTER_PARAMS:
         if param.is_list:
             options: Any = Field([], max_length=MAX_FILTER_VALUES, description=param.description)
-            yield param.name, (list[FilterValue], options)
+            yield param.name, (list[_get_value_type(param)], options)  # type: ignore[misc]
             continue
-        kind = FilterValue if param.parse is None else Since
+        kind: Any = FilterValue if param.parse is None else Since
         yield param.name, (kind | None, Field(None, description=param.description))
         if param.alias:
             yield param.alias, (kind | None, Field(None, description=f"The same as {param.name}."))
+
+
+def _get_value_type(param: FilterParam) -> Any:
+    if not param.pattern:
+        return FilterValue
+    schema = {"type": "string", "maxLength": MAX_FILTER_VALUE_CHARS, "pattern": param.pattern}
+    return Annotated[FilterValue, WithJsonSchema(schema)]
 
 
 if TYPE_CHECKING:
@@ -204,7 +219,17 @@ class ListParams(FilterParams):
         return where if self.path is None else replace(where, path_prefix=self.path)
 
 
-class SearchParams(ListParams):
+class FacetParams(ListParams):
+    """Parameters of the facets."""
+
+    facets: list[FilterValue] = Field(
+        [],
+        max_length=MAX_FACETS,
+        description="A frontmatter property whose values are counted; may be repeated.",
+    )
+
+
+class SearchParams(FacetParams):
     """Parameters of a search."""
 
     q: str = Field(
@@ -221,12 +246,37 @@ class SearchParams(ListParams):
         1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages of one page."
     )
     fresh: Flag = Field(False, description="Wait, for a limited time, until the index reaches HEAD.")
+    offset: Count = Field(0, ge=0, le=MAX_OFFSET, description="Number of hits to skip.")
+    sort: SortOrder = Field(
+        SortOrder.RELEVANCE,
+        description="The order: by relevance, or of the pages about as relevant as the best by date.",
+    )
     rerank: Flag | None = Field(
         None, description="Whether the reranker rescores the best pages; default: if rerank.model is set."
     )
 
     def to_request(self) -> SearchRequest:
-        return SearchRequest(self.q, self.n, self.mode, self.to_filter(), self.max_chunks_per_page, self.rerank)
+        return SearchRequest(
+            self.q,
+            self.n,
+            self.mode,
+            self.to_filter(),
+            self.max_chunks_per_page,
+            self.rerank,
+            self.offset,
+            self.sort,
+            tuple(self.facets),
+        )
+
+
+class WikiSearchParams(SearchParams):
+    """Parameters of a search that may cover several wikis."""
+
+    wiki: list[FilterValue] = Field(
+        [],
+        max_length=MAX_WIKIS_PER_SEARCH,
+        description="Search this wiki; may be repeated. Needs an operator key, or the key of each wiki.",
+    )
 
 
 class SemanticParams(SearchParams):

@@ -4,9 +4,9 @@ A route receives a RequestContext and asks it for what it needs. Nothing that a 
 than the granted one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -17,15 +17,49 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Scope, Wiki
-from wikiholt.errors import AccessDenied, Forbidden, Unauthorized, WikiholtError
-from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
+from wikiholt.errors import AccessDenied, Forbidden, InvalidQuery, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import ALLOWANCE_KEY, SLUG_KEY
 from wikiholt.scheduler.reindex_job import ReindexJob
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SyncState, WikiActivity
 from wikiholt.wikis.access import Grant, RequestIdentity
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH, OpenedWikis
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.session import WikiSession
+from wikiholt.wikis.session import STORED_PATHS, CommitEvent, PathStyle, WikiSession
+
+HOST_GRANT_KEY = "wikiholt.host_grant"
+"""The key of the grant in the ASGI scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostGrant:
+    """The decision of a host application about one request. A host may grant each right independently.
+
+    The grant travels in the ASGI scope. Only code that calls the application in process can set it; no request header
+    ends up there. An application created for a host refuses every request without a grant.
+
+    Commits use `author`; a request with a key may name another author. A write waits up to `index_wait_s` seconds for
+    the index. `commits` collects the commits that the request makes.
+    """
+
+    wiki: Wiki
+    scopes: frozenset[Scope]
+    author: Author
+    can_attach: bool = False
+    is_signed_in: bool = False
+    key: Key | None = None
+    can_manage_keys: bool = False
+    path_style: PathStyle = STORED_PATHS
+    index_wait_s: float = 0.0
+    commits: list[CommitEvent] = field(default_factory=list)
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the grant allows anything but reading."""
+        return self.can_attach or bool(self.scopes - {Scope.READ})
+
+
+# The context of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +125,30 @@ class RequestContext:
         self._check_rate_limit(grant.key)
         return self._open_session(grant)
 
-    def open_wiki_best_scope(self) -> WikiSession:
-        """Open the wiki of this request with the highest scope the client has. Raises AccessDenied without READ."""
-        return self.open_wiki(Scope.READ)
+    def open_wikis(self, slugs: Sequence[str]) -> OpenedWikis:
+        """Open the wikis of a search: that of this request, or several with an operator key or the key of each."""
+        with self._check_access():
+            grants = self._application.access.authorize_search(self._identity, slugs)
+        for key in dict.fromkeys(grant.key for grant in grants):
+            self._check_rate_limit(key)
+        if len(grants) == 1:
+            return OpenedWikis([self._open_session(grants[0])], {})
+        if len(grants) > MAX_WIKIS_PER_SEARCH:
+            raise InvalidQuery(
+                f"This search would cover {len(grants)} wikis.",
+                hint=f"Name up to {MAX_WIKIS_PER_SEARCH} of them: wiki=SLUG&wiki=SLUG",
+            )
+        opened = OpenedWikis([], {})
+        for grant in grants:
+            try:
+                opened.sessions.append(self._open_session(grant))
+            except WikiholtError as error:
+                opened.failures[grant.wiki.slug] = error
+        return opened
+
+    def open_wikis_best_scope(self) -> OpenedWikis:
+        """Open the wikis that the client's keys name, each with the highest scope the client has."""
+        return self.open_wikis(())
 
     def open_wiki_for_token(self, verify: Callable[[str], TokenIdentity]) -> WikiSession:
         """Open the wiki that a token of another issuer names. Raises what `verify` raises."""
@@ -236,9 +291,15 @@ class HostContext(RequestContext):
     def open_wiki(self, required_scope: Scope) -> WikiSession:
         return self._open_granted(required_scope, allowed=required_scope in self._host_grant.scopes)
 
-    def open_wiki_best_scope(self) -> WikiSession:
+    def open_wikis(self, slugs: Sequence[str]) -> OpenedWikis:
+        session = self.open_wiki(Scope.READ)
+        if set(slugs) - {session.wiki.slug}:
+            raise Forbidden("This request is for another wiki.", hint="The host application serves one wiki.")
+        return OpenedWikis([session], {})
+
+    def open_wikis_best_scope(self) -> OpenedWikis:
         reads, writes = (scope in self._host_grant.scopes for scope in (Scope.READ, Scope.WRITE))
-        return self.open_wiki(Scope.WRITE if reads and writes else Scope.READ)
+        return OpenedWikis([self.open_wiki(Scope.WRITE if reads and writes else Scope.READ)], {})
 
     def require_known_host(self) -> None:
         """Allow every host name; the host application checks them."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Annotated, Any
 
@@ -82,5 +82,12 @@ def matches_etag(header: str, etag: str) -> bool:
     return match is not None and match[1] in _ETAG_PATTERN.findall(header)
 
 
-def make_not_modified_response(etag: str) -> Response:
-    return Response(status_code=304, headers={"ETag": etag, "Cache-Control": PRIVATE_CACHE_CONTROL})
+def make_cached_response(etag: str, if_none_match: str | None, build: Callable[[], Mapping[str, Any]]) -> Response:
+    """Make a response with this ETag: 304 if the client has it, else the document that `build` returns.
+
+    A degraded result has no ETag: the same index may soon give a better one, so a client must not cache it.
+    """
+    if if_none_match and matches_etag(if_none_match, etag):
+        return Response(status_code=304, headers={"ETag": etag, "Cache-Control": PRIVATE_CACHE_CONTROL})
+    document = build()
+    return make_json_response(document, etag="" if document.get("degraded") else etag)

@@ -1,6 +1,5 @@
 """Routes for search: by query, by page, filter values, and the query report."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated
 
@@ -8,26 +7,22 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from wikiholt.domain.search import SearchResult
+from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
-from wikiholt.interfaces.http.problem_details import describe_error_responses
+from wikiholt.errors import InvalidQuery
+from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
 from wikiholt.interfaces.http.query_params import (
     Count,
-    ListParams,
+    FacetParams,
     NoParams,
     SearchParams,
     SemanticParams,
     SimilarParams,
+    WikiSearchParams,
     parse_query,
 )
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import (
-    IfNoneMatch,
-    make_json_response,
-    make_not_modified_response,
-    make_weak_etag,
-    matches_etag,
-)
+from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -35,7 +30,8 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
-from wikiholt.wikis.session import PathStyle, WikiSession
+from wikiholt.wikis.multi_search import OpenedWikis, search_wikis
+from wikiholt.wikis.session import WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
 
@@ -43,11 +39,14 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 @router.get("/search", response_model=SearchResultDocument, responses=describe_error_responses(304))
 def search(
     context: RequestContextDep,
-    params: Annotated[SearchParams, parse_query(SearchParams)],
+    params: Annotated[WikiSearchParams, parse_query(WikiSearchParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Find pages by meaning and by words."""
-    return _run_search(context.open_wiki(Scope.READ), params, if_none_match)
+    """Find pages by meaning and by words; with an operator key or a list of keys, in several wikis."""
+    opened = context.open_wikis(params.wiki)
+    if len(opened.sessions) == 1 and not opened.failures:
+        return _run_search(opened.sessions[0], params, if_none_match)
+    return _run_merged_search(opened, params)
 
 
 @router.get(
@@ -81,11 +80,12 @@ def find_similar(
     with wiki.open_snapshot() as snapshot:
         path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
         tag = make_weak_etag("similar", snapshot.version, path, params.n, where)
-        return _make_cached_response(
+        return make_cached_response(
             tag,
             if_none_match,
-            wiki.path_style,
-            lambda: wiki.handle.find_similar(path, params.n, where, snapshot=snapshot),
+            lambda: build_result_document(
+                wiki.handle.find_similar(path, params.n, where, snapshot=snapshot), wiki.path_style
+            ),
         )
 
 
@@ -97,17 +97,16 @@ def find_similar(
 )
 def get_facets(
     context: RequestContextDep,
-    params: Annotated[ListParams, parse_query(ListParams)],
+    params: Annotated[FacetParams, parse_query(FacetParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List all categories, tags and folders with their page counts."""
+    """List all categories, tags and folders, and the values of frontmatter properties, with their page counts."""
     wiki = context.open_wiki(Scope.READ)
     with wiki.use_handle() as handle:
-        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter())
-        if if_none_match and matches_etag(if_none_match, tag):
-            return make_not_modified_response(tag)
-        return make_json_response(
-            build_facets_document(handle.pages.get_facets(wiki.to_git_filter(params.to_filter()))), etag=tag
+        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter(), params.facets)
+        where = wiki.to_git_filter(params.to_filter())
+        return make_cached_response(
+            tag, if_none_match, lambda: build_facets_document(handle.pages.get_facets(where, params.facets))
         )
 
 
@@ -118,22 +117,27 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
         wiki.wait_until_fresh()
     with wiki.open_snapshot() as snapshot:
         tag = make_weak_etag(snapshot.version, wiki.handle.reranker_identity, request)
-        return _make_cached_response(
+        return make_cached_response(
             tag,
             if_none_match,
-            wiki.path_style,
-            lambda: wiki.handle.search(request, interface=wiki.interface, snapshot=snapshot),
+            lambda: build_result_document(
+                wiki.handle.search(request, interface=wiki.interface, snapshot=snapshot), wiki.path_style
+            ),
         )
 
 
-def _make_cached_response(
-    etag: str, if_none_match: str | None, path_style: PathStyle, get_result: Callable[[], SearchResult]
-) -> Response:
-    if if_none_match and matches_etag(if_none_match, etag):
-        return make_not_modified_response(etag)
-    result = get_result()
-    # The same index may soon give a better result than a degraded one, so a client must not cache that.
-    return make_json_response(build_result_document(result, path_style), etag="" if result.degraded else etag)
+def _run_merged_search(opened: OpenedWikis, params: SearchParams) -> Response:
+    """Search each wiki by itself and merge the hits."""
+    if params.fresh:
+        raise InvalidQuery("fresh=true is for one wiki.", hint="Name the wiki: /w/SLUG/api/v1/search")
+    result = search_wikis(
+        [session.handle for session in opened.sessions],
+        params.to_request(),
+        interface=SearchInterface.HTTP,
+        failures=opened.failures,
+        describe_error=lambda error: get_public_message(error)[0],
+    )
+    return make_json_response(build_result_document(result), headers={"Cache-Control": "no-store"})
 
 
 # The query report; it requires an admin key, because it shows what others typed

@@ -19,13 +19,15 @@ from starlette.types import Scope as Environment
 
 from wikiholt.app.bootstrap import Application
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import Forbidden, Unauthorized, WikiholtError
+from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.http.request_context import get_request_context, parse_bearer_token
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.mcp.mcp_server import McpContext, ServerOptions, ToolContext, make_server
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier
+from wikiholt.wikis.multi_search import OpenedWikis
+from wikiholt.wikis.session import WikiSession
 
 MCP_PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -48,6 +50,11 @@ def add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
     endpoint = _McpEndpoint(server, verifier, settings.limit_body_bytes, settings.serve_cors_origins)
     endpoint.route = Route(f"{prefix}{MCP_PATH}", endpoint, methods=["POST"])
     app.router.routes.append(endpoint.route)
+
+
+def _refuse_several_wikis() -> WikiSession:
+    """The opener of a request for several wikis, which only the tool search_wikis can use."""
+    raise InvalidQuery("These keys are for several wikis.", hint="Use search_wikis here, and /w/SLUG/mcp for one wiki.")
 
 
 def _get_tool_context(ctx: McpContext) -> ToolContext:
@@ -95,10 +102,13 @@ class _McpEndpoint:
             raise Forbidden("This origin is not allowed.", hint="The setting serve.cors_origins allows it.")
         token = parse_bearer_token(request.headers.get("authorization"))
         if self._verifier is not None and token is not None and self._verifier.is_token_format(token):
-            wiki = context.open_wiki_for_token(self._verifier.verify)
+            opened = OpenedWikis([context.open_wiki_for_token(self._verifier.verify)], {})
         else:
-            wiki = context.open_wiki_best_scope()
-        return ToolContext(wiki.grant.scope, lambda: wiki)
+            opened = context.open_wikis_best_scope()
+        if len(opened.sessions) == 1 and not opened.failures:
+            session = opened.sessions[0]
+            return ToolContext(session.grant.scope, lambda: session)
+        return ToolContext(Scope.READ, _refuse_several_wikis, opened)
 
     def _is_allowed_origin(self, request: Request) -> bool:
         """Whether the Origin header is absent, configured, or our own host."""

@@ -45,7 +45,8 @@ from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources, text_output
-from wikiholt.interfaces.mcp.tool_registry import McpTool, get_tools
+from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, McpTool, get_tool_definitions, get_tools
+from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
 
 _log = logging.getLogger(__name__)
@@ -66,10 +67,11 @@ _MAX_SIMILAR_PAGES = 2000
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The scope of one request, and a function that opens its wiki."""
+    """The scope of one request, and a function that opens its wiki; or the several wikis that it may search."""
 
     scope: Scope
     open: Callable[[], WikiSession]
+    wikis: OpenedWikis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,8 @@ class _ServerHandlers:
         self._get_tool_context = get_tool_context
         self._options = options
         self._tools = get_tools(aliases=options.aliases)
-        self._definitions = {name: tool.to_definition() for name, tool in self._tools.items()}
+        self._several_wikis_tools = {tool.name: tool for tool in SEVERAL_WIKIS_TOOLS}
+        self._definitions = get_tool_definitions(aliases=options.aliases)
         self._unindexed_commits: dict[str, str] = {}
         """By wiki, the last commit made here that the index may not contain yet."""
 
@@ -117,19 +120,23 @@ class _ServerHandlers:
         return definition.input_schema if definition else None
 
     async def list_tools(self, ctx: McpContext, _: PaginatedRequestParams | None) -> ListToolsResult:
-        scope = self._get_tool_context(ctx).scope
+        tool_context = self._get_tool_context(ctx)
         tools = [
-            definition
-            for name, definition in self._definitions.items()
-            if scope.allows(self._tools[name].required_scope)
+            self._definitions[name]
+            for name, tool in self._get_tools(tool_context).items()
+            if tool_context.scope.allows(tool.required_scope)
         ]
         return ListToolsResult(tools=tools)
 
+    def _get_tools(self, tool_context: ToolContext) -> Mapping[str, McpTool]:
+        """The tools of a request: those of one wiki, or those of several wikis."""
+        return self._tools if tool_context.wikis is None else self._several_wikis_tools
+
     async def call_tool(self, ctx: McpContext, params: CallToolRequestParams) -> CallToolResult:
-        tool = self._tools.get(params.name)
+        tool_context = self._get_tool_context(ctx)
+        tool = self._get_tools(tool_context).get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:80]}")
-        tool_context = self._get_tool_context(ctx)
         # Not cancelled with the request: a write that has started is completed.
         return await to_thread.run_sync(self._call_tool, tool, tool_context, params.arguments or {})
 
@@ -139,10 +146,12 @@ class _ServerHandlers:
             if not tool_context.scope.allows(tool.required_scope):
                 raise Forbidden("This requires a key with scope write.")
             params = tool.arguments_type.model_validate({**arguments, **tool.fixed_arguments})
+            if tool_context.wikis is not None:
+                return _make_result(tool.run(tool_context.wikis, params, self._get_budget(params)), tool.format_text)
             wiki = tool_context.open()
             if tool.needs_own_writes:
                 self._wait_for_own_writes(wiki)
-            document = tool.run(wiki, params, getattr(params, "max_tokens", None) or self._options.max_tokens)
+            document = tool.run(wiki, params, self._get_budget(params))
             if tool.is_write:
                 self._unindexed_commits[wiki.wiki.id] = document["revision"]
             return _make_result(document, tool.format_text)
@@ -155,6 +164,10 @@ class _ServerHandlers:
         except Exception:  # noqa: BLE001 - the agent gets a result, and the log the details
             _log.exception("the tool %s failed", tool.name)
             return _make_error_result(_FAULT_TEXT)
+
+    def _get_budget(self, params: Any) -> int:
+        """The length of a result in tokens."""
+        return getattr(params, "max_tokens", None) or self._options.max_tokens
 
     def _wait_for_own_writes(self, wiki: WikiSession) -> None:
         written = self._unindexed_commits.get(wiki.wiki.id)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wikiholt.domain.search import Hit, SearchInterface, SearchResult
+from wikiholt.errors import Forbidden
+from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.mcp.text_output import estimate_tokens, truncate_text
 from wikiholt.interfaces.mcp.tool_schemas import (
     DATA_NOTICE,
@@ -12,12 +14,14 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     SearchArguments,
     SearchToolHit,
     SearchToolResult,
+    SearchWikisArguments,
     SimilarArguments,
 )
 from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import format_as_typed
-from wikiholt.wikis.session import PathStyle, WikiSession
+from wikiholt.wikis.multi_search import OpenedWikis, search_wikis
+from wikiholt.wikis.session import STORED_PATHS, PathStyle, WikiSession
 
 _HIT_OVERHEAD_TOKENS = 60
 """Tokens of the fields besides the passage: path, heading, lines, score."""
@@ -43,6 +47,24 @@ def run_search(wiki: WikiSession, params: SearchArguments, budget: int) -> Searc
     with wiki.use_handle() as handle:
         result = handle.search(request, interface=SearchInterface.MCP)
     return _build_result(wiki.path_style, result, budget, lambda: ("search", params.model_dump(exclude_defaults=True)))
+
+
+def run_search_wikis(wikis: OpenedWikis, params: SearchWikisArguments, budget: int) -> SearchToolResult:
+    names = set(params.wikis)
+    if names - {session.wiki.slug for session in wikis.sessions} - wikis.failures.keys():
+        raise Forbidden(
+            "One of these wikis is not covered by your keys.", hint="Leave out wikis to search all of them."
+        )
+    sessions = [session for session in wikis.sessions if not names or session.wiki.slug in names]
+    result = search_wikis(
+        [session.handle for session in sessions],
+        params.to_request(),
+        interface=SearchInterface.MCP,
+        failures={slug: error for slug, error in wikis.failures.items() if not names or slug in names},
+        describe_error=lambda error: get_public_message(error)[0],
+    )
+    call = ("search_wikis", params.model_dump(exclude_defaults=True))
+    return _build_result(STORED_PATHS, result, budget, lambda: call)
 
 
 def run_similar(wiki: WikiSession, params: SimilarArguments, budget: int) -> SearchToolResult:
@@ -118,4 +140,5 @@ def _build_hit(path_style: PathStyle, hit: Hit, text: str) -> SearchToolHit:
         lines=[hit.first_line, hit.last_line],
         snippet=hit.snippet.text,
         text=text,
+        wiki=hit.wiki or None,
     )

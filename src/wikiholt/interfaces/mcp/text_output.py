@@ -128,7 +128,7 @@ def format_compact_json(document: Mapping[str, Any]) -> str:
 
 def format_search_result(result: SearchToolResult) -> str:
     """Compact JSON, which hosts expect of a tool named `search`, without fields that only programs need."""
-    names = ("id", "title", "url", "heading_path", "lines", "confidence", "score", "last_updated")
+    names = ("wiki", "id", "title", "url", "heading_path", "lines", "confidence", "score", "last_updated")
     results = []
     for page in result["results"]:
         fields = {name: value for name, value in page.items() if name in names and value not in (None, [], "")}

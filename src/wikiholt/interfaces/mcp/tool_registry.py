@@ -11,17 +11,19 @@ from pydantic import BaseModel, TypeAdapter
 
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.mcp import page_tools, search_tools, text_output, write_tools
-from wikiholt.wikis.session import WikiSession
 
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One tool. Its schemas come from the signature of `run`: (session, arguments, budget) -> result."""
+    """One tool. Its schemas come from the signature of `run`: (session, arguments, budget) -> result.
+
+    A tool for several wikis gets OpenedWikis in place of the session.
+    """
 
     name: str
     title: str
     description: str
-    run: Callable[[WikiSession, Any, int], Any]
+    run: Callable[[Any, Any, int], Any]
     format_text: Callable[[Any], str]
     required_scope: Scope = Scope.READ
     destructive: bool = False
@@ -206,6 +208,18 @@ WRITE_TOOLS: Sequence[McpTool] = (
     ),
 )
 
+SEVERAL_WIKIS_TOOLS: Sequence[McpTool] = (
+    McpTool(
+        "search_wikis",
+        "Search several wikis",
+        "Find pages of several wikis by meaning and by keywords; each result names its wiki. Each wiki is searched by "
+        f"itself, and the results are merged by score. {_DATA_NOTE}",
+        search_tools.run_search_wikis,
+        text_output.format_search_result,
+    ),
+)
+"""The tools of a request with an operator key or a list of keys."""
+
 _ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "read_note": ("read_page", {}),
     "list_notes": ("list_pages", {}),
@@ -231,3 +245,10 @@ def get_tools(*, aliases: bool) -> Mapping[str, McpTool]:
             description = f"The same as {original}. {tools[original].description}"
             tools[name] = replace(tools[original], name=name, description=description, fixed_arguments=fixed)
     return tools
+
+
+@cache
+def get_tool_definitions(*, aliases: bool) -> Mapping[str, Described]:
+    """The definitions for clients by tool name. They are built once per process, because the schemas take time."""
+    tools = (*get_tools(aliases=aliases).values(), *SEVERAL_WIKIS_TOOLS)
+    return {tool.name: tool.to_definition() for tool in tools}

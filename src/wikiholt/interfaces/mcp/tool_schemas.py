@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
-from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode
+from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode, SortOrder
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
 from wikiholt.interfaces.schemas.page_schemas import (
     ChangeDocument,
@@ -16,7 +16,8 @@ from wikiholt.interfaces.schemas.page_schemas import (
     OrphansDocument,
     PageListDocument,
 )
-from wikiholt.search.request import MAX_HITS, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.search.request import MAX_HITS, MAX_OFFSET, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 MIN_TOKENS, MAX_TOKENS = 200, 50_000
 _MAX_DATE_CHARS = 40
@@ -94,14 +95,43 @@ class SearchArguments(FilterArguments):
     """Arguments of search."""
 
     query: str = Field(
-        min_length=1, max_length=MAX_QUERY_CHARS, description='A question or words; "a phrase" and -word work too.'
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description='A question or words; "a phrase", -word, tag:x, path:x, title:x and OR work too.',
     )
     n: int = Field(8, ge=1, le=MAX_HITS, description="Maximum number of pages.")
     mode: Literal["hybrid", "semantic", "keyword"] = Field(
         "hybrid", description="By meaning and keywords, by meaning only, or by keywords only."
     )
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Number of results to skip.")
+    sort: Literal["relevance", "date"] = Field(
+        "relevance", description="By relevance, or the newest of the relevant pages first."
+    )
     fresh: bool = Field(
         False, description="Wait until the index has reached the newest commit. It always waits for your own writes."
+    )
+
+    def to_request(self) -> SearchRequest:
+        return SearchRequest(
+            self.query,
+            self.n,
+            SearchMode(self.mode),
+            self.to_filter(),
+            offset=self.offset,
+            sort=SortOrder(self.sort),
+        )
+
+
+class SearchWikisArguments(FilterArguments):
+    """Arguments of search_wikis."""
+
+    query: str = Field(
+        min_length=1, max_length=MAX_QUERY_CHARS, description='A question or words; "a phrase" and -word work too.'
+    )
+    wikis: list[str] = Field([], max_length=MAX_WIKIS_PER_SEARCH, description="Only these wikis; default: all.")
+    n: int = Field(8, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    mode: Literal["hybrid", "semantic", "keyword"] = Field(
+        "hybrid", description="By meaning and keywords, by meaning only, or by keywords only."
     )
 
     def to_request(self) -> SearchRequest:
@@ -249,6 +279,7 @@ class SearchToolHit(TypedDict):
     last_updated: str | None
     snippet: str
     text: str
+    wiki: str | None
 
 
 class SearchToolResult(TypedDict):

@@ -23,12 +23,12 @@ from starlette.types import Scope as CallScope
 from wikiholt.app.bootstrap import Application
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.app import create_host_app
-from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.http.problem_details import (
     make_error_response,
     make_internal_error_response,
     make_problem_response,
 )
+from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.otterwiki.permissions import SharedKey, build_host_grant, load_shared_key, require_csrf_token
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki, PluginRuntime
 from wikiholt.text.page_names import get_page_path

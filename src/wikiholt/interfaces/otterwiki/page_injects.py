@@ -44,11 +44,6 @@ def render_head(_: object) -> str | None:
     return f'<link rel="stylesheet" href="{_get_static_base()}wiki.css">{render_scripts(*scripts)}'
 
 
-def render_body(_: object) -> str | None:
-    """Return nothing: all scripts are in the head."""
-    return None
-
-
 def render_sidebar(page: object) -> str | None:
     """Return an empty element for the sidebar, which a script fills with linking and related pages."""
     if not page or not _has_permission("READ"):

@@ -17,8 +17,7 @@ from werkzeug.exceptions import BadRequest
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Key, Scope
 from wikiholt.errors import Forbidden, Unauthorized
-from wikiholt.interfaces.http.host_grant import HostGrant
-from wikiholt.interfaces.http.request_context import parse_bearer_token
+from wikiholt.interfaces.http.request_context import HostGrant, parse_bearer_token
 from wikiholt.interfaces.otterwiki.page_paths import get_request_paths
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki
 from wikiholt.wikis.access import RequestIdentity

@@ -110,10 +110,6 @@ class OtterwikiPlugin:
         return self._render_inject("render_head", page)
 
     @_make_hook
-    def template_html_body_inject(self, page: Any) -> str | None:
-        return self._render_inject("render_body", page)
-
-    @_make_hook
     def template_html_sidebar_right_inject(self, page: Any) -> str | None:
         return self._render_inject("render_sidebar", page)
 

@@ -69,6 +69,7 @@ def log_legacy_advice(environ: Mapping[str, str]) -> list[str]:
 
 _SETTING_PREFIX = "WIKIHOLT_"
 _PLUGIN_PREFIX = "WIKIHOLT_OTTERWIKI_"
+_LINK_FIRST_STYLES = ("LINKTITLE", "PAGENAMETITLE")
 _FALSE_VALUES = ("false", "no", "off", "0")
 _PLUGIN_OPTION_NAMES = ("RESOLVER", "HIDE", "DROPDOWN")
 
@@ -81,6 +82,8 @@ class PluginOptions:
     """`module:function` that returns the wiki of a request."""
     hide: str | None = None
     """Patterns of pages to hide from search; None if not set."""
+    is_link_first: bool = False
+    """Whether Otterwiki's WIKILINK_STYLE puts the target first: `[[Page|Text]]`."""
     dropdown: bool = True
     """Whether the search box shows results while the user types."""
 
@@ -100,9 +103,11 @@ class PluginConfig:
         values = {name: _to_text(value) for name, value in config.items() if name.startswith(_SETTING_PREFIX)}
         values |= {name: text for name, text in environ.items() if name.startswith(_SETTING_PREFIX) and text.strip()}
         hide = values.get(f"{_PLUGIN_PREFIX}HIDE")
+        link_style = _to_text(config.get("WIKILINK_STYLE")).upper().replace("_", "").strip()
         options = PluginOptions(
             resolver=values.get(f"{_PLUGIN_PREFIX}RESOLVER", "").strip(),
             hide=None if hide is None else hide.strip(),
+            is_link_first=link_style in _LINK_FIRST_STYLES,
             dropdown=values.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
         )
         data_directory = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"

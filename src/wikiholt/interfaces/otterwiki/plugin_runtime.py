@@ -23,7 +23,7 @@ from flask import Flask
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
-from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig
+from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver, is_in_request
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
@@ -171,9 +171,9 @@ class CurrentWiki:
 class _RunningApplication:
     """The open application of one process."""
 
-    def __init__(self, application: Application, hide: str | None) -> None:
+    def __init__(self, application: Application, options: PluginOptions) -> None:
         self.application = application
-        self.registrar = WikiRegistrar(application.service, hide)
+        self.registrar = WikiRegistrar(application.service, options.hide, is_link_first=options.is_link_first)
 
 
 class PluginRuntime:
@@ -254,7 +254,7 @@ class PluginRuntime:
         application = open_application(self.config.load_settings())
         application.service.list_wikis()  # fail now if the registry cannot be read
         application.scheduler.start()
-        self._running = _RunningApplication(application, self.options.hide)
+        self._running = _RunningApplication(application, self.options)
         return self._running
 
     def _log_once(self, error: WikiholtError) -> None:

@@ -15,12 +15,16 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidQuery, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.query_params import SearchParams
-from wikiholt.interfaces.http.snippet_html import render_snippet
 from wikiholt.interfaces.otterwiki.page_injects import RUNTIME_EXTENSION_KEY, load_plugin_files, render_scripts
 from wikiholt.interfaces.otterwiki.page_paths import get_request_paths
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS
-from wikiholt.interfaces.schemas.search_schemas import HitDocument, SearchResultDocument, build_result_document
+from wikiholt.interfaces.schemas.search_schemas import (
+    HitDocument,
+    SearchResultDocument,
+    build_result_document,
+    render_snippet,
+)
 
 _log = logging.getLogger(__name__)
 _SERVER_ERROR_STATUS = 500

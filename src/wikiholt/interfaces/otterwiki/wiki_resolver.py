@@ -19,6 +19,7 @@ from flask import has_request_context, request
 
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
+from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_LINK_TITLE
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.slugs import propose_slug
 
@@ -112,6 +113,7 @@ def _build_unknown_wiki_error(reason: str) -> WikiNotFound:
 _log = logging.getLogger(__name__)
 
 _DEFAULT_WIKI_SETTINGS = {"anchors": "otterwiki", "url": "/{path}"}
+_CHANGEABLE_DIALECTS = (AUTO, OTTERWIKI.name, OTTERWIKI_LINK_TITLE.name)
 _GENERIC_DIRECTORY_NAMES = ("repository", "repo", "wiki", "data", "pages")
 """Directory names that are not specific enough for a slug."""
 
@@ -119,10 +121,14 @@ _GENERIC_DIRECTORY_NAMES = ("repository", "repo", "wiki", "data", "pages")
 class WikiRegistrar:
     """Maps repositories to the wikis of one service. Safe to use from many threads."""
 
-    def __init__(self, service: WikiService, hide: str | None) -> None:
-        """`hide` are patterns of pages to hide from search, or None to keep the setting of each wiki."""
+    def __init__(self, service: WikiService, hide: str | None, *, is_link_first: bool = False) -> None:
+        """`hide` are patterns of pages to hide from search, or None to keep the setting of each wiki.
+
+        `is_link_first` chooses between the two dialects of Otterwiki, for wikis that have no other one.
+        """
         self._service = service
         self._hide = hide
+        self._dialect = (OTTERWIKI_LINK_TITLE if is_link_first else OTTERWIKI).name
         self._ids: dict[str, str] = {}
 
     def is_known(self, location: WikiLocation) -> bool:
@@ -136,7 +142,7 @@ class WikiRegistrar:
                 wiki = self._service.registry.get_by_id(wiki_id)
                 if not self._service.discard_replaced(wiki):
                     return wiki
-        wiki = self._apply_hide(self._find_or_add(location))
+        wiki = self._apply_settings(self._find_or_add(location))
         self._ids[location.path] = wiki.id
         return wiki
 
@@ -162,13 +168,17 @@ class WikiRegistrar:
         _log.info("registered wiki %s", slug)
         return added
 
-    def _apply_hide(self, wiki: Wiki) -> Wiki:
-        if self._hide is None or wiki.settings.get("hide", "") == self._hide:
-            return wiki
+    def _apply_settings(self, wiki: Wiki) -> Wiki:
+        changes: dict[str, str] = {}
+        if self._hide is not None and wiki.settings.get("hide", "") != self._hide:
+            changes["hide"] = self._hide
+        dialect = wiki.settings.get("dialect", AUTO)
+        if {AUTO: OTTERWIKI.name}.get(dialect, dialect) != self._dialect and dialect in _CHANGEABLE_DIALECTS:
+            changes["dialect"] = self._dialect
         try:
-            return self._service.configure(wiki.slug, {"hide": self._hide})
+            return self._service.configure(wiki.slug, changes) if changes else wiki
         except WikiholtError as error:
-            _log.error("cannot apply WIKIHOLT_OTTERWIKI_HIDE: %s (%s)", error.message, error.hint)
+            _log.error("cannot apply the settings of Otterwiki to a wiki: %s (%s)", error.message, error.hint)
             return wiki
 
 

@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import TypedDict
 
-from wikiholt.app.importer.import_report import ImportReport
 from wikiholt.app.settings.definitions import WIKI_SETTINGS
-from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
-from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.git.remote_url import redact_url
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
-from wikiholt.wikis.status import WikiStatus
+from wikiholt.interfaces.schemas.common import build_document, build_documents
+
+if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
+    from wikiholt.app.importer.import_report import ImportReport
+    from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
+    from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
+    from wikiholt.wikis.status import WikiStatus
 
 
 class IndexHealthDocument(TypedDict):
@@ -43,11 +45,11 @@ class ReindexEstimateDocument(TypedDict):
     exact: bool
 
 
-def build_health_document(health: IndexHealth) -> IndexHealthDocument:
+def build_health_document(health: "IndexHealth") -> IndexHealthDocument:
     return build_document(IndexHealthDocument, health, reason=health.reason or None)
 
 
-def build_estimate_document(estimate: ReindexEstimate) -> ReindexEstimateDocument:
+def build_estimate_document(estimate: "ReindexEstimate") -> ReindexEstimateDocument:
     return build_document(ReindexEstimateDocument, estimate)
 
 
@@ -96,6 +98,8 @@ class IndexStatusDocument(TypedDict):
     generation: int | None
     version: int | None
     model: str | None
+    dialect: str | None
+    skipped: dict[str, int]
     disk_bytes: int
     error: ErrorDocument | None
     health: IndexHealthDocument
@@ -134,21 +138,21 @@ class SyncDocument(TypedDict):
     seconds: float
 
 
-def build_sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
+def build_sync_document(wiki: "Wiki", report: "SyncReport") -> SyncDocument:
     problems = build_documents(ProblemDocument, report.problems)
     return build_document(SyncDocument, report, wiki=wiki.slug, problems=problems, seconds=round(report.seconds, 3))
 
 
-def build_wiki_document(wiki: Wiki) -> WikiDocument:
+def build_wiki_document(wiki: "Wiki") -> WikiDocument:
     return build_document(WikiDocument, wiki, source=redact_url(wiki.source), settings=get_public_settings(wiki))
 
 
-def get_public_settings(wiki: Wiki) -> dict[str, str]:
+def get_public_settings(wiki: "Wiki") -> dict[str, str]:
     """Return a wiki's settings with secret values hidden."""
     return {name: HIDDEN_VALUE if name in _SECRET_SETTINGS else text for name, text in wiki.settings.items()}
 
 
-def build_status_document(status: WikiStatus) -> StatusDocument:
+def build_status_document(status: "WikiStatus") -> StatusDocument:
     return {
         **build_wiki_document(status.wiki),
         **build_index_status(status, build_error_document(status.error) if status.error else None),
@@ -156,7 +160,7 @@ def build_status_document(status: WikiStatus) -> StatusDocument:
     }
 
 
-def build_index_status(status: WikiStatus, error: ErrorDocument | None) -> IndexStatusDocument:
+def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> IndexStatusDocument:
     """Build the part that all status documents share. The caller decides how much the error reveals."""
     state = status.state
     return build_document(
@@ -167,10 +171,11 @@ def build_index_status(status: WikiStatus, error: ErrorDocument | None) -> Index
         problems=build_documents(ProblemDocument, status.problems),
         indexed_revision=state.revision if state else None,
         head_revision=status.head,
-        synced_at=format_date(state.synced_at) if state else None,
+        synced_at=state.synced_at if state else None,
         generation=state.generation if state else None,
         version=state.version if state else None,
         model=state.recipe.fingerprint if state else None,
+        dialect=status.dialect or None,
         error=error,
         health=build_health_document(status.health),
     )
@@ -211,7 +216,7 @@ class RegistryBackupDocument(TypedDict):
     fault: str | None
 
 
-def build_backup_document(backup: Backup) -> BackupDocument:
+def build_backup_document(backup: "Backup") -> BackupDocument:
     state = backup.state
     return build_document(
         BackupDocument,
@@ -226,7 +231,7 @@ def build_backup_document(backup: Backup) -> BackupDocument:
     )
 
 
-def build_registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocument:
+def build_registry_backup_document(backup: "RegistryBackup") -> RegistryBackupDocument:
     return build_document(RegistryBackupDocument, backup, fault=backup.fault or None)
 
 
@@ -251,19 +256,19 @@ class NewKeyDocument(KeyDocument):
     token: str
 
 
-def build_key_document(key: Key, wiki: Wiki | None) -> KeyDocument:
+def build_key_document(key: "Key", wiki: "Wiki | None") -> KeyDocument:
     expired = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
     return build_document(KeyDocument, key, wiki=wiki.slug if wiki else None, expired=expired)
 
 
-def build_new_key_document(key: Key, wiki: Wiki | None, token: str) -> NewKeyDocument:
+def build_new_key_document(key: "Key", wiki: "Wiki | None", token: str) -> NewKeyDocument:
     return {**build_key_document(key, wiki), "token": token}
 
 
 # Imports
 
 
-def build_import_document(report: ImportReport) -> Mapping[str, Any]:
+def build_import_document(report: "ImportReport") -> Mapping[str, Any]:
     """Build the report of an import; `proof` is null in a dry run."""
     return {
         "source": report.source,

@@ -4,34 +4,45 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wikiholt.errors import InvalidQuery
-from wikiholt.wikis.session import PathStyle
+
+if TYPE_CHECKING:
+    from wikiholt.wikis.session import PathStyle
 
 D = TypeVar("D")
 
+_JSON_TYPES = frozenset({str, int, float, bool, type(None), list, dict})
+"""Types of values that JSON has too."""
+
 
 def build_document(
-    document_type: type[D], source: object, path_style: PathStyle | None = None, /, **values: object
+    document_type: type[D], source: object, path_style: "PathStyle | None" = None, /, **values: object
 ) -> D:
     """Build a document whose fields are `values` and, for the others, the attributes of `source` with the same name.
 
-    With a path style, `name` and `path` are those of a page and written in the caller's form.
+    Dates become text, tuples lists, and members of an enumeration their values. With a path style,
+    `name` and `path` are those of a page and written in the caller's form.
     """
-    names = document_type.__annotations__.keys()
-    if unknown := values.keys() - names:
-        raise TypeError(f"{document_type.__name__} has no field {', '.join(sorted(unknown))}")
+    names = document_type.__annotations__
     if path_style is not None:
         page = cast(Any, source)
         values.setdefault("path", path_style.to_display_path(page.path))
         if "name" in names:
             values.setdefault("name", path_style.to_display_title(page.name, page.path))
-    fields = {name: values[name] if name in values else _to_json(getattr(source, name)) for name in names}
-    return cast(D, fields)
+    document: dict[str, object] = {}
+    for name in names:
+        value = values[name] if name in values else getattr(source, name)
+        document[name] = value if type(value) in _JSON_TYPES else _to_json(value)
+    if not values.keys() <= document.keys():
+        raise TypeError(f"{document_type.__name__} has no field {', '.join(sorted(values.keys() - document.keys()))}")
+    return cast(D, document)
 
 
-def build_documents(document_type: type[D], sources: Iterable[object], path_style: PathStyle | None = None) -> list[D]:
+def build_documents(
+    document_type: type[D], sources: Iterable[object], path_style: "PathStyle | None" = None
+) -> list[D]:
     return [build_document(document_type, source, path_style) for source in sources]
 
 

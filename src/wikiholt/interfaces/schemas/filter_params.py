@@ -10,6 +10,7 @@ from typing import Any
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.interfaces.schemas.common import parse_since
+from wikiholt.text.properties import CONDITION_PATTERN, parse_condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class FilterParam:
     alias: str = ""
     """Another name of the query parameter."""
     mcp_name: str = ""
+    pattern: str = ""
+    """A pattern of valid values, for the OpenAPI document."""
 
 
 FILTER_PARAMS = (
@@ -73,13 +76,27 @@ FILTER_PARAMS = (
         alias="updated_since",
         mcp_name="updated_since",
     ),
+    FilterParam(
+        "properties",
+        "where",
+        description="Pages whose frontmatter matches NAME=VALUE, or != < <= > >=; may be repeated, and then all must "
+        "match. A list matches by any element.",
+        mcp_description="Only pages whose frontmatter matches all of these: status=draft, priority>=3, "
+        "due<2026-01-01, owner!=ann.",
+        option="--where",
+        metavar="CONDITION",
+        help="only pages whose frontmatter matches: status=draft, 'priority>=3', 'due<2026-01-01'; repeatable",
+        is_list=True,
+        parse=parse_condition,
+        pattern=CONDITION_PATTERN,
+    ),
 )
 
 
 def build_filter(get_value: Callable[[FilterParam], Any]) -> PageFilter:
     """Build the filter from the value of each parameter; None leaves its field out.
 
-    A value that is still text is parsed. Raises InvalidQuery.
+    Text is parsed. Raises InvalidQuery.
     """
     fields: dict[str, Any] = {}
     for param in FILTER_PARAMS:
@@ -87,7 +104,7 @@ def build_filter(get_value: Callable[[FilterParam], Any]) -> PageFilter:
         if value is None:
             continue
         if param.is_list:
-            value = tuple(value)
+            value = tuple(map(param.parse, value) if param.parse else value)
         elif param.parse is not None and isinstance(value, str):
             value = param.parse(value)
         fields[param.field] = value

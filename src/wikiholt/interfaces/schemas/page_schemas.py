@@ -23,8 +23,8 @@ from wikiholt.domain.page import (
     PageRenameResult,
     PageWriteResult,
 )
-from wikiholt.domain.search import StoredPage
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
+from wikiholt.domain.search import PropertyFacets, StoredPage
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
@@ -166,8 +166,8 @@ def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS)
         path_style,
         frontmatter=dict(page.frontmatter) or None,
         category=page.metadata.category,
-        tags=list(page.metadata.tags),
-        last_updated=format_date(page.metadata.last_updated),
+        tags=page.metadata.tags,
+        last_updated=page.metadata.last_updated,
         content_length=page.words,
         **_build_link_lists(page, path_style),
         last_commit=build_commit_document(page.last_commit) if page.last_commit else None,
@@ -278,6 +278,7 @@ class FacetsDocument(TypedDict):
     categories: list[FacetDocument]
     tags: list[FacetDocument]
     folders: list[FacetDocument]
+    properties: dict[str, list[FacetDocument]]
 
 
 def build_facets_document(facets: Facets) -> FacetsDocument:
@@ -287,7 +288,13 @@ def build_facets_document(facets: Facets) -> FacetsDocument:
         categories=build_documents(FacetDocument, facets.categories),
         tags=build_documents(FacetDocument, facets.tags),
         folders=build_documents(FacetDocument, facets.folders),
+        properties=build_property_documents(facets.properties),
     )
+
+
+def build_property_documents(properties: Sequence[PropertyFacets]) -> dict[str, list[FacetDocument]]:
+    """The values of each property, by its name as requested."""
+    return {facets.name: build_documents(FacetDocument, facets.values) for facets in properties}
 
 
 # Files attached to pages. The field names are those that otterwiki-mcp reads.

@@ -1,13 +1,15 @@
-"""JSON documents of search results, query reports and evaluations."""
+"""JSON documents of search results, query reports and evaluations, and snippets as HTML."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from html import escape
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from wikiholt.domain.search import Hit, SearchResult
+from wikiholt.domain.search import Hit, SearchResult, Snippet
 from wikiholt.interfaces.schemas.common import build_document, build_documents
+from wikiholt.interfaces.schemas.page_schemas import FacetDocument, build_property_documents
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
@@ -50,6 +52,8 @@ class HitDocument(TypedDict):
     section_path: str | None
     total_chunks: int
     page_word_count: int
+    file: str
+    wiki: str | None
 
 
 class SearchResultDocument(TypedDict):
@@ -70,6 +74,9 @@ class SearchResultDocument(TypedDict):
     reranked: bool
     nothing_relevant: bool
     notes: list[str]
+    offset: int
+    facets: dict[str, list[FacetDocument]]
+    wikis: list[str]
 
 
 def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:
@@ -81,6 +88,7 @@ def build_result_document(result: SearchResult, path_style: PathStyle = STORED_P
         results=[build_hit_document(hit, path_style) for hit in result.hits],
         total=len(result.hits),
         considered=result.total,
+        facets=build_property_documents(result.facets),
     )
 
 
@@ -98,6 +106,7 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         section=hit.heading_path[-1] if hit.heading_path else None,
         section_path=" > ".join(hit.heading_path) or None,
         page_word_count=hit.page_words,
+        wiki=hit.wiki or None,
     )
 
 
@@ -275,3 +284,28 @@ def _build_outcome(outcome: QuestionOutcome) -> dict[str, Any]:
 
 def _round_values(values: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in values.items()}
+
+
+# Snippets as HTML, for pages that the server renders
+
+
+def render_snippet(snippet: Snippet) -> str:
+    """Render a snippet with its matches and the sentence closest to the query marked."""
+    closest = snippet.sentence
+    if closest is None:
+        return _mark_matches(snippet, 0, len(snippet.text))
+    before = _mark_matches(snippet, 0, closest.start)
+    inside = _mark_matches(snippet, closest.start, closest.end)
+    after = _mark_matches(snippet, closest.end, len(snippet.text))
+    return f'{before}<span class="closest">{inside}</span>{after}'
+
+
+def _mark_matches(snippet: Snippet, start: int, end: int) -> str:
+    parts: list[str] = []
+    text, position = snippet.text, start
+    for span in snippet.matches:
+        first, last = max(span.start, position), min(span.end, end)
+        if first < last:
+            parts += escape(text[position:first]), "<mark>", escape(text[first:last]), "</mark>"
+            position = last
+    return "".join([*parts, escape(text[position:end])])

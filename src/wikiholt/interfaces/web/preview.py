@@ -1,6 +1,5 @@
 """The route that returns a page as sanitized HTML."""
 
-from typing import cast
 from urllib.parse import quote
 
 from fastapi import APIRouter
@@ -12,17 +11,17 @@ from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import InvalidPage
+from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.interfaces.http.page_routes import PagePath
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import NoQuery
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
-from wikiholt.text.links import PageNameIndex, resolve_link_paths
-from wikiholt.text.markdown import AnchorStyle
-from wikiholt.text.page_parser import parse_page
+from wikiholt.text.dialect import Dialect
+from wikiholt.text.links import PageNameIndex, get_folder, resolve_link_paths
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
@@ -70,17 +69,20 @@ def preview_page(request: Request, path: PagePath, context: RequestContextDep, _
     """Return a page as sanitized HTML, with its headings and the pages that link to it."""
     session = context.open_wiki(Scope.READ)
     content = session.handle.pages.read(path)
-    return make_json_response(build_preview_document(content, session.wiki, request.app.state.application.settings))
+    settings = request.app.state.application.settings
+    pipeline = session.handle.pages.get_pipeline()
+    return make_json_response(build_preview_document(content, session.wiki, settings, pipeline))
 
 
-def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings) -> PreviewDocument:
+def build_preview_document(
+    content: PageContent, wiki: Wiki, settings: Settings, pipeline: TextPipeline
+) -> PreviewDocument:
     """Raises InvalidPage if the page cannot be parsed."""
     own = WikiSettings.parse(wiki.settings)
-    anchors = cast(AnchorStyle, own.anchors or settings.anchors)
-    page = parse_page(content.file, content.blob, content.content.encode("utf-8", "replace"), None, anchors)
+    page = pipeline.parse(content.file, content.blob, content.content.encode("utf-8", "replace"), None)
     if isinstance(page, PageProblem):
         raise InvalidPage(f"{content.path} cannot be displayed: {page.detail}", hint="read it with git")
-    rendered = render_markdown(page, make_link_resolver(content))
+    rendered = render_markdown(page, make_link_resolver(content, pipeline.dialect), pipeline.dialect)
     return build_document(
         PreviewDocument,
         content,
@@ -89,20 +91,26 @@ def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings)
         cut=rendered.cut,
         headings=build_documents(HeadingDocument, page.headings),
         category=content.metadata.category,
-        tags=list(content.metadata.tags),
-        last_updated=format_date(content.metadata.last_updated),
+        tags=content.metadata.tags,
+        last_updated=content.metadata.last_updated,
         linked_from=[{"path": path, "name": name} for path, name in _get_linking_pages(content).items()],
     )
 
 
-def make_link_resolver(content: PageContent) -> LinkResolver:
+def make_link_resolver(content: PageContent, dialect: Dialect) -> LinkResolver:
     """Return a function that resolves links on this page, from the links in the index."""
-    names = PageNameIndex([*(link.path for link in content.links_to), content.path])
+    by_name = dialect.resolves_by_name
+    aliases = {link.path: link.aliases for link in content.links_to}
+    names = PageNameIndex([*aliases, content.path], by_name=by_name, aliases=aliases)
+    missing = frozenset(content.missing)  # such as an alias that another page has too
 
     def resolve(target: str, wiki: bool) -> str | None:
-        paths = resolve_link_paths((target,), wiki, content.file)
+        paths = resolve_link_paths((target,), wiki, content.file, by_name)
+        if paths and paths[0] in missing:
+            return None
         # Without an index the existing pages are unknown: accept a link by path as it is.
-        return names.find_page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
+        page = names.find_page(paths, wiki, get_folder(content.path))
+        return page or (paths[0] if content.notes and paths and not wiki else None)
 
     return resolve
 

@@ -21,7 +21,11 @@ from markdown_it.token import Token
 
 from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.sanitizer import WIKI_SCHEME, LinkResolver, measure_depth, sanitize_html
+from wikiholt.text.dialect import GFM, Dialect, LinkOrder
+from wikiholt.text.dialect_blocks import convert_to_markdown
+from wikiholt.text.dialect_markup import get_link_text
 from wikiholt.text.inline import WIKI_LINK_PATTERN, parse_wiki_link
+from wikiholt.text.markdown import make_github_slug
 
 MAX_PAGE_CHARS = 120_000
 """Maximum length of the rendered text, about forty printed pages; bounds the work for any content."""
@@ -35,6 +39,7 @@ _MAX_DEPTH = 200
 _MAX_RUN_CHARS = 20_000
 """Maximum length of a paragraph; markdown-it takes quadratic time for a run of brackets."""
 
+_FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,50})\]")
 _TASK_PATTERN = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
 
 
@@ -46,11 +51,12 @@ class RenderedPage:
     cut: bool
 
 
-def render_markdown(page: Page, resolve: LinkResolver) -> RenderedPage:
+def render_markdown(page: Page, resolve: LinkResolver, dialect: Dialect = GFM) -> RenderedPage:
     """Render a page. Never raises, and the HTML is safe for any input."""
     body, cut = _truncate_body(page.body)
+    body = convert_to_markdown(body, dialect)
     anchors = {heading.line - page.body_line: heading.anchor for heading in page.headings}
-    environment = {"anchors": anchors, "resolve": resolve}
+    environment = {"anchors": anchors, "resolve": resolve, "dialect": dialect}
     html = _render_html(_get_parser, body, environment)
     if html is None or measure_depth(html) > _MAX_DEPTH:
         html = _render_html(_get_parser_without_html, body, environment)
@@ -90,6 +96,7 @@ def _get_parser_without_html() -> MarkdownIt:
 def _configure_parser(parser: MarkdownIt) -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     parser.inline.ruler.before("link", "wiki_link", _parse_wiki_link)
+    parser.inline.ruler.before("link", "footnote", _parse_footnote)
     parser.core.ruler.before("inline", "long_runs", _escape_long_runs)
     parser.core.ruler.push("anchors", _set_anchors)
     parser.core.ruler.push("tasks", _render_tasks)
@@ -99,16 +106,19 @@ def _configure_parser(parser: MarkdownIt) -> MarkdownIt:
 
 
 def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
-    """Parse `[[target]]` and `[[text|target]]` in either order; `![[target]]`, an embed, becomes a link too."""
+    """Parse `[[target]]` and `[[a|b]]` in the order of the dialect; `![[target]]`, an embed, becomes a link too."""
     start = state.pos
     if not state.src.startswith(("[[", "![["), start):
         return False
     match = WIKI_LINK_PATTERN.match(state.src, start, state.posMax)
-    target, text = parse_wiki_link(match[1]) if match else ("", "")
+    dialect: Dialect = state.env["dialect"]
+    target, text = parse_wiki_link(match[1], dialect.link_order) if match else ("", "")
     if match is None or not target:
         return False
     if not silent:
-        href, text = _resolve_wiki_link(target, text, state.env["resolve"])
+        if dialect.has_note_markup:
+            text = get_link_text(match, dialect) or target
+        href, text = _resolve_wiki_link(target, text, state.env["resolve"], dialect)
         state.push("link_open", "a", 1).attrs = {"href": href} if href else {}
         state.push("text", "", 0).content = text
         state.push("link_close", "a", -1)
@@ -116,12 +126,28 @@ def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _resolve_wiki_link(target: str, text: str, resolve: LinkResolver) -> tuple[str, str]:
+def _parse_footnote(state: StateInline, silent: bool) -> bool:
+    """Parse the number of a footnote, `[^1]`; its text stays where it is."""
+    match = _FOOTNOTE.match(state.src, state.pos, state.posMax) if state.src.startswith("[^", state.pos) else None
+    if match is None:
+        return False
+    if not silent:
+        state.push("sup_open", "sup", 1)
+        state.push("text", "", 0).content = match[1]
+        state.push("sup_close", "sup", -1)
+    state.pos = match.end()
+    return True
+
+
+def _resolve_wiki_link(target: str, text: str, resolve: LinkResolver, dialect: Dialect) -> tuple[str, str]:
     """Return the URL of a `[[link]]`, empty if it has none, and its text."""
-    for candidate, label in dict.fromkeys(((target, text), (text, target))):
+    other = (text, target) if dialect.link_order is LinkOrder.EITHER else (target, text)
+    for candidate, label in dict.fromkeys(((target, text), other)):
         path = resolve(candidate, True)
         if path is not None:
             fragment = candidate.partition("#")[2]
+            if dialect.has_note_markup:
+                fragment = "" if fragment.startswith("^") else make_github_slug(fragment.rpartition("#")[2])
             return WIKI_SCHEME + quote(path) + (f"#{quote(fragment)}" if fragment else ""), label
     return (target if target.startswith(("#", "http://", "https://")) else ""), text
 

@@ -1,25 +1,114 @@
-"""Routes of the web page: views that scripts fill, and search and pages without JavaScript for public wikis."""
+"""The web page: its frame and headers, views that scripts fill, and views without JavaScript for public wikis."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from html import escape
 from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from wikiholt.app.bootstrap import Application
 from wikiholt.domain.search import Hit, SearchMode, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized, WikiholtError
+from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message, make_error_response
 from wikiholt.interfaces.http.request_context import RequestContext
-from wikiholt.interfaces.http.snippet_html import render_snippet
+from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
+from wikiholt.interfaces.schemas.search_schemas import render_snippet
 from wikiholt.interfaces.web import preview
-from wikiholt.interfaces.web.page_layout import PageContext, load_static_files, render_page, render_view
 from wikiholt.interfaces.web.preview import build_preview_document
 from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import format_as_typed
+
+CSP = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types wikiholt-preview",
+    )
+)
+_HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-cache", "Cross-Origin-Opener-Policy": "same-origin"}
+
+_SCRIPTED_VIEWS = frozenset({"search", "wikis", "status", "statuses"})
+
+
+@cache
+def load_static_files() -> StaticFiles:
+    """Read the static files and templates of the web page once."""
+    return read_static_files(get_web_static_directory())
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """The URL context of a page: below /w/SLUG, or at the root of the service."""
+
+    slug: str | None
+    root: str
+
+    @classmethod
+    def from_request(cls, request: Request) -> "PageContext":
+        slug = request.scope.get(SLUG_KEY)
+        return cls(slug, "../../" if slug is not None else "./")
+
+
+def render_page(
+    view: str, context: PageContext, main: str, *, current: str = "", title: str = "", status: int = 200
+) -> HTMLResponse:
+    """Render the frame around `main`, which is HTML; all other values are escaped."""
+    name = context.slug or "Wikiholt"
+    static_files = load_static_files()
+    static = f"static/{static_files.version}"
+    html = static_files.templates["layout"].substitute(
+        view=view,
+        title=escape(f"{title} · {name}" if title else name),
+        static=static,
+        script=_render_scripts(view, static),
+        root=context.root,
+        wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
+        links=_render_links(current),
+        main=main,
+    )
+    return HTMLResponse(html, status, _HEADERS)
+
+
+def render_view(name: str, context: PageContext, *, title: str = "", **values: str) -> HTMLResponse:
+    """Render one of the views that a script fills."""
+    main = load_static_files().templates[name].substitute({key: escape(value) for key, value in values.items()})
+    return render_page(name, context, main, current=name, title=title)
+
+
+def _render_scripts(view: str, static: str) -> str:
+    if view not in _SCRIPTED_VIEWS:
+        return ""
+    lines = [
+        f'<link rel="modulepreload" href="{static}/{module}">'
+        for module in load_static_files().find_imports(f"{view}.js")
+    ]
+    return "\n".join([*lines, f'<script type="module" src="{static}/{view}.js"></script>'])
+
+
+def _render_links(current: str) -> str:
+    all_wikis = current in ("wikis", "statuses")
+    first = ("./", "Wikis" if all_wikis else "Search", current in ("search", "wikis"))
+    links = [first, ("status", "Status", current in ("status", "statuses"))]
+    return "\n".join(
+        f'<a href="{href}"{" aria-current=page" if is_current else ""}>{text}</a>' for href, text, is_current in links
+    )
+
+
+# Search and pages without JavaScript
+
 
 _MAX_HITS = 20
 _TITLE_HTML = '<h1 class="visually-hidden">Search</h1>'
@@ -45,7 +134,8 @@ def handle_page(request: Request) -> Response:
     try:
         wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
         content = wiki.handle.pages.read(request.query_params.get("page", ""))
-        preview_document = build_preview_document(content, wiki.wiki, request.app.state.application.settings)
+        settings, pipeline = request.app.state.application.settings, wiki.handle.pages.get_pipeline()
+        preview_document = build_preview_document(content, wiki.wiki, settings, pipeline)
     except WikiholtError as error:
         return _render_error(request, error, _render_form("", SearchMode.HYBRID))
     form = _render_form("", SearchMode.HYBRID)

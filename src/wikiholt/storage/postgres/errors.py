@@ -92,7 +92,7 @@ _ERRORS_BY_CODE: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], Wikiholt
         lambda _: LockTimeout("another process holds a lock on this wiki's index", hint="try again in a moment"),
     ),
     (
-        ("XX001", "XX002"),
+        ("XX001", "XX002", "22P02"),
         lambda error: IndexCorrupt(
             f"the database reports damage (code {error.sqlstate})", hint="run `wikiholt sync` to rebuild it"
         ),

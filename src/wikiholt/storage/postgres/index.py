@@ -23,10 +23,18 @@ from wikiholt.domain.index import (
 )
 from wikiholt.domain.page import Facets, PageProblem
 from wikiholt.domain.protocols import never_stop
-from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
+from wikiholt.domain.search import (
+    KeywordHit,
+    KeywordQuery,
+    OrderOverride,
+    PageFilter,
+    StoredChunk,
+    StoredLink,
+    StoredPage,
+)
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.page_table import STORED_PAGE_COLUMNS
+from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
 from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch
@@ -280,9 +288,17 @@ class PostgresIndex:
             chunks = db.execute(sql, (np.asarray(page_ids, np.int64).tolist(),), binary=True).fetchall()
         return rows.to_vector_rows(chunks, self.recipe.dimensions)
 
-    def get_facets(self, where: PageFilter) -> Facets:
+    def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         with self._connections.read_connection() as db:
-            return page_queries.get_facets(db, self._tables, where)
+            return page_queries.get_facets(db, self._tables, where, properties)
+
+    def get_order_overrides(self) -> Sequence[OrderOverride]:
+        sql = (
+            f"SELECT {ORDER_COLUMNS} FROM {self._tables.pages} WHERE {HAS_ORDER_OVERRIDE}"
+            ' ORDER BY path, file COLLATE "C"'
+        )
+        with self._connections.read_connection() as db:
+            return [to_order_override(rows.decode_row(row)) for row in db.execute(sql)]
 
     def close(self) -> None:
         """Do nothing: the connections belong to the pool."""

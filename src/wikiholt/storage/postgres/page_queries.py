@@ -5,14 +5,24 @@ from collections.abc import Iterator, Sequence
 from wikiholt.domain.page import Facets
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.storage import page_table
-from wikiholt.storage.page_table import STORED_PAGE_COLUMNS, SqlDialect
+from wikiholt.storage.page_table import HAS_ALIAS, HAS_PROPERTIES, STORED_PAGE_COLUMNS, SqlDialect
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import encode_key, encode_text
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite.page_queries import count_facets
 
-_POSTGRES = SqlDialect("%s", "tag_keys @> ARRAY[?]::text[]", encode_text, encode_key)
+_POSTGRES = SqlDialect(
+    "%s",
+    has_tag="tag_keys @> ARRAY[?]::text[]",
+    has_title="strpos(titles, ?) > 0",
+    has_properties=f"({HAS_PROPERTIES} AND {{0}})",
+    property_values="jsonb_array_elements_text(properties::jsonb #> ARRAY[?, '{0}']::text[]) AS item(value)",
+    number="value::float8",
+    encode_property=lambda name, _: encode_text(name),
+    encode_text=encode_text,
+    encode_key=encode_key,
+)
 
 
 def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
@@ -38,8 +48,14 @@ def list_pages(
 
 def find_pages_by_key(db: Connection, tables: GenerationTables, keys: Sequence[str]) -> Sequence[StoredPage]:
     encoded = [rows.encode_text(key) for key in keys]
-    sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
-    return [rows.to_stored_page(row) for row in db.execute(sql, (encoded, encoded))]
+    # Two parts, because only the first one can use indexes.
+    sql = (
+        f"SELECT {STORED_PAGE_COLUMNS} FROM {tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
+        f" UNION ALL SELECT {STORED_PAGE_COLUMNS} FROM {tables.pages} WHERE {HAS_ALIAS} AND EXISTS"
+        " (SELECT 1 FROM jsonb_array_elements_text(alias_keys::jsonb) AS item(value) WHERE value = ANY(%s))"
+    )
+    pages = [rows.to_stored_page(row) for row in db.execute(sql, (encoded, encoded, encoded))]
+    return list({page.page_id: page for page in pages}.values())
 
 
 def iter_links(db: Connection, tables: GenerationTables, page_ids: Sequence[int] | None) -> Iterator[StoredLink]:
@@ -62,7 +78,7 @@ def find_links_by_key(db: Connection, tables: GenerationTables, keys: Sequence[s
                 yield rows.to_stored_link(page_id, link)
 
 
-def get_facets(db: Connection, tables: GenerationTables, where: PageFilter) -> Facets:
+def get_facets(db: Connection, tables: GenerationTables, where: PageFilter, properties: Sequence[str]) -> Facets:
     clause, values = build_where_clause(where)
-    facet_rows = db.execute(f"SELECT path, category, tags FROM {tables.pages} WHERE {clause or 'true'}", values)
-    return count_facets(map(rows.decode_row, facet_rows))
+    sql = f"SELECT path, category, tags, properties FROM {tables.pages} WHERE {clause or 'true'}"
+    return count_facets(map(rows.decode_row, db.execute(sql, values)), properties)

@@ -16,7 +16,14 @@ from itertools import product
 from psycopg import sql
 
 from wikiholt.errors import IndexCorrupt, IndexTooNew
-from wikiholt.storage.page_table import ADDED_COLUMNS, POSTGRES_LAYOUT, PageRow, format_postgres_column
+from wikiholt.storage.page_table import (
+    ADDED_COLUMNS,
+    HAS_ALIAS,
+    HAS_ORDER_OVERRIDE,
+    POSTGRES_LAYOUT,
+    PageRow,
+    format_postgres_column,
+)
 
 INDEXES_MIN_PAGES = 300
 """The number of pages from which a wiki gets indexes."""
@@ -30,9 +37,9 @@ _MAX_INLINE_DIMENSIONS = 1_500
 _MAX_HNSW_DIMENSIONS = 2_000
 """The largest vector that pgvector can index."""
 
-_PAGES_TABLE = f"""
-CREATE TABLE {{pages}} (
-    {", ".join(map(format_postgres_column, PageRow._fields))},
+_PAGES_TABLE = """
+CREATE TABLE {pages} (
+    {page_columns},
     links text NOT NULL, tag_keys text[] NOT NULL, link_keys text[] NOT NULL,
     size int8 NOT NULL, terms tsvector NOT NULL, seal int8 NOT NULL)
 """
@@ -102,6 +109,7 @@ def build_create_statements(schema: str, number: int, dimensions: int, role: str
         "chunks": sql.Identifier(schema, tables.chunks),
         "problems": sql.Identifier(schema, tables.problems),
         "dropped": sql.Identifier(schema, tables.dropped),
+        "page_columns": sql.SQL(", ").join(sql.SQL(format_postgres_column(name)) for name in PageRow._fields),
         "dimensions": sql.Literal(int(dimensions)),
         "storage": sql.SQL("PLAIN" if dimensions <= _MAX_INLINE_DIMENSIONS else "EXTERNAL"),
         "role": sql.Identifier(role),
@@ -131,6 +139,8 @@ def list_sized_indexes(
         SizedIndex(f"{g}_pages_terms", tables.pages, "USING gin (terms)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_links", tables.pages, "USING gin (link_keys)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_tags", tables.pages, "USING gin (tag_keys)", min_pages=INDEXES_MIN_PAGES),
+        SizedIndex(f"{g}_pages_alias", tables.pages, f"(id) WHERE {HAS_ALIAS}", min_pages=INDEXES_MIN_PAGES),
+        SizedIndex(f"{g}_pages_order", tables.pages, f"(id) WHERE {HAS_ORDER_OVERRIDE}", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_chunks_page", tables.chunks, "(page_id, number)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_chunks_hash", tables.chunks, "(hash)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_dropped_version", tables.dropped, "(version)", min_pages=INDEXES_MIN_PAGES),

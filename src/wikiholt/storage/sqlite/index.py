@@ -24,10 +24,26 @@ from wikiholt.domain.index import (
 )
 from wikiholt.domain.page import Facets, PageProblem
 from wikiholt.domain.protocols import never_stop
-from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
+from wikiholt.domain.search import (
+    KeywordHit,
+    KeywordQuery,
+    OrderOverride,
+    PageFilter,
+    StoredChunk,
+    StoredLink,
+    StoredPage,
+)
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.page_table import SQLITE, STORED_PAGE_COLUMNS, build_where_clause, to_stored_page
+from wikiholt.storage.page_table import (
+    HAS_ORDER_OVERRIDE,
+    ORDER_COLUMNS,
+    SQLITE,
+    STORED_PAGE_COLUMNS,
+    build_where_clause,
+    to_order_override,
+    to_stored_page,
+)
 from wikiholt.storage.sqlite import backup, fts, index_writer, integrity, page_queries, rows
 from wikiholt.storage.sqlite.page_queries import select_in_batches
 from wikiholt.storage.sqlite.pool import SqlitePool
@@ -258,9 +274,15 @@ class SqliteIndex:
         order = np.argsort(vectors.chunk_ids)
         return VectorRows(vectors.chunk_ids[order], vectors.page_ids[order], vectors.vectors[order])
 
-    def get_facets(self, where: PageFilter) -> Facets:
+    def get_facets(self, where: PageFilter, properties: Sequence[str] = ()) -> Facets:
         with self._pool.read_snapshot() as db:
-            return page_queries.get_facets(db, where)
+            return page_queries.get_facets(db, where, properties)
+
+    def get_order_overrides(self) -> Sequence[OrderOverride]:
+        with self._pool.read_connection() as db:
+            # Without INDEXED BY, SQLite would read all pages in the order of their paths.
+            sql = f"SELECT {ORDER_COLUMNS} FROM pages INDEXED BY pages_order WHERE {HAS_ORDER_OVERRIDE}"
+            return [to_order_override(row) for row in db.execute(f"{sql} ORDER BY path, file")]
 
     def close(self) -> None:
         self._pool.close()

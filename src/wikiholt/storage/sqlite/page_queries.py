@@ -1,12 +1,21 @@
 """Reading pages of an index file: filters, lists, links and facets."""
 
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from wikiholt.domain.page import Facet, Facets, Link, Page
+from wikiholt.domain.page import Facets, Link, Page
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
-from wikiholt.storage.page_table import SQLITE, STORED_PAGE_COLUMNS, build_where_clause, to_stored_page
+from wikiholt.storage.page_table import (
+    HAS_ALIAS,
+    SQLITE,
+    STORED_PAGE_COLUMNS,
+    build_where_clause,
+    count_property_values,
+    merge_case,
+    sort_facets,
+    to_stored_page,
+)
 from wikiholt.storage.sqlite import rows
 from wikiholt.text.links import fold_path
 
@@ -35,8 +44,12 @@ def list_pages(
 
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:
     sql = f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE key IN ({{0}}) OR last_key IN ({{0}})"
-    pages = map(to_stored_page, select_in_batches(db, sql, keys, columns=2))
-    return list({page.page_id: page for page in pages}.values())
+    by_alias = (
+        f"SELECT {STORED_PAGE_COLUMNS} FROM pages WHERE {HAS_ALIAS}"
+        " AND EXISTS (SELECT 1 FROM json_each(alias_keys) WHERE value IN ({0}))"
+    )
+    found = (*select_in_batches(db, sql, keys, columns=2), *select_in_batches(db, by_alias, keys))
+    return list({page.page_id: page for page in map(to_stored_page, found)}.values())
 
 
 def insert_links(db: sqlite3.Connection, page_id: int, page: Page) -> None:
@@ -65,17 +78,22 @@ def find_links_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[S
     return [rows.to_stored_link(row) for _, row in sorted(links.items())]
 
 
-def get_facets(db: sqlite3.Connection, where: PageFilter) -> Facets:
+def get_facets(db: sqlite3.Connection, where: PageFilter, properties: Sequence[str]) -> Facets:
     clause, values = build_where_clause(where, SQLITE)
     matching = f"WHERE {clause}" if clause else ""
-    return count_facets(db.execute(f"SELECT path, category, tags FROM pages {matching}", values))
+    return count_facets(
+        db.execute(f"SELECT path, category, tags, properties FROM pages {matching}", values), properties
+    )
 
 
-def count_facets(pages: Iterable[rows.Row]) -> Facets:
-    """The facets of pages, given as (path, category, encoded tags)."""
+def count_facets(pages: Iterable[rows.Row], properties: Sequence[str]) -> Facets:
+    """The facets of pages, given as (path, category, encoded tags, encoded properties)."""
     count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
-    for path, category, encoded in pages:
+    encoded_properties: list[str] = []
+    for path, category, encoded, page_properties in pages:
         count += 1
+        if properties:
+            encoded_properties.append(page_properties)
         if category is not None:
             categories[category] += 1
         if encoded != "[]":
@@ -83,19 +101,13 @@ def count_facets(pages: Iterable[rows.Row]) -> Facets:
         folder, slash, _ = path.partition("/")
         if slash:
             folders[folder] += 1
-    return Facets(count, _merge_case(categories), _merge_case(tags), _sort_facets(folders.items()))
-
-
-def _merge_case(counts: Counter[str]) -> tuple[Facet, ...]:
-    """Merge values that differ only in case, as filters do, under their most frequent spelling."""
-    spellings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for value, count in counts.items():
-        spellings[value.casefold()].append((-count, value))
-    return _sort_facets((min(same)[1], -sum(count for count, _ in same)) for same in spellings.values())
-
-
-def _sort_facets(counts: Iterable[tuple[str, int]]) -> tuple[Facet, ...]:
-    return tuple(Facet(value, count) for value, count in sorted(counts, key=lambda item: (-item[1], item[0])))
+    return Facets(
+        count,
+        merge_case(categories),
+        merge_case(tags),
+        sort_facets(folders.items()),
+        count_property_values(encoded_properties, properties),
+    )
 
 
 def _format_placeholders(values: Sequence[object]) -> str:

@@ -9,7 +9,13 @@ from wikiholt.domain.index import Recipe
 from wikiholt.errors import IndexCorrupt, IndexForeign, IndexMissing, IndexTooNew, StorageError
 from wikiholt.regular_files import is_irregular
 from wikiholt.storage.checksums import compute_row_checksum, write_state_checksum
-from wikiholt.storage.page_table import SQLITE_SCHEMA_VERSION, format_sqlite_columns
+from wikiholt.storage.page_table import (
+    HAS_ALIAS,
+    HAS_ORDER_OVERRIDE,
+    HAS_PROPERTIES,
+    SQLITE_SCHEMA_VERSION,
+    format_sqlite_columns,
+)
 from wikiholt.storage.sqlite.errors import translate_errors
 
 # Terms are already analysed and separated by spaces: FTS5 only splits at white space.
@@ -29,6 +35,9 @@ CREATE INDEX pages_key ON pages (key);
 CREATE INDEX pages_last_key ON pages (last_key);
 CREATE INDEX pages_category ON pages (category_key);
 CREATE INDEX pages_version ON pages (version);
+CREATE INDEX pages_alias ON pages (id) WHERE {HAS_ALIAS};
+CREATE INDEX pages_properties ON pages (properties) WHERE {HAS_PROPERTIES};
+CREATE INDEX pages_order ON pages (id) WHERE {HAS_ORDER_OVERRIDE};
 CREATE TABLE tags (tag TEXT NOT NULL, page_id INTEGER NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_page ON tags (page_id);
 CREATE TABLE links (

@@ -2,7 +2,7 @@
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
-<root>/<wiki id>/write.lock         locked by the writing process; contains the last writer's mark (file_marks.py)
+<root>/<wiki id>/write.lock         locked by the writing process; contains the last writer's mark (wiki_directory.py)
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
@@ -19,17 +19,18 @@ from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
 from wikiholt.storage import wiki_files
 from wikiholt.storage.sqlite import backup, schema, wiki_directory
 from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
-from wikiholt.storage.sqlite.file_marks import (
+from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
+from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.wiki_directory import (
     COMPARED_BYTES,
     FileMark,
     compute_checksum,
     count_bytes,
+    is_locked,
+    lock_file,
     read_mark,
     write_mark,
 )
-from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
-from wikiholt.storage.sqlite.index import SqliteIndex
-from wikiholt.storage.sqlite.wiki_directory import is_locked, lock_file
 
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(

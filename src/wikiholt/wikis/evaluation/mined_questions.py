@@ -18,10 +18,9 @@ from wikiholt.errors import InvalidEvaluation, NothingIndexed
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.bm25 import build_page_terms, to_terms
 from wikiholt.text.keyword_query import parse_query
-from wikiholt.text.links import PageNameIndex
+from wikiholt.text.links import PageNameIndex, get_folder
 from wikiholt.text.model_text import to_plain_text
 from wikiholt.text.page_names import get_page_path
-from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, sample_questions
 
 _MIN_PAGE_WORDS = 20
@@ -71,17 +70,17 @@ def to_query_text(text: str) -> str:
 
 
 def build_link_questions(
-    searchable: SearchablePages, pages: Iterable[StoredPage], links: Iterable[StoredLink]
+    searchable: SearchablePages, pages: Iterable[StoredPage], links: Iterable[StoredLink], *, by_name: bool = False
 ) -> list[Question]:
     """Link texts as questions. Pages with such a link contain the text, so they are excluded from the ranking."""
     all_pages = {page.page_id: page for page in pages}
-    names = PageNameIndex(page.path for page in all_pages.values())
+    names = PageNameIndex((page.path for page in all_pages.values()), by_name=by_name)
     by_path = {page.path: page for page in searchable.pages.values()}
     targets: defaultdict[str, dict[str, None]] = defaultdict(dict)
     linking_pages: defaultdict[str, set[str]] = defaultdict(set)
     for link in links:
         page = all_pages.get(link.page_id)
-        target = names.find_page(link.paths, link.wiki) if page and link.paths else None
+        target = names.find_page(link.paths, link.wiki, get_folder(page.path)) if page and link.paths else None
         if page and target and target != page.path and not _MARKUP_PATTERN.search(link.text):
             text = to_query_text(link.text)
             targets[text][target] = None
@@ -210,7 +209,9 @@ def mine_questions(
     )
     questions: list[Question] = []
     if QuestionKind.LINKS in kinds:
-        questions += build_link_questions(searchable, pages, index.get_links())
+        questions += build_link_questions(
+            searchable, pages, index.get_links(), by_name=pipeline.dialect.resolves_by_name
+        )
     if QuestionKind.FORMER_TITLES in kinds:
         questions += build_former_title_questions(searchable, _iter_former_titles(pages, source, revision, pipeline))
     questions += build_description_questions(searchable, described)
@@ -246,7 +247,7 @@ def _iter_described_pages(
     for file, blob in zip(files, contents, strict=True):
         if b"---" not in (blob.data or b"")[:100]:
             continue  # no frontmatter, no description
-        page = parse_page(file, blob.id, blob.data or b"", None, pipeline.anchors)
+        page = pipeline.parse(file, blob.id, blob.data or b"", None)
         if isinstance(page, Page) and page.metadata.description:
             yield page.path, page
 
@@ -259,7 +260,7 @@ def _iter_former_titles(
     versions = [version for version in source.find_old_versions(revision, _MAX_VERSIONS) if version.file in files]
     contents = source.read_blobs([version.blob for version in versions], pipeline.max_bytes)
     for version, blob in zip(versions, contents, strict=True):
-        page = parse_page(version.old_file, version.blob, _cut_beginning(blob), None, pipeline.anchors)
+        page = pipeline.parse(version.old_file, version.blob, _cut_beginning(blob), None)
         if isinstance(page, Page):
             yield get_page_path(version.file), page.name
 

@@ -17,7 +17,6 @@ from wikiholt.wikis.evaluation.quality_metrics import (
 from wikiholt.wikis.evaluation.questions import Question, QuestionKind
 
 SearchFunction = Callable[[Question, SearchRequest], SearchResult]
-ALL_KINDS = "all"
 MIN_QUESTIONS = 30
 """With fewer questions, metrics say little."""
 

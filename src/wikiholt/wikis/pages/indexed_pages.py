@@ -1,12 +1,14 @@
 """Page lists, facets and links of one wiki, from its index."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidQuery
-from wikiholt.text.links import PageNameIndex, fold_path, get_fragment, get_last_part, is_attachment
+from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_fragment, get_last_part, is_attachment
 from wikiholt.wikis.pages.page_locator import IndexOpener
 
 _NO_FILTER = PageFilter()
@@ -18,7 +20,8 @@ class IndexedPages:
     def __init__(self, open_index: IndexOpener) -> None:
         self._open_index = open_index
 
-    def list(self, where: PageFilter, limit: int | None, offset: int) -> PageList:
+    def list(self, where: PageFilter = _NO_FILTER, limit: int | None = None, offset: int = 0) -> PageList:
+        """The indexed pages that pass the filter, by path."""
         where.validate()
         if offset < 0 or (limit is not None and limit < 0):
             raise InvalidQuery("limit and offset must not be negative", hint="use numbers from 0 on")
@@ -26,10 +29,11 @@ class IndexedPages:
             total, pages = index.list_pages(where, limit, offset)
             return PageList(tuple(pages), total, index.get_state().revision)
 
-    def get_facets(self, where: PageFilter) -> Facets:
+    def get_facets(self, where: PageFilter = _NO_FILTER, properties: Sequence[str] = ()) -> Facets:
+        """The categories, tags, top-level directories and properties of the pages that pass, with counts."""
         where.validate()
         with self._open_index() as index:
-            return index.get_facets(where)
+            return index.get_facets(where, properties)
 
     def get_links(self, path: str) -> PageLinks:
         """The links on a page as indexed, and the links to it."""
@@ -44,27 +48,29 @@ class IndexedPages:
             return _resolve_links(index, path, links)
 
     def build_graph(self) -> PageGraph:
+        """All pages and the links between them."""
         with self._open_index() as index:
             pages, links = _load_all(index)
-            revision = index.get_state().revision
-        names = PageNameIndex(page.path for page in pages.values())
+            state = index.get_state()
+        names = _build_name_index(pages.values(), state.recipe)
         edges: dict[tuple[str, str], None] = {}
         missing: dict[tuple[str, str], None] = {}
         for link in links:
             page = pages.get(link.page_id)
             if page is None or not link.paths:
                 continue
-            target = names.find_page(link.paths, link.wiki)
+            target = names.find_page(link.paths, link.wiki, get_folder(page.path))
             if target is None and not is_attachment(link.paths[0], link.wiki):
                 missing[page.path, link.paths[0]] = None
             elif target is not None and target != page.path:
                 edges[page.path, target] = None
         refs = sorted((PageRef(page.path, page.name) for page in pages.values()), key=lambda ref: ref.path)
-        return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), revision)
+        return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), state.revision)
 
     def find_orphans(self) -> Sequence[StoredPage]:
+        """The pages that no other page links to."""
         linked = {target for _, target in self.build_graph().edges}
-        return [page for page in self.list(_NO_FILTER, None, 0).pages if page.path not in linked]
+        return [page for page in self.list().pages if page.path not in linked]
 
 
 def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[StoredLink]]:
@@ -72,31 +78,44 @@ def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[Stor
     return {page.page_id: page for page in pages}, index.get_links()
 
 
+def _build_name_index(pages: Collection[StoredPage], recipe: Recipe, *paths: str) -> PageNameIndex:
+    """The names of these pages and paths, by the dialect of the index."""
+    pipeline = TextPipeline.from_recipe(recipe)
+    by_name = pipeline is not None and pipeline.dialect.resolves_by_name
+    aliases = {page.path: page.aliases for page in pages if page.aliases}
+    return PageNameIndex([*(page.path for page in pages), *paths], by_name=by_name, aliases=aliases)
+
+
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:
     outgoing = [link for link in links if link.paths]
-    incoming = index.find_links_by_key(list({fold_path(path), fold_path(get_last_part(path))}))
+    own = index.find_page(path)
+    own_names = (path, get_last_part(path), *(own.aliases if own else ()))
+    incoming = index.find_links_by_key(list(dict.fromkeys(map(fold_path, own_names))))
     keys = {fold_path(path)} | {fold_path(target_path) for link in (*outgoing, *incoming) for target_path in link.paths}
     known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
-    names = PageNameIndex([*known, path])
+    names = _build_name_index(known.values(), index.get_state().recipe, path)
     links_to: list[PageLink] = []
-    missing: dict[str, None] = {}
+    missing: dict[str, int] = {}
     for link in outgoing:
-        target = names.find_page(link.paths, link.wiki)
+        target = names.find_page(link.paths, link.wiki, get_folder(path))
         if target is None and not is_attachment(link.paths[0], link.wiki):
-            missing[link.paths[0]] = None
+            missing.setdefault(link.paths[0], link.line)
         elif target is not None and target != path and target in known:
-            links_to.append(PageLink(target, known[target].name, link.text, get_fragment(link.target), link.line))
-    return PageLinks(path, tuple(links_to), _find_backlinks(index, path, incoming, names), tuple(missing))
+            page, anchor = known[target], get_fragment(link.target)
+            links_to.append(PageLink(target, page.name, link.text, anchor, link.line, page.aliases))
+    backlinks = _find_backlinks(index, path, incoming, names)
+    return PageLinks(path, tuple(links_to), backlinks, tuple(missing), tuple(missing.values()))
 
 
 def _find_backlinks(
     index: WikiIndex, path: str, incoming: Sequence[StoredLink], names: PageNameIndex
 ) -> tuple[PageLink, ...]:
-    backlinks = [link for link in incoming if names.find_page(link.paths, link.wiki) == path]
-    pages = index.get_pages(list({link.page_id for link in backlinks}))
+    pages = index.get_pages(list({link.page_id for link in incoming}))
     page_links = [
-        PageLink(pages[link.page_id].path, pages[link.page_id].name, link.text, get_fragment(link.target), link.line)
-        for link in backlinks
-        if link.page_id in pages and pages[link.page_id].path != path
+        PageLink(page.path, page.name, link.text, get_fragment(link.target), link.line)
+        for link in incoming
+        if (page := pages.get(link.page_id)) is not None
+        and page.path != path
+        and names.find_page(link.paths, link.wiki, get_folder(page.path)) == path
     ]
     return tuple(sorted(page_links, key=lambda link: (link.path, link.line)))

@@ -22,6 +22,7 @@ class PageAttachments:
         self._max_bytes = writer.pipeline.max_bytes
 
     def list(self, path: str) -> AttachmentList:
+        """The files attached to the page: those in the directory of its name that are not pages."""
         head = self._writer.locator.get_head()
         page_file = self._writer.locator.get_page(path, head)
         assert head is not None, "there is a page, so there is a commit"
@@ -35,6 +36,7 @@ class PageAttachments:
         )
 
     def read(self, path: str, filename: str) -> AttachmentResult:
+        """An attachment with its content. Raises AttachmentNotFound, and InputTooLarge over the page size limit."""
         head, page_file, attached = self._find(path, filename)
         if attached is None:
             raise _build_not_found_error(filename)
@@ -45,13 +47,16 @@ class PageAttachments:
             )
         (blob,) = self._source.read_blobs([attached.blob], self._max_bytes)
         if blob.data is None:
-            raise InvalidPage("git could not read this file", hint="check the repository with `git fsck`")
+            raise InvalidPage(
+                "this file cannot be read", hint="check its permissions, or the repository with `git fsck`"
+            )
         file = f"{_get_directory(page_file)}/{filename}"
         return AttachmentResult(page_file.path, _to_attachment(file, attached), head, data=blob.data)
 
     def write(
-        self, path: str, filename: str, data: bytes, author: Author, message: str, *, create_only: bool
+        self, path: str, filename: str, data: bytes, author: Author, message: str = "", *, create_only: bool = False
     ) -> AttachmentResult:
+        """Attach a file to the page, replacing one with the same name. Raises PageExists if `create_only`."""
         if len(data) > self._max_bytes:
             raise InputTooLarge(
                 f"the file has {len(data):,} bytes; the limit is {self._max_bytes:,}",
@@ -73,7 +78,9 @@ class PageAttachments:
 
         return self._writer.retry(attempt)
 
-    def delete(self, path: str, filename: str, author: Author, message: str) -> AttachmentResult:
+    def delete(self, path: str, filename: str, author: Author, message: str = "") -> AttachmentResult:
+        """Delete an attachment of the page. Raises AttachmentNotFound."""
+
         def attempt() -> AttachmentResult:
             _, page_file, attached = self._find(path, filename)
             if attached is None:

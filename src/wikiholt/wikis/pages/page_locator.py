@@ -8,6 +8,7 @@ from wikiholt.domain.git import EntryKind
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable, InvalidPage, NoCommits, PageNotFound
+from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.links import fold_path
 from wikiholt.text.page_names import get_page_path, has_page_extension
 
@@ -32,9 +33,20 @@ class PageFile:
 class PageLocator:
     """Finds the files of one wiki's pages."""
 
-    def __init__(self, source: Source, open_index: IndexOpener) -> None:
+    def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
         self._source = source
+        self._pipeline = pipeline
         self._open_index = open_index
+
+    def get_pipeline(self) -> TextPipeline:
+        """The pipeline of the wiki, with the dialect of its index if that was detected."""
+        if not self._pipeline.detects_dialect:
+            return self._pipeline
+        try:
+            with self._open_index() as index:
+                return self._pipeline.with_dialect_of(index.get_state().recipe)
+        except IndexUnavailable:
+            return self._pipeline
 
     def get_head(self) -> str | None:
         """HEAD, or None before the first commit."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wikiholt.domain.git import Commit, LogEntry
+from wikiholt.domain.git import Commit
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNotFound
@@ -11,7 +11,6 @@ from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import make_page_name
-from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_candidate_files, validate_path
 
@@ -35,12 +34,13 @@ class PageReader:
         self._locator = locator
         self._indexed_pages = indexed_pages
 
-    def read(self, path: str, revision: str | None) -> PageContent:
+    def read(self, path: str, revision: str | None = None) -> PageContent:
+        """The page at HEAD, or at a revision that is an ancestor of HEAD."""
         read_at, page_file = self._resolve(path, revision)
         raw = read_text(self._source, page_file, self._pipeline.max_bytes)
         commits = self._source.read_history(page_file.file, 1, read_at)
         last = commits[0] if commits else None
-        page = parse_page(page_file.file, page_file.blob, raw.data, last.date if last else None, self._pipeline.anchors)
+        page = self._locator.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="read it with git")
         links, notes = self._load_links(page)
@@ -65,7 +65,8 @@ class PageReader:
             headings=page.headings,
         )
 
-    def read_history(self, path: str, limit: int) -> Sequence[Commit]:
+    def read_history(self, path: str, limit: int = 50) -> Sequence[Commit]:
+        """The commits that changed the page, newest first, including its earlier names. Works for deleted pages."""
         head = self._locator.get_head()
         page_file = self._locator.find_page(path, head)
         if head is not None:
@@ -74,9 +75,6 @@ class PageReader:
                 if commits:
                     return commits
         raise PageNotFound(f"there never was a page {path[:200]!r}", hint="list the pages to see their paths")
-
-    def read_changelog(self, limit: int, skip: int) -> Sequence[LogEntry]:
-        return self._source.read_log(limit, skip)
 
     def resolve_path(self, path: str) -> str:
         """The exact path of the page."""
@@ -106,7 +104,9 @@ def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
             hint="raise page.max_bytes, or split it",
         )
     if blob.data is None:
-        raise InvalidPage(f"git could not read {page_file.path}", hint="check the repository with `git fsck`")
+        raise InvalidPage(
+            f"{page_file.path} cannot be read", hint="check its permissions, or the repository with `git fsck`"
+        )
     try:
         # Exactly as in the file, so that writing it back changes nothing.
         return RawPage(blob.data, blob.data.decode("utf-8"))
@@ -125,5 +125,5 @@ def read_blob(source: Source, page_file: PageFile, limit: int) -> bytes | None:
 
 def parse_name_and_warnings(file: str, data: bytes, pipeline: TextPipeline) -> tuple[str, tuple[str, ...]]:
     """The name of a page with this content, and its warnings."""
-    page = parse_page(file, "", data, None, pipeline.anchors)
+    page = pipeline.parse(file, "", data, None)
     return (make_page_name(file), (page.detail,)) if isinstance(page, PageProblem) else (page.name, page.warnings)

@@ -32,8 +32,16 @@ class PageWriter:
         self.locator = locator
 
     def write(
-        self, path: str, content: str, author: Author, message: str, expected: str | None, create_only: bool
+        self,
+        path: str,
+        content: str,
+        author: Author,
+        message: str = "",
+        *,
+        expected: str | None = None,
+        create_only: bool = False,
     ) -> PageWriteResult:
+        """Write the page. Raises PageExists if `create_only` and it exists."""
         data = self.encode(content)
 
         def attempt() -> PageWriteResult:
@@ -46,8 +54,9 @@ class PageWriter:
         return self.retry(attempt)
 
     def replace_text(
-        self, path: str, old: str, new: str, author: Author, message: str, expected: str | None
+        self, path: str, old: str, new: str, author: Author, message: str = "", *, expected: str | None = None
     ) -> PageWriteResult:
+        """Replace the only occurrence of `old`. Raises InvalidPage if there is none or more than one."""
         if not old:
             raise InvalidPage("the text to replace is empty", hint="give the text exactly as on the page")
 
@@ -56,7 +65,10 @@ class PageWriter:
 
         return self._edit(path, edit_text, author, message, expected)
 
-    def append(self, path: str, text: str, author: Author, message: str, expected: str | None) -> PageWriteResult:
+    def append(
+        self, path: str, text: str, author: Author, message: str = "", *, expected: str | None = None
+    ) -> PageWriteResult:
+        """Append text to the page, on a new line."""
         if not text:
             raise InvalidPage("the text to add is empty", hint="give the text to add")
 
@@ -67,7 +79,7 @@ class PageWriter:
 
         return self._edit(path, edit_text, author, message, expected)
 
-    def delete(self, path: str, author: Author, message: str, expected: str | None) -> PageDeleteResult:
+    def delete(self, path: str, author: Author, message: str = "", *, expected: str | None = None) -> PageDeleteResult:
         def attempt() -> PageDeleteResult:
             page_file = self.get_current(path, expected, self.locator.get_head())
             edit = FileEdit(page_file.file, None, page_file.blob)
@@ -129,7 +141,7 @@ class PageWriter:
         self, page_file: PageFile | None, file: str, data: bytes, author: Author, message: str
     ) -> PageWriteResult:
         path = get_page_path(file)
-        name, warnings = parse_name_and_warnings(file, data, self.pipeline)
+        name, warnings = parse_name_and_warnings(file, data, self.locator.get_pipeline())
         if page_file is not None and read_blob(self.source, page_file, self.pipeline.max_bytes) == data:
             return PageWriteResult(
                 name, path, file, self._get_revision(page_file), created=False, changed=False, warnings=warnings
@@ -191,11 +203,17 @@ class PageRenamer:
         path: str,
         new_path: str,
         author: Author,
-        message: str,
-        expected: str | None,
-        update_links: bool,
-        link_path: str | None,
+        message: str = "",
+        *,
+        expected: str | None = None,
+        update_links: bool = True,
+        link_path: str | None = None,
     ) -> PageRenameResult:
+        """Move the page to another path and update links to it, in one commit. Raises PageExists if the path is taken.
+
+        Links keep the form in which they were written. Without `update_links` only the file moves. `link_path` is the
+        new path as written in links, which may differ in case, for a wiki whose links always use full paths.
+        """
         file = get_new_file(new_path)
 
         def attempt() -> PageRenameResult:
@@ -208,7 +226,7 @@ class PageRenamer:
             edits += [FileEdit(other.file, other.data, other.blob) for other in others]
             default = f"Rename {page_file.path} to {get_page_path(file)}"
             revision = self._writer.commit(edits, author, message or default)
-            name, _ = parse_name_and_warnings(file, moved, self._writer.pipeline)
+            name, _ = parse_name_and_warnings(file, moved, self._writer.locator.get_pipeline())
             updated = tuple(get_page_path(other.file) for other in others)
             return PageRenameResult(name, get_page_path(file), file, page_file.path, revision, updated)
 
@@ -236,12 +254,12 @@ class PageRenamer:
         tree = self._source.read_tree(head)
         before = {get_page_path(other) for other, entry in tree.items() if entry.kind is EntryKind.FILE}
         old, new, full_paths_only = page_file.path, link_path or get_page_path(file), link_path is not None
-        move = PageMove(
-            old,
-            new,
-            PageNameIndex(before, full_paths_only=full_paths_only),
-            PageNameIndex(before - {old} | {new}, full_paths_only=full_paths_only),
+        dialect = self._writer.locator.get_pipeline().dialect
+        before_names, after_names = (
+            PageNameIndex(paths, full_paths_only=full_paths_only, by_name=dialect.resolves_by_name)
+            for paths in (before, before - {old} | {new})
         )
+        move = PageMove(old, new, before_names, after_names, dialect)
         candidates = [other for other in sorted(self._find_candidates(tree, head, old, new)) if other != page_file.file]
         blobs = self._source.read_blobs((tree[other].blob for other in candidates), limit)
         others = [

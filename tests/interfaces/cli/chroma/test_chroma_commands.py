@@ -62,7 +62,7 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
     garden.commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n", "Sage.md": "# Sage\n\nDry soil and sun.\n"})
     run_command(capsys, data, "add", "garden", str(wikis / "garden"), "--json")
     run_command(capsys, data, "sync", "garden", "--json")
-    assert run_command(capsys, data, "search", "garden", "supports for legumes", "--json")["degraded"] is False
+    assert run_command(capsys, data, "search", "-w", "garden", "supports for legumes", "--json")["degraded"] is False
     findings = run_command(capsys, data, "doctor", "--json")
     assert "responds correctly" in json.dumps(findings)
     with run_serve(data, tmp_path / "log") as (process, url):
@@ -81,7 +81,7 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
 
         wait_until(lambda: not search()["degraded"], "the service is helped")
         assert metric("up") == 1
-        assert run_command(capsys, data, "search", "garden", "dry places", "--json")["degraded"] is False
+        assert run_command(capsys, data, "search", "-w", "garden", "dry places", "--json")["degraded"] is False
         os.kill(find_child_pid(data), signal.SIGKILL)
         wait_until(lambda: not search()["degraded"] and metric("starts_total") == 2, "it comes back by itself")
         assert metric("crashes_total") == 1

@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,25 @@ from wikiholt.interfaces.cli.output import to_safe_text
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(scope="module")
+def module_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cli")
+
+
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def place(module_directory: Path) -> Iterator[Path]:
+    """An empty directory at the same path for every test, because a data directory contains paths."""
+    directory = module_directory / "place"
+    directory.mkdir()
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: str) -> tuple[int, str, str]:
         try:
-            code = main(["--data", str(tmp_path / "data"), *arguments])
+            code = main(["--data", str(place / "data"), *arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -32,8 +47,8 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def wiki(tmp_path: Path) -> Repository:
-    repository = Repository(tmp_path / "wiki")
+def wiki(place: Path) -> Repository:
+    repository = Repository(place / "wiki")
     repository.commit(
         {
             "Home.md": "# Home\n\nThe handbook of the night shift.",
@@ -46,9 +61,16 @@ def wiki(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-def synced(run: Run, wiki: Repository) -> Run:
+def synced(run: Run, wiki: Repository, place: Path, module_directory: Path) -> Run:
+    """The wiki is added and synced once; later tests get a copy of the result."""
+    template = module_directory / "template"
+    if template.exists():
+        shutil.rmtree(place)
+        shutil.copytree(template, place, symlinks=True)
+        return run
     assert run("add", "night", str(wiki.path))[0] == 0
     assert run("sync")[0] == 0
+    shutil.copytree(place, template, symlinks=True)
     return run
 
 
@@ -57,14 +79,14 @@ def parse_document(text: str) -> Any:
 
 
 def test_add_sync_search_finds_by_meaning(synced: Run) -> None:
-    code, out, err = synced("search", "night", "restoring lost data")
+    code, out, err = synced("search", "-w", "night", "restoring lost data")
     assert (code, err) == (0, "")
     assert "1. Backups" in out
     assert "= HEAD" in out
 
 
 def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
-    code, out, err = synced("search", "night", "restoring lost data", "--json", "-n", "2")
+    code, out, err = synced("search", "-w", "night", "restoring lost data", "--json", "-n", "2")
     assert (code, err) == (0, "")
     answer = parse_document(out)
     assert len(answer["results"]) == 2
@@ -76,7 +98,7 @@ def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
 def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
-    answer = parse_document(synced("search", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
+    answer = parse_document(synced("search", "-w", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
     assert answer["mode"] == mode
     assert answer["results"][0]["path"] == "ops/coffee"
 
@@ -88,11 +110,13 @@ def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
         ("--category", "runbook", {"ops/backup"}),
         ("--path", "ops", {"ops/backup", "ops/coffee"}),
         ("--since", "2023-01-01", {"Home", "ops/backup"}),
+        ("--where", "Category=runbook", {"ops/backup"}),
+        ("--offset", "3", set()),
     ],
 )
 def test_filters_narrow_the_search(synced: Run, option: str, value: str, expected: set[str]) -> None:
     answer = parse_document(
-        synced("search", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
+        synced("search", "-w", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
     )
     assert {hit["path"] for hit in answer["results"]} == expected
 
@@ -129,23 +153,23 @@ def test_text_for_people(synced: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["search", "absent", "x"], 3, "absent"),
+        (["search", "-w", "absent", "x"], 3, "absent"),
         (["sync", "absent"], 3, "absent"),
         (["status", "absent"], 3, "absent"),
         (["remove", "absent"], 3, "absent"),
-        (["search", "night", "   "], 2, "empty"),
-        (["search", "night", "x", "-n", "0"], 2, "n is 0"),
-        (["search", "night", "x", "-n", "101"], 2, "n is 101"),
-        (["search", "night", "x", "--since", "yesterdayish"], 2, "yesterdayish"),
-        (["add", "night", "."], 6, "repository"),
+        (["search", "-w", "night", "   "], 2, "empty"),
+        (["search", "-w", "night", "x", "-n", "0"], 2, "n is 0"),
+        (["search", "-w", "night", "x", "-n", "101"], 2, "n is 101"),
+        (["search", "-w", "night", "x", "--since", "yesterdayish"], 2, "yesterdayish"),
+        (["add", "other", "missing"], 6, "missing"),
         (["add", "../up", "."], 2, "cannot name a wiki"),
         (["add", "Night", "."], 2, "capital letter"),
     ],
 )
 def test_bad_input_gets_an_error_with_a_hint(
-    synced: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+    synced: Run, place: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(place)
     got, out, err = synced(*arguments)
     assert (got, out) == (code, "")
     assert words in err.lower()
@@ -160,7 +184,7 @@ def test_adding_a_slug_twice_is_refused(synced: Run, wiki: Repository) -> None:
     assert "hint:" in err
 
 
-@pytest.mark.parametrize("arguments", [["search", "night", "x", "-n", "many"], ["frobnicate"], ["search"], []])
+@pytest.mark.parametrize("arguments", [["search", "-w", "night", "x", "-n", "many"], ["frobnicate"], ["search"], []])
 def test_grammar_errors_exit_with_two(run: Run, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
@@ -168,16 +192,16 @@ def test_grammar_errors_exit_with_two(run: Run, arguments: list[str]) -> None:
 
 
 def test_no_results_has_its_own_exit_code(synced: Run) -> None:
-    code, out, _ = synced("search", "night", "xyzzyplugh", "--mode", "keyword")
+    code, out, _ = synced("search", "-w", "night", "xyzzyplugh", "--mode", "keyword")
     assert code == 1
     assert "Nothing found" in out
 
 
-def test_a_failing_wiki_does_not_stop_the_others_from_syncing(synced: Run, wiki: Repository, tmp_path: Path) -> None:
-    other = Repository(tmp_path / "other")
+def test_a_failing_wiki_does_not_stop_the_others_from_syncing(synced: Run, wiki: Repository, place: Path) -> None:
+    other = Repository(place / "other")
     other.commit({"a.md": "alpha"})
     assert synced("add", "aaa", str(other.path))[0] == 0
-    other.path.rename(tmp_path / "gone")
+    other.path.rename(place / "gone")
     wiki.commit({"new.md": "brand new page"})
     code, out, err = synced("sync")
     assert code == 6
@@ -193,7 +217,7 @@ def test_sync_without_wikis_explains_how_to_start(run: Run) -> None:
 
 def test_searching_before_the_first_sync_says_what_to_do(run: Run, wiki: Repository) -> None:
     run("add", "night", str(wiki.path))
-    code, out, err = run("search", "night", "disks")
+    code, out, err = run("search", "-w", "night", "disks", "--no-sync")
     assert (code, out) == (7, "")
     assert "wikiholt sync" in err
 
@@ -214,36 +238,37 @@ def test_status_and_doctor_report_problems(synced: Run, wiki: Repository) -> Non
     assert synced("doctor")[0] == 10
 
 
-def test_a_data_directory_that_cannot_be_written_is_an_error(tmp_path: Path, wiki: Repository, run: Run) -> None:
-    (tmp_path / "data").write_text("a file where the directory should be")
+def test_a_data_directory_that_cannot_be_written_is_an_error(place: Path, wiki: Repository, run: Run) -> None:
+    (place / "data").write_text("a file where the directory should be")
     code, _, err = run("add", "night", str(wiki.path))
     assert code == 7
     assert "hint:" in err
-    assert (tmp_path / "data").read_text() == "a file where the directory should be"
+    assert (place / "data").read_text() == "a file where the directory should be"
 
 
 def test_a_model_that_is_missing_or_broken_indexes_nothing(
-    run: Run, wiki: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, wiki: Repository, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
     run("add", "night", str(wiki.path))
-    monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
+    monkeypatch.setenv("WIKIHOLT_MODEL", str(place / "no-such-model"))
     code, out, err = run("sync")
     assert (code, out) == (5, "")
     assert "hint:" in err
     assert run("doctor")[0] == 10
+    assert run("search", "-w", "night", "disks")[0] == 5
     monkeypatch.delenv("WIKIHOLT_MODEL")
-    assert run("search", "night", "disks")[0] == 7
+    assert run("search", "-w", "night", "disks", "--no-sync")[0] == 7
     assert run("sync")[0] == 0
-    monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
-    code, out, _ = run("search", "night", "disks", "--json")
+    monkeypatch.setenv("WIKIHOLT_MODEL", str(place / "no-such-model"))
+    code, out, _ = run("search", "-w", "night", "disks", "--json")
     assert code == 0
     assert not parse_document(out)["degraded"], "the previous model still answers"
-    assert run("search", "night", "disks", "--mode", "semantic")[0] == 0
-    assert run("search", "night", "disks", "--mode", "keyword")[0] == 0
+    assert run("search", "-w", "night", "disks", "--mode", "semantic")[0] == 0
+    assert run("search", "-w", "night", "disks", "--mode", "keyword")[0] == 0
 
 
 def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: Run) -> None:
-    code, out, _ = synced("--set", "search.stale_check=false", "search", "night", "disks")
+    code, out, _ = synced("--set", "search.stale_check=false", "search", "-w", "night", "disks")
     assert code == 0
     assert "= HEAD" not in out
     assert "HEAD unknown" in out
@@ -273,7 +298,7 @@ def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
     )
     assert run("add", "ops", str(wiki.path), *options)[0] == 0
     assert run("sync", "ops")[0] == 0
-    answer = parse_document(run("search", "ops", "copies of disks", "--json")[1])
+    answer = parse_document(run("search", "-w", "ops", "copies of disks", "--json")[1])
     assert [hit["path"] for hit in answer["results"]] == ["backup"]
     assert answer["results"][0]["url"].startswith("https://w.example/backup#")
     code, _, err = run("add", "other", str(wiki.path), "--subdirectory", "absent")
@@ -283,17 +308,17 @@ def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
     assert [w["slug"] for w in parse_document(run("list", "--json")[1])["wikis"]] == ["ops"]
 
 
-def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
+def test_the_demo_finds_what_it_promises(place: Path, run: Run) -> None:
     from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES
 
-    code, out, _ = run("demo", str(tmp_path / "demo"), "--json")
+    code, out, _ = run("demo", str(place / "demo"), "--json")
     assert code == 0
     document = parse_document(out)
     assert [wiki["added"] for wiki in document["wikis"]] == [14, 14]
     for query, answer in zip(DEMO_QUERIES, document["searches"], strict=True):
         assert answer["results"][0]["path"] == query.expected_path, query.text
         assert not answer["nothing_relevant"], query.text
-    code, out, err = run("demo", str(tmp_path / "demo"))
+    code, out, err = run("demo", str(place / "demo"))
     assert code == 0
     assert "28" not in err
     assert "14 unchanged" in out
@@ -304,17 +329,21 @@ def test_page_text_cannot_control_the_terminal() -> None:
     assert to_safe_text("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
 
 
-def test_a_closed_pipe_prints_no_traceback(synced: Run, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {tmp_path / 'data'} search night disks | true"
+def test_a_closed_pipe_prints_no_traceback(synced: Run, place: Path) -> None:
+    command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {place / 'data'} search -w night disks | true"
     completed = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in completed.stderr
 
 
-def test_it_works_without_home_or_environment_variables(synced: Run, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data")]
+def test_it_works_without_home_or_environment_variables(synced: Run, place: Path) -> None:
+    command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(place / "data")]
     environment = {"PATH": os.environ["PATH"]}
     completed = subprocess.run(
-        [*command, "search", "night", "disks", "--json"], env=environment, capture_output=True, text=True, check=True
+        [*command, "search", "-w", "night", "disks", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert parse_document(completed.stdout)["results"][0]["path"] == "ops/backup"
     assert completed.stderr == ""

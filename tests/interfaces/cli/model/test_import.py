@@ -58,9 +58,9 @@ def test_the_import_command_plans_runs_and_verifies(place: Path, capsys: pytest.
     assert "5 vectors verified: all equal; they are reused" in out
     assert "harbour: 3 vectors reused, 0 embedded" in out
     assert "verified: exactly the 3 pages and 3 chunks" in out
-    code, out, _ = run_command(capsys, *at, "search", "harbour", "fish landed at the pier", "--json")
+    code, out, _ = run_command(capsys, *at, "search", "-w", "harbour", "fish landed at the pier", "--json")
     assert json.loads(out)["results"][0]["path"] == "home"
-    code, out, _ = run_command(capsys, *at, "search", "garden", "mackerelcanary", "--json")
+    code, out, _ = run_command(capsys, *at, "search", "-w", "garden", "mackerelcanary", "--json")
     assert "mackerel" not in json.dumps(json.loads(out)["results"])
 
 

@@ -26,7 +26,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for slug in ("notes", "quiet"):
         assert main(["--data", str(place / "data"), "set", slug, "log_queries=true"]) == 0
     for query in ("who feeds the hens", "Who feeds  the hens", "income tax of the moon base", HOSTILE):
-        main(["--data", str(place / "data"), "search", "notes", query, "-n", "1"])
+        main(["--data", str(place / "data"), "search", "-w", "notes", query, "-n", "1"])
     main(["--data", str(place / "data"), "eval", "notes", "--mode", "keyword"])
     return place / "data"
 

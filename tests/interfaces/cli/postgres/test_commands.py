@@ -60,7 +60,7 @@ def test_one_setting_makes_every_command_work_over_postgresql(
     repository.commit({"Backups.md": "# Backups\n\nCopies of every disk are taken at midnight.", "Tea.md": "# Tea\n"})
     assert run("add", "night", str(repository.path))[0] == 0
     assert parse_document(run, "sync", "night")["added"] == 2
-    assert parse_document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert parse_document(run, "search", "-w", "night", "restoring lost data")["results"][0]["path"] == "Backups"
     assert parse_document(run, "status", "night")["stale"] is False
     assert parse_document(run, "reindex", "night")["rebuilt"] is True
     assert parse_document(run, "backup", "night")["pages"] == 2
@@ -79,7 +79,7 @@ def test_one_setting_makes_every_command_work_over_postgresql(
     assert (document["east"]["wikis"], document["home"]["wikis"], document["east"]["behind"]) == (1, 0, 0)
     refused = run("database", "remove", "east")
     assert (refused[0], "there are wikis on east" in refused[2]) == (4, True)
-    assert parse_document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert parse_document(run, "search", "-w", "night", "restoring lost data")["results"][0]["path"] == "Backups"
     assert parse_document(run, "move", "--all", "--from", "east", "--to", "home")["wikis"][0]["outcome"] == "moved"
     code, doctor_output, _ = run("doctor")
     assert code == 0

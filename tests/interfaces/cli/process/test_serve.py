@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import httpx
 import pytest
 
 from tests.support.git_repository import Repository
+from tests.support.tiers import choose
 from wikiholt.app.bootstrap import open_application, open_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -25,6 +27,8 @@ from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli.main import main
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
+PAGE_COUNT = choose(1500, 600)
+"""Enough for a signal to arrive before all pages are indexed."""
 
 
 class ServeProcess:
@@ -99,9 +103,29 @@ def test_new_and_changed_repositories_are_served_until_a_signal_stops_the_server
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("kind", ["repository", "directory"])
+def test_one_repository_or_one_directory_of_pages_is_served_as_one_wiki(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "My Garden"
+    place.mkdir()
+    if kind == "repository":
+        Repository(place).commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n"})
+    else:
+        (place / "Beans.md").write_text("# Beans\n\nClimbing beans want poles.\n")
+    with run_serve(tmp_path / "data", str(place)) as service:
+        wait_until(lambda: service.can_find("my-garden", "beans", "Beans"))
+        (place / "Peas.md").write_text("# Peas\n\nSow early.\n")
+        if kind == "directory":
+            wait_until(lambda: service.can_find("my-garden", "sow early", "Peas"))
+            assert service.get("w/my-garden/api/v1/status").json()["watched"] is True
+        assert service.stop(signal.SIGTERM, 60) == 0
+        assert service.process.stderr is not None
+        assert service.process.stderr.read() == ""
+
+
+@pytest.mark.model
 def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continues(tmp_path: Path) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
-    Repository(wikis / "large").commit(make_pages(1500))
+    Repository(wikis / "large").commit(make_pages(PAGE_COUNT))
 
     def indexed() -> int:
         service = open_service(data)
@@ -115,7 +139,7 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
         wait_until(lambda: indexed() >= 48)
         assert service.stop(signal.SIGTERM, 60) == 0
     count_before = indexed()
-    assert 48 <= count_before < 1500
+    assert 48 <= count_before < PAGE_COUNT
     service_of_data = open_service(data)
     try:
         assert service_of_data.get_handle("large").check() == []
@@ -124,7 +148,7 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
     with run_serve(data, str(wikis)) as service:
         assert indexed() >= count_before
         wait_until(lambda: service.get("w/large/api/v1/status").json()["stale"] is False, 240)
-        assert service.get("w/large/api/v1/status").json()["pages"] == 1500
+        assert service.get("w/large/api/v1/status").json()["pages"] == PAGE_COUNT
         assert service.stop(signal.SIGTERM, 60) == 0
 
 
@@ -208,3 +232,31 @@ def test_tcp_nodelay_is_set_so_a_body_does_not_wait_for_an_ack() -> None:
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.model
+def test_serve_says_what_it_is_doing_with_the_time(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "garden")
+    repository.commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n"})
+    data = ["--data", str(tmp_path / "data")]
+    assert main([*data, "add", "garden", str(repository.path)]) == 0
+    command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", *data, "serve", "--port", "0"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            time_stamp = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+            first = process.stderr.readline()
+            assert re.fullmatch(f"{time_stamp} INFO wikiholt.serve: serving 1 wiki from .*/data\n", first)
+            assert process.stdout.readline().startswith("Wikiholt listens on http://127.0.0.1:")
+            lines = iter(process.stderr.readline, "")
+            assert any(
+                re.fullmatch(f"{time_stamp} INFO wikiholt.serve: ready: .* 1 wiki is at HEAD\n", x) for x in lines
+            )
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.tiers import choose
 from tests.wikis.backups.backup_fixtures import BackupFixture
 from wikiholt.wikis.registry import Registry
 
@@ -37,7 +38,7 @@ def test_a_process_killed_at_any_time_leaves_good_backups_and_a_recoverable_inde
     )
     fixture.get_wiki().backups.create()
     fixture.service.close()
-    for number in range(4):
+    for number in range(choose(4, 2)):
         run_and_kill(tmp_path, what, chance)
         fixture.service = fixture.open_service()
         found = fixture.get_wiki().backups.list_verified()
@@ -61,7 +62,7 @@ def test_a_registry_is_complete_after_its_restore_is_killed(tmp_path: Path) -> N
     fixture.add_wiki("one")
     fixture.service.registry.backups.create()
     fixture.service.close()
-    for _ in range(4):
+    for _ in range(choose(4, 2)):
         run_and_kill(tmp_path, "registry", chance)
         fixture.service = fixture.open_service()
         assert [wiki.slug for wiki in fixture.service.list_wikis()] == ["one"]
@@ -77,7 +78,7 @@ def test_a_registry_being_repaired_grants_no_access_until_it_is_complete(tmp_pat
     fixture.service.registry.backups.create()
     fixture.service.close()
     whole = (tmp_path / "data" / "registry.sqlite").read_bytes()
-    for _ in range(3):
+    for _ in range(choose(3, 2)):
         (tmp_path / "data" / "registry.sqlite").write_bytes(whole[:3000])
         run_and_kill(tmp_path, "registry", chance)
         registry = Registry(tmp_path / "data" / "registry.sqlite", backups=fixture.plan)

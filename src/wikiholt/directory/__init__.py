@@ -1,0 +1,1 @@
+"""Directories of pages as page sources: a private mirror follows the files on disk."""

@@ -1,0 +1,132 @@
+"""Prints hits in the format that the user chose, for people or for scripts."""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wikiholt.domain.search import Hit, SearchResult
+from wikiholt.domain.wiki import Wiki
+from wikiholt.errors import InvalidQuery, InvalidSetting
+from wikiholt.interfaces.cli import output
+from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext
+from wikiholt.interfaces.cli.file_places import FilePlaces
+from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+
+if TYPE_CHECKING:
+    from wikiholt.interfaces.schemas.search_schemas import SearchResultDocument
+
+_FORMATS = ("text", "json", "jsonl", "csv", "paths")
+_CSV_COLUMNS = ("score", "confidence", "file", "line", "title", "heading", "snippet")
+_FORMULA_CHARACTERS = ("=", "+", "-", "@")
+
+
+def add_hit_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=_FORMATS, help="format of the output (default: text)")
+    parser.add_argument("--files", action="store_true", help="print only the files: --format paths")
+    parser.add_argument("--full", action="store_true", help="show the entire passage instead of a snippet")
+    parser.add_argument("--min-score", type=float, default=0.0, metavar="S", help="only hits with at least this score")
+
+
+class HitPlaces:
+    """The places of hits of one wiki, or of several."""
+
+    def __init__(self, wikis: Sequence[Wiki]) -> None:
+        self._by_slug = {wiki.slug: FilePlaces.for_wiki(wiki) for wiki in wikis}
+        self._first = next(iter(self._by_slug.values()))
+
+    def to_shown_path(self, hit: Hit) -> str:
+        return self._by_slug.get(hit.wiki, self._first).to_shown_path(hit.file)
+
+    def format_hit(self, hit: Hit, style: TerminalStyle) -> str:
+        """The place as safe text. A hit of a merged result names its wiki."""
+        label = f"{hit.wiki}: " if hit.wiki else ""
+        return label + self._by_slug.get(hit.wiki, self._first).format_hit(hit, style)
+
+
+def print_hits(
+    context: CommandContext,
+    wikis: Sequence[Wiki],
+    result: SearchResult,
+    hints: Sequence[str] = (),
+    document: Mapping[str, Any] | None = None,
+) -> int:
+    """Print the result; `document` is its JSON if known. Returns the exit code: 0, or that for nothing found."""
+    arguments = context.arguments
+    if arguments.min_score:
+        result, document = _drop_low_scores(result, arguments.min_score), None
+    places = HitPlaces(wikis)
+    match choose_format(arguments):
+        case "text":
+            lines = output.format_result(result, context.style, places.format_hit, full=arguments.full)
+            output.print_lines([*lines, *hints])
+        case "json":
+            sys.stdout.write(output.format_json(document or _build_result_document(result)) + "\n")
+        case "jsonl":
+            hits = (document or _build_result_document(result))["results"]
+            _write_lines(output.format_json(hit, indent=None) for hit in hits)
+        case "csv":
+            sys.stdout.write(_format_csv(result.hits, places, full=arguments.full))
+        case "paths":
+            _write_lines(dict.fromkeys(to_safe_line(places.to_shown_path(hit)) for hit in result.hits))
+    if choose_format(arguments) not in ("text", "json"):
+        _print_notes(result)
+    return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
+
+
+def choose_format(arguments: argparse.Namespace) -> str:
+    """The format that the arguments name. Raises InvalidSetting if they name two."""
+    chosen = {arguments.format, "json" if arguments.json else None, "paths" if arguments.files else None} - {None}
+    if len(chosen) > 1:
+        raise InvalidSetting(
+            f"Two formats are specified: {' and '.join(sorted(chosen))}.", hint="Use one of --format, --json, --files."
+        )
+    return str(chosen.pop()) if chosen else "text"
+
+
+def _build_result_document(result: SearchResult) -> "SearchResultDocument":
+    from wikiholt.interfaces.schemas.search_schemas import build_result_document
+
+    return build_result_document(result)
+
+
+def _drop_low_scores(result: SearchResult, min_score: float) -> SearchResult:
+    if not 0 <= min_score <= 1:
+        raise InvalidQuery(f"--min-score {min_score:g} is not a score.", hint="Use a number from 0 to 1.")
+    return replace(result, hits=tuple(hit for hit in result.hits if hit.score >= min_score))
+
+
+def _format_csv(hits: Iterable[Hit], places: HitPlaces, *, full: bool) -> str:
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    for hit in hits:
+        texts = [hit.name, " > ".join(hit.heading_path), hit.text if full else hit.snippet.text]
+        file, *cells = (_to_cell(text) for text in (places.to_shown_path(hit), *texts))
+        writer.writerow([f"{hit.score:.4f}", hit.confidence, file, output.find_best_line(hit), *cells])
+    return table.getvalue()
+
+
+def _to_cell(text: str) -> str:
+    """Safe text. An apostrophe keeps spreadsheets from running page text as a formula."""
+    safe = to_safe_line(text)
+    return f"'{safe}" if safe.lstrip().startswith(_FORMULA_CHARACTERS) else safe
+
+
+def _write_lines(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def _print_notes(result: SearchResult) -> None:
+    """What the format has no place for, on stderr."""
+    notes: list[str] = []
+    if result.did_you_mean:
+        from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+
+        notes.append(format_did_you_mean(result))
+    notes += ["Nothing clearly relevant was found."] if result.hits and result.nothing_relevant else []
+    for note in (*notes, *result.notes):
+        sys.stderr.write(f"note: {to_safe_line(note)}\n")

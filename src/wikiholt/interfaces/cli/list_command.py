@@ -1,0 +1,33 @@
+"""`wikiholt list`: which wikis there are. Needs the registry alone, so it starts without the service."""
+
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.output import to_safe_line
+
+
+def add_arguments(commands: Subparsers) -> None:
+    parser = add_command(commands, "list", "list the wikis", run_list, logs=False)
+    parser.add_argument("--slugs", action="store_true", help="print only the names")
+
+
+def run_list(context: CommandContext) -> int:
+    wikis = context.list_wikis()
+    if context.arguments.slugs:
+        return context.print_result({"wikis": [wiki.slug for wiki in wikis]}, [wiki.slug for wiki in wikis])
+    if context.arguments.json:
+        from wikiholt.interfaces.schemas.admin_schemas import build_wiki_document
+
+        return context.print_result({"wikis": [build_wiki_document(wiki) for wiki in wikis]}, [])
+    width = max((len(wiki.slug) for wiki in wikis), default=0)
+    lines = [f"{wiki.slug:{width}}  {to_safe_line(_redact_source(wiki.source))}" for wiki in wikis]
+    return context.print_result(
+        {}, lines or ["No wikis yet. Next: `wikiholt search WORDS` in a folder with pages, or `wikiholt add PATH`"]
+    )
+
+
+def _redact_source(source: str) -> str:
+    """The source without a password or token."""
+    if "://" not in source:
+        return source
+    from wikiholt.git.remote_url import redact_url
+
+    return redact_url(source)

@@ -1,0 +1,128 @@
+"""Asks a running `serve` of the same data directory for a search: it has the model in memory, so this takes less time.
+
+Question and answer are one line of JSON each, over a Unix socket that only the owner of the data directory can open.
+"""
+
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+
+from wikiholt import __version__
+from wikiholt.domain.search import SearchResult
+from wikiholt.domain.wiki import Wiki
+from wikiholt.errors import WikiholtError
+
+if TYPE_CHECKING:
+    from wikiholt.app.settings.definitions import Settings
+
+SOCKET_NAME = "search.sock"
+MAX_LINE_BYTES = 64 * 1024 * 1024
+_CONNECT_TIMEOUT_S = 0.5
+_ANSWER_TIMEOUT_S = 60.0
+
+
+class ServiceError(WikiholtError):
+    """An error that the service reported for a search."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        super().__init__(document["message"], hint=document["hint"])
+        self.exit_code = document["exit_code"]  # type: ignore[misc]
+
+
+def fingerprint_settings(settings: "Settings") -> str:
+    """Identifies the settings on which a search depends. A service with other settings does not answer."""
+    values = {item.name: str(getattr(settings, item.name)) for item in fields(settings)}
+    relevant = {name: value for name, value in values.items() if not name.startswith(("serve_", "log_"))}
+    return sha256(json.dumps([__version__, relevant]).encode()).hexdigest()
+
+
+def ask_service(settings: "Settings", question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The answer of the running service to this question; None if there is none, or if it declines.
+
+    Raises ServiceError if the search failed.
+    """
+    path = settings.data / SOCKET_NAME
+    with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_CONNECT_TIMEOUT_S)
+        connection.connect(str(path))
+        connection.settimeout(_ANSWER_TIMEOUT_S)
+        message = {**question, "settings": fingerprint_settings(settings)}
+        connection.sendall(json.dumps(message).encode() + b"\n")
+        answer: Mapping[str, Any] = json.loads(_read_line(connection))
+        if "error" in answer:
+            raise ServiceError(answer["error"])
+        return answer if "declined" not in answer else None
+    return None
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    with connection.makefile("rb") as stream:
+        return stream.readline(MAX_LINE_BYTES)
+
+
+def is_socket_usable(path: Path) -> bool:
+    """Whether something answers at this socket."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_CONNECT_TIMEOUT_S)
+        connection.connect(str(path))
+        return True
+    return False
+
+
+# Wikis and results as JSON. The fields of the dataclasses are the format, because both ends have the same version.
+
+
+def encode_wiki(wiki: Wiki) -> dict[str, Any]:
+    """What the client needs to name the files of a wiki. Not its other settings, which may be secret."""
+    settings = {name: wiki.settings[name] for name in ("subdirectory", "kind") if name in wiki.settings}
+    return {"slug": wiki.slug, "source": wiki.source, "settings": settings}
+
+
+def decode_wiki(document: Mapping[str, Any]) -> Wiki:
+    return Wiki("", document["slug"], document["source"], datetime.min, document["settings"])  # noqa: DTZ901 - not used
+
+
+def encode_result(result: SearchResult) -> dict[str, Any]:
+    """The result in types that JSON has."""
+    document = asdict(result)
+    for hit in document["hits"]:
+        hit["last_updated"] = hit["last_updated"].isoformat() if hit["last_updated"] else None
+    return document
+
+
+def decode_result(document: Mapping[str, Any]) -> SearchResult:
+    """The result that `encode_result` encoded."""
+    result = _decode(SearchResult, document)
+    assert isinstance(result, SearchResult)
+    return result
+
+
+@cache
+def _get_field_types(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+def _decode(kind: Any, value: Any) -> Any:
+    """The value of a field of this type."""
+    if value is None:
+        return None
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(option for option in get_args(kind) if option is not type(None))
+    if get_origin(kind) is tuple:
+        return tuple(_decode(get_args(kind)[0], item) for item in value)
+    if is_dataclass(kind):
+        assert isinstance(kind, type)
+        types = _get_field_types(kind)
+        return kind(**{name: _decode(types[name], item) for name, item in value.items()})
+    if kind is datetime:
+        return datetime.fromisoformat(value)
+    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value

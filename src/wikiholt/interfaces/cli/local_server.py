@@ -1,0 +1,141 @@
+"""Answers searches of commands on this machine while `serve` runs; see `local_client`."""
+
+import json
+import logging
+import os
+import socket
+import socketserver
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from wikiholt.app.bootstrap import Application
+from wikiholt.domain.search import SearchInterface, SearchResult
+from wikiholt.domain.wiki import Wiki
+from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.cli.folder_wikis import find_wikis_of_folder
+from wikiholt.interfaces.cli.local_client import (
+    MAX_LINE_BYTES,
+    SOCKET_NAME,
+    encode_result,
+    encode_wiki,
+    fingerprint_settings,
+    is_socket_usable,
+)
+from wikiholt.interfaces.cli.search_question import SearchQuestion
+from wikiholt.interfaces.schemas.search_schemas import build_result_document
+from wikiholt.wikis.multi_search import search_wikis
+
+_log = logging.getLogger(__name__)
+
+_READ_TIMEOUT_S = 5.0
+_PEER_CREDENTIALS = struct.Struct("3i")
+_DECLINED = {"declined": True}
+
+
+@contextmanager
+def serve_local_searches(application: Application) -> Iterator[None]:
+    """Answer searches at the socket in the data directory. Without a socket, commands search by themselves."""
+    path = application.settings.data / SOCKET_NAME
+    server = _open_server(path, application)
+    if server is None:
+        yield
+        return
+    thread = Thread(target=server.serve_forever, name="local-search", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        path.unlink(missing_ok=True)
+
+
+def _open_server(path: Path, application: Application) -> "_Server | None":
+    """A server at this path, or None if it is not possible: another service answers there, or the path is too long."""
+    if is_socket_usable(path):
+        return None
+    server = _Server(str(path), _Handler, bind_and_activate=False)
+    server.application = application
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        server.server_bind()
+        path.chmod(0o600)  # nobody can connect before it is activated
+        server.server_activate()
+    except OSError as error:
+        _log.info("commands on this machine cannot search through this service: %s", error)
+        server.server_close()
+        return None
+    return server
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    application: Application
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    """Answers one question."""
+
+    timeout = _READ_TIMEOUT_S
+
+    def handle(self) -> None:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a client that goes away or sends something else
+            if get_peer_user(self.request) != os.geteuid():
+                return
+            assert isinstance(self.server, _Server)
+            question = json.loads(self.rfile.readline(MAX_LINE_BYTES))
+            answer = _answer(self.server.application, question)
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+def get_peer_user(connection: socket.socket) -> int:
+    """The user id of the process at the other end."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
+    user: int = _PEER_CREDENTIALS.unpack(credentials)[1]
+    return user
+
+
+def _answer(application: Application, question: Mapping[str, Any]) -> Mapping[str, Any]:
+    if question["settings"] != fingerprint_settings(application.settings):
+        return _DECLINED
+    search = SearchQuestion(**question["search"])
+    wikis = _find_wikis(application, search)
+    if not wikis:
+        return _DECLINED
+    try:
+        result = _run(application, search, wikis)
+    except WikiholtError as error:
+        return {"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}}
+    document = build_result_document(result) if search.as_json else None
+    return {"result": encode_result(result), "document": document, "wikis": [encode_wiki(wiki) for wiki in wikis]}
+
+
+def _find_wikis(application: Application, search: SearchQuestion) -> list[Wiki]:
+    """The wikis of a search; empty if the command has something to do first: register, index, or report an error."""
+    known = {wiki.slug: wiki for wiki in application.service.list_wikis()}
+    if search.wikis:
+        wikis = [known[slug] for slug in dict.fromkeys(search.wikis) if slug in known]
+        complete = len(wikis) == len(set(search.wikis))
+    else:
+        wikis = find_wikis_of_folder(list(known.values()), Path(search.folder))
+        complete = not (len(search.words) > 1 and search.words[0] in known)
+    store = application.service.components.store
+    is_indexed = all(store.get_published(wiki.id) is not None for wiki in wikis)
+    return wikis if complete and is_indexed else []
+
+
+def _run(application: Application, search: SearchQuestion, wikis: list[Wiki]) -> SearchResult:
+    handles = [application.service.get_handle(wiki.slug) for wiki in wikis]
+    for wiki in wikis:
+        application.scheduler.touch(wiki.id)
+        if not search.no_sync:
+            application.scheduler.wait_until_fresh(wiki.id, application.settings.search_fresh_timeout)
+    request = search.to_request()
+    if len(handles) == 1:
+        return handles[0].search(request, interface=SearchInterface.CLI)
+    return search_wikis(handles, request, interface=SearchInterface.CLI)

@@ -1,0 +1,247 @@
+"""`wikiholt read`, `similar`, `links` and `recent`: what to do with a page that was found."""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+
+from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR
+from wikiholt.domain.git import Commit
+from wikiholt.domain.page import Heading, PageContent, PageLink
+from wikiholt.domain.protocols import Source
+from wikiholt.errors import IndexUnavailable, InvalidQuery, NoCommits, PageNotFound
+from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.file_places import FilePlaces
+from wikiholt.interfaces.cli.hit_output import add_hit_options, print_hits
+from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text
+from wikiholt.interfaces.cli.page_argument import PageArgument, find_page
+from wikiholt.interfaces.cli.wiki_selection import add_wiki_option, resolve_wiki
+from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.page_schemas import build_links_document, build_page_document
+from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
+from wikiholt.text.frontmatter import split_frontmatter
+from wikiholt.text.page_names import get_page_path, make_page_name
+from wikiholt.wikis.handle import WikiHandle
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_COMMITS_PER_READ = 100
+_MAX_COMMITS = 5000
+_MAX_RECENT = 1000
+
+
+def add_arguments(commands: Subparsers) -> None:
+    read = add_command(commands, "read", "show a page, or the section below one of its headings", run_read)
+    read.add_argument("page", metavar="PAGE", help="path, file, title, FILE:LINE or PAGE#heading")
+    read.add_argument("--raw", action="store_true", help="show it as it is written")
+    similar = add_command(commands, "similar", "find pages similar to a page", run_similar)
+    similar.add_argument("page", metavar="PAGE", help="path, file or title")
+    similar.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
+    add_hit_options(similar)
+    links = add_command(commands, "links", "show the links of a page, the links to it, and its broken links", run_links)
+    links.add_argument("page", metavar="PAGE", help="path, file or title")
+    recent = add_command(commands, "recent", "list the pages that changed last, newest first", run_recent)
+    recent.add_argument("-n", type=int, default=10, metavar="N", help="number of pages, 1 to 1000 (default: 10)")
+    recent.add_argument("--files", action="store_true", help="print only the files")
+    for parser in (read, similar, links, recent):
+        add_wiki_option(parser)
+
+
+def run_read(context: CommandContext) -> int:
+    handle = _open_wiki(context)
+    target = find_page(handle, context.arguments.page)
+    page = handle.pages.read(target.path)
+    text, is_whole = select_section(page, target)
+    if context.arguments.json:
+        return context.print_result({**build_page_document(page), "content": text}, [])
+    if context.arguments.raw:
+        # A file gets exactly the text of the page; a terminal must not receive its control characters.
+        sys.stdout.write(to_safe_text(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text)
+        return 0
+    from wikiholt.interfaces.cli.terminal_markdown import render_markdown
+
+    body = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if is_whole:
+        body = _add_title(page, split_frontmatter(body).body)
+    dialect = handle.pages.get_pipeline().dialect
+    body = convert_to_markdown(convert_blocks(body, page.file, dialect)[0], dialect)
+    return context.print_result({}, render_markdown(body, get_text_width(), context.style))
+
+
+def _open_wiki(context: CommandContext) -> WikiHandle:
+    return context.service.get_handle(resolve_wiki(context).slug)
+
+
+def _add_title(page: PageContent, body: str) -> str:
+    """The body with the page's name as its first heading, unless it starts with that heading."""
+    first = page.headings[0] if page.headings else None
+    is_there = first is not None and first.level == 1 and first.text == page.name
+    return body if is_there else f"# {page.name}\n\n{body}"
+
+
+def select_section(page: PageContent, target: PageArgument) -> tuple[str, bool]:
+    """The text of the page that the argument names, and whether it begins at the start of the page."""
+    if not target.heading and target.line is None:
+        return page.content, True
+    lines = _LINE.findall(page.content)
+    heading = find_heading(page, target.heading) if target.heading else _find_heading_above(page, target.line or 1)
+    if target.line is not None and target.line > len(lines):
+        raise PageNotFound(
+            f"{page.file} has {len(lines)} lines, not {target.line}.", hint="Omit the line to read the entire page."
+        )
+    if heading is None:
+        end = page.headings[0].line - 1 if page.headings else len(lines)
+        return "".join(lines[:end]), True
+    later = [other.line for other in page.headings if other.line > heading.line and other.level <= heading.level]
+    return "".join(lines[heading.line - 1 : later[0] - 1 if later else len(lines)]), False
+
+
+def find_heading(page: PageContent, text: str) -> Heading:
+    """The heading with this anchor or text. Raises PageNotFound with similar headings."""
+    wanted = text.strip().casefold()
+    for heading in page.headings:
+        if wanted in (heading.anchor.casefold(), heading.text.casefold()):
+            return heading
+    known = {heading.text.casefold(): heading.text for heading in page.headings}
+    near = [known[key] for key in get_close_matches(wanted, known, 3)] or list(known.values())[:3]
+    raise PageNotFound(
+        f"There is no heading {text[:200]!r} on {page.path}.",
+        hint=f"Did you mean {' or '.join(near)}?" if near else "The page has no headings; read it without one.",
+    )
+
+
+def _find_heading_above(page: PageContent, line: int) -> Heading | None:
+    above = [heading for heading in page.headings if heading.line <= line]
+    return above[-1] if above else None
+
+
+def run_similar(context: CommandContext) -> int:
+    handle = _open_wiki(context)
+    target = find_page(handle, context.arguments.page)
+    return print_hits(context, [handle.wiki], handle.find_similar(target.path, context.arguments.n))
+
+
+# Links.
+
+
+def run_links(context: CommandContext) -> int:
+    handle, style = _open_wiki(context), context.style
+    target = find_page(handle, context.arguments.page)
+    links = handle.pages.get_links(target.path)
+    places = FilePlaces.for_wiki(handle.wiki)
+    files = {page.path: page.file for page in handle.pages.list().pages}
+    outgoing = [
+        f"  {places.format(target.file, link.line, style)} → {_format_end(link, files, places)}"
+        for link in links.links_to
+    ]
+    incoming = [
+        f"  {places.format(files.get(link.path, link.path), link.line, style)}  {to_safe_line(link.name)}"
+        for link in links.linked_from
+    ]
+    broken = [
+        f"  {places.format(target.file, line, style)} → {style.format_warning(to_safe_line(path))}"
+        for path, line in zip(links.missing, links.missing_lines, strict=True)
+    ]
+    lines: list[str] = []
+    for title, rows in (("Links", outgoing), ("Linked from", incoming), ("Broken links", broken)):
+        lines += [*([""] if lines else []), style.format_bold(f"{title} ({len(rows)})"), *rows]
+    return context.print_result(build_links_document(links), lines)
+
+
+def _format_end(link: PageLink, files: Mapping[str, str], places: FilePlaces) -> str:
+    anchor = f"#{link.anchor}" if link.anchor else ""
+    return f"{to_safe_line(places.to_shown_path(files.get(link.path, link.path)) + anchor)}  {to_safe_line(link.name)}"
+
+
+# Recent changes.
+
+
+@dataclass(frozen=True, slots=True)
+class PageChange:
+    """The last change of a page."""
+
+    file: str
+    name: str
+    commit: Commit
+    deleted: bool = False
+
+    @property
+    def is_snapshot(self) -> bool:
+        return (self.commit.author, self.commit.email) == (SNAPSHOT_AUTHOR.name, SNAPSHOT_AUTHOR.email)
+
+
+def run_recent(context: CommandContext) -> int:
+    arguments, style = context.arguments, context.style
+    if not 1 <= arguments.n <= _MAX_RECENT:
+        raise InvalidQuery(f"-n {arguments.n} is not possible.", hint=f"Use a number from 1 to {_MAX_RECENT}.")
+    handle = _open_wiki(context)
+    changes = find_changes(handle, context.service.get_source(handle.wiki), arguments.n)
+    places = FilePlaces.for_wiki(handle.wiki)
+    lines = []
+    for change in changes:
+        commit = change.commit
+        by = " · ".join(to_safe_line(text) for text in (commit.author, commit.message.partition("\n")[0]) if text)
+        state = style.format_warning("deleted  ") if change.deleted else ""
+        file = places.format(change.file, None, style)
+        row = f"{commit.date.astimezone(UTC):%Y-%m-%d %H:%M}  {file}  {state}{to_safe_line(change.name)}"
+        lines.append(row + style.format_dim(f"  {by}") if by else row)
+    if arguments.files:
+        lines = [to_safe_line(places.to_shown_path(change.file)) for change in changes if not change.deleted]
+    context.print_result({"pages": [_build_change_document(change) for change in changes]}, lines)
+    return 0 if changes else NOTHING_FOUND_EXIT_CODE
+
+
+def find_changes(handle: WikiHandle, source: Source, limit: int) -> list[PageChange]:
+    """The last change of each of `limit` pages, newest first."""
+    try:
+        head = source.get_head()
+    except NoCommits:
+        return []
+    existing, names = source.read_tree(head), _read_names(handle)
+    changes: dict[str, PageChange] = {}
+    for skip in range(0, _MAX_COMMITS, _COMMITS_PER_READ):
+        entries = handle.pages.read_changelog(_COMMITS_PER_READ, skip)
+        for entry in entries:
+            for file in entry.files:
+                name = names.get(file) or make_page_name(file)
+                changes.setdefault(file, PageChange(file, name, entry.commit, deleted=file not in existing))
+        if len(entries) < _COMMITS_PER_READ or len(changes) >= limit:
+            break
+    return _use_file_dates(list(changes.values()), source, head)[:limit]
+
+
+def _use_file_dates(changes: list[PageChange], source: Source, head: str) -> list[PageChange]:
+    """Replace snapshots of a directory, which only tell when it was scanned, by the dates of the files."""
+    files = [change.file for change in changes if change.is_snapshot and not change.deleted]
+    if not files:
+        return changes
+    dates = source.get_change_dates(files, head, None)
+    dated = [_set_date(change, dates) if change.is_snapshot else change for change in changes]
+    return sorted(dated, key=lambda change: change.commit.date, reverse=True)
+
+
+def _set_date(change: PageChange, dates: Mapping[str, datetime]) -> PageChange:
+    date = dates.get(change.file, change.commit.date)
+    return replace(change, commit=replace(change.commit, date=date, author="", message=""))
+
+
+def _read_names(handle: WikiHandle) -> dict[str, str]:
+    """The name of every indexed page, by file; empty without an index."""
+    try:
+        return {page.file: page.name for page in handle.pages.list().pages}
+    except IndexUnavailable:
+        return {}
+
+
+def _build_change_document(change: PageChange) -> dict[str, object]:
+    return {
+        "name": change.name,
+        "path": get_page_path(change.file),
+        "file": change.file,
+        "date": format_date(change.commit.date),
+        "author": change.commit.author,
+        "message": change.commit.message,
+        "revision": change.commit.revision,
+        "deleted": change.deleted,
+    }

@@ -1,0 +1,144 @@
+"""The order of the hits after ranking: boosts and pins of pages, boost rules of the wiki, and sorting by date."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from wikiholt.domain.index import IntArray
+from wikiholt.domain.search import OrderOverride, SearchMode, SortOrder
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.ranking import Candidate, get_order_score
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.ignore_patterns import build_matcher
+from wikiholt.text.properties import fold_pinned_query
+
+DATE_SORT_MIN_SHARE = 0.5
+"""Pages with less than this share of the best page's evidence are left out when hits are sorted by date."""
+
+_OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+class BoostRule(NamedTuple):
+    """A factor for the pages whose file matches."""
+
+    matches: Callable[[str], bool]
+    factor: float
+
+
+def parse_boost_rules(rules: Sequence[str]) -> tuple[BoostRule, ...]:
+    """Parse rules that `check_boost_rule` accepts."""
+    parts = (text.rpartition("=") for text in rules)
+    return tuple(BoostRule(build_matcher([pattern]), float(factor)) for pattern, _, factor in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Overrides:
+    """The overrides of all pages at one version of the index."""
+
+    version: int
+    boosts: Mapping[int, float] = field(default_factory=dict)
+    pins: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+class HitOrder:
+    """Orders the candidates of one wiki's searches. Safe to use from many threads."""
+
+    def __init__(self, index: WikiIndex, rules: Sequence[BoostRule] = ()) -> None:
+        self._index = index
+        self._rules = rules
+        self._overrides = _Overrides(-1)
+
+    def is_plain(self, request: SearchRequest, version: int) -> bool:
+        """Whether the candidates keep the order of the ranking."""
+        overrides = self._get_overrides(version)
+        return not (self._rules or overrides.boosts or overrides.pins or request.sort is SortOrder.DATE)
+
+    def select(
+        self,
+        request: SearchRequest,
+        mode: SearchMode,
+        candidates: Sequence[Candidate],
+        fixed_count: int,
+        version: int,
+        allowed: IntArray | None,
+    ) -> list[Candidate]:
+        """The candidates of the requested hits, from candidates that are ranked and have likelihoods.
+
+        Only the first `fixed_count` are reordered: they do not depend on the requested hits, so that one page of hits
+        continues the one before. Pinned pages come first.
+        """
+        ordered = self._order(request, mode, candidates[:fixed_count], version, allowed)
+        if request.sort is SortOrder.RELEVANCE:
+            shown = {candidate.page_id for candidate in ordered}
+            ordered += [candidate for candidate in candidates[fixed_count:] if candidate.page_id not in shown]
+        return ordered[request.offset : request.depth]
+
+    def _order(
+        self,
+        request: SearchRequest,
+        mode: SearchMode,
+        candidates: Sequence[Candidate],
+        version: int,
+        allowed: IntArray | None,
+    ) -> list[Candidate]:
+        if request.sort is SortOrder.DATE:
+            return self._sort_by_date(mode, candidates)
+        overrides = self._get_overrides(version)
+        factors = self._get_factors({candidate.page_id for candidate in candidates}, overrides)
+        ordered = sort_boosted(mode, candidates, factors) if factors else list(candidates)
+        pinned = overrides.pins.get(fold_pinned_query(request.query), ())
+        allowed_ids = None if allowed is None or not pinned else frozenset(allowed.tolist())
+        return move_pinned(ordered, [page_id for page_id in pinned if allowed_ids is None or page_id in allowed_ids])
+
+    def _get_overrides(self, version: int) -> _Overrides:
+        known = self._overrides
+        if known.version != version:
+            known = self._overrides = _group_overrides(version, self._index.get_order_overrides())
+        return known
+
+    def _get_factors(self, page_ids: Collection[int], overrides: _Overrides) -> dict[int, float]:
+        """The factors of these pages that are not 1: of the page, times that of the last rule that matches."""
+        factors = {page_id: overrides.boosts[page_id] for page_id in page_ids if page_id in overrides.boosts}
+        if self._rules:
+            for page_id, page in self._index.get_pages(sorted(page_ids)).items():
+                rule = next((rule for rule in reversed(self._rules) if rule.matches(page.file)), None)
+                if rule is not None:
+                    factors[page_id] = factors.get(page_id, 1.0) * rule.factor
+        return factors
+
+    def _sort_by_date(self, mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
+        best = max((get_order_score(mode, candidate) for candidate in candidates), default=0.0)
+        relevant = [c for c in candidates if get_order_score(mode, c) >= DATE_SORT_MIN_SHARE * best]
+        pages = self._index.get_pages([candidate.page_id for candidate in relevant])
+        dates = {page_id: page.last_updated or _OLDEST for page_id, page in pages.items()}
+        return sorted(relevant, key=lambda candidate: dates.get(candidate.page_id, _OLDEST), reverse=True)
+
+
+def sort_boosted(mode: SearchMode, candidates: Sequence[Candidate], factors: Mapping[int, float]) -> list[Candidate]:
+    """Sort by order score times factor. Pages with equal factors keep their order."""
+    lowest, keys = float("inf"), []
+    for candidate in candidates:
+        # The scores of reranked and other pages differ; no page may overtake another without a boost.
+        lowest = min(lowest, get_order_score(mode, candidate))
+        keys.append(lowest * factors.get(candidate.page_id, 1.0))
+    return [candidates[i] for i in sorted(range(len(candidates)), key=lambda i: -keys[i])]
+
+
+def move_pinned(candidates: Sequence[Candidate], pinned: Sequence[int]) -> list[Candidate]:
+    """Move the pinned pages to the front, and add those that were not found. They are certain: the author says so."""
+    found: dict[int, Candidate] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.page_id, candidate)
+    first = [found.get(page_id, Candidate(page_id)) for page_id in pinned]
+    first = [candidate._replace(likelihood=1.0, channels=(*candidate.channels, "pinned")) for candidate in first]
+    return first + [candidate for candidate in candidates if candidate.page_id not in pinned]
+
+
+def _group_overrides(version: int, overrides: Sequence[OrderOverride]) -> _Overrides:
+    pins: dict[str, list[int]] = {}
+    for override in overrides:
+        for pin in override.pins:
+            pins.setdefault(pin, []).append(override.page_id)
+    boosts = {override.page_id: override.boost for override in overrides if override.boost != 1}
+    return _Overrides(version, boosts, pins)

@@ -1,0 +1,92 @@
+"""The dialect of a wiki: which side of a wiki link is its target, how links are resolved, and which markup it has.
+
+`docs/dialects.md` lists what each dialect recognizes. The setting `dialect` names it; `auto` detects it.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from wikiholt.text.links import PageNameIndex, resolve_link_paths
+
+
+class LinkOrder(Enum):
+    """Which side of `[[a|b]]` is the target. `EITHER` means the right side, or else the left one."""
+
+    EITHER = "either"
+    TEXT_FIRST = "text-first"
+    TARGET_FIRST = "target-first"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The rules of a dialect, beyond GitHub's Markdown."""
+
+    name: str
+    link_order: LinkOrder = LinkOrder.EITHER
+    resolves_by_name: bool = False
+    """Whether a link finds a file by its name in any folder."""
+    has_note_markup: bool = False
+    """Whether it has `%%comments%%`, `==highlights==`, inline `#tags`, `key:: value` and block ids."""
+    has_admonitions: bool = False
+    """Whether it has `!!! note` boxes, `=== "tabs"` and `{: attributes }`."""
+
+
+AUTO = "auto"
+GFM = Dialect("gfm")
+OBSIDIAN = Dialect("obsidian", LinkOrder.TARGET_FIRST, resolves_by_name=True, has_note_markup=True)
+GOLLUM = Dialect("gollum", LinkOrder.TEXT_FIRST)
+OTTERWIKI = Dialect("otterwiki")
+OTTERWIKI_LINK_TITLE = Dialect("otterwiki-linktitle", LinkOrder.TARGET_FIRST)
+MKDOCS = Dialect("mkdocs", has_admonitions=True)
+DIALECTS = {dialect.name: dialect for dialect in (GFM, OBSIDIAN, GOLLUM, OTTERWIKI, OTTERWIKI_LINK_TITLE, MKDOCS)}
+"""Every dialect by name."""
+
+MAX_SAMPLE_PAGES = 200
+"""Pages whose links are read to detect a dialect."""
+
+_PIPED_LINK = re.compile(r"\[\[([^\[\]|\n]{1,250})\|([^\[\]|\n]{1,250})\]\]")
+_MKDOCS_FILES = frozenset({"mkdocs.yml", "mkdocs.yaml"})
+_MIN_MAJORITY = 2
+"""How many times as many links must speak for one order as for the other."""
+
+
+def detect_dialect(
+    paths: Iterable[str], other_files: Iterable[str], texts: Iterable[str], previous: Dialect = GFM
+) -> Dialect:
+    """Detect the dialect by the files that are not pages, or else by the side of `[[a|b]]` that names a page.
+
+    `paths` are those of all pages. `other_files` are relative to the wiki; `../mkdocs.yml` counts. Without evidence
+    the dialect stays `previous`.
+    """
+    has_mkdocs = False
+    for file in other_files:
+        *folders, name = file.split("/")
+        if ".obsidian" in folders or file == "logseq/config.edn":
+            return OBSIDIAN
+        has_mkdocs = has_mkdocs or (name in _MKDOCS_FILES and not set(folders) - {".."})
+    if has_mkdocs:
+        return MKDOCS
+    # A dialect that files decided needs these files.
+    undecided = GFM if previous is MKDOCS else previous
+    left, right = _count_target_sides(paths, texts)
+    if left > _MIN_MAJORITY * right:
+        return OBSIDIAN
+    return GOLLUM if right > _MIN_MAJORITY * left else undecided
+
+
+def _count_target_sides(paths: Iterable[str], texts: Iterable[str]) -> tuple[int, int]:
+    """How many links name a page only on their left side, and only on their right side."""
+    links = [match.groups() for text in texts for match in _PIPED_LINK.finditer(text)]
+    names = PageNameIndex(paths if links else ())
+    left = right = 0
+    for sides in links:
+        is_left, is_right = (_is_page(names, side) for side in sides)
+        left += is_left and not is_right
+        right += is_right and not is_left
+    return left, right
+
+
+def _is_page(names: PageNameIndex, target: str) -> bool:
+    return names.find_page(resolve_link_paths((target.removesuffix("\\"),), True, ""), True) is not None

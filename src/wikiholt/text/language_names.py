@@ -1,0 +1,56 @@
+"""The languages of pages, and the codes and names under which a page declares them."""
+
+import re
+
+LANGUAGES = (
+    *("arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "english", "esperanto", "estonian"),
+    *("finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian"),
+    *("nepali", "norwegian", "persian", "polish", "portuguese", "romanian", "russian", "serbian", "spanish"),
+    *("swedish", "tamil", "turkish", "yiddish"),
+)
+"""The languages with a stemmer."""
+
+_LANGUAGE_CODES = {
+    "arabic": "ar ara العربية",
+    "armenian": "hy hye arm հայերեն",
+    "basque": "eu eus baq euskara",
+    "catalan": "ca cat català",
+    "czech": "cs ces cze čeština",
+    "danish": "da dan dansk",
+    "dutch": "nl nld dut nederlands",
+    "english": "en eng",
+    "esperanto": "eo epo",
+    "estonian": "et est eesti",
+    "finnish": "fi fin suomi",
+    "french": "fr fra fre français",
+    "german": "de deu ger deutsch",
+    "greek": "el ell gre ελληνικά",
+    "hindi": "hi hin हिन्दी",
+    "hungarian": "hu hun magyar",
+    "indonesian": "id ind",
+    "irish": "ga gle gaeilge",
+    "italian": "it ita italiano",
+    "lithuanian": "lt lit lietuvių",
+    "nepali": "ne nep नेपाली",
+    "norwegian": "no nb nn nor nob nno norsk bokmål nynorsk",
+    "persian": "fa fas per farsi فارسی",
+    "polish": "pl pol polski",
+    "portuguese": "pt por português",
+    "romanian": "ro ron rum română",
+    "russian": "ru rus русский",
+    "serbian": "sr srp српски srpski",
+    "spanish": "es spa español castellano",
+    "swedish": "sv swe svenska",
+    "tamil": "ta tam தமிழ்",
+    "turkish": "tr tur türkçe",
+    "yiddish": "yi yid ייִדיש",
+}
+_LANGUAGE_BY_NAME = {
+    code.casefold(): name for name, codes in _LANGUAGE_CODES.items() for code in (name, *codes.split())
+}
+
+
+def find_language(text: str) -> str | None:
+    """The language for a code or a name, such as de, de-DE, deu, German or Deutsch; None if unknown."""
+    name = text.strip().casefold()
+    return _LANGUAGE_BY_NAME.get(name) or _LANGUAGE_BY_NAME.get(re.split(r"[-_.\s(]", name, maxsplit=1)[0])

@@ -1,0 +1,146 @@
+"""Ctrl-C, progress and `status` of a sync that runs in a terminal of its own."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
+from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
+
+CTRL_C = b"\x03"
+PAGES = 1500
+_SCRIPT = """
+import fcntl, sys, termios, time
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the controlling terminal, so that Ctrl-C becomes a signal
+from dataclasses import replace
+from wikiholt.app.bootstrap import build_service
+from wikiholt.interfaces.cli import main as cli
+from wikiholt.testing.fakes import FakeEmbedder
+
+class SlowEmbedder(FakeEmbedder):
+    def embed_passages(self, texts):
+        for _ in texts:
+            time.sleep({seconds})
+        return super().embed_passages(texts)
+
+def open_service(settings):
+    service = build_service(settings)
+    embedder = SlowEmbedder()
+    service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+    return service
+
+cli._open_service = open_service
+sys.exit(cli.main())
+"""
+
+
+class TerminalProcess:
+    """A command in a terminal, with everything that it has written there."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", terminal: int) -> None:
+        self.process = process
+        self.output = ""
+        self._terminal = terminal
+        Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            while data := os.read(self._terminal, 4096):
+                self.output += data.decode("utf-8", "replace")
+        except OSError:
+            pass  # the process has closed the terminal
+
+    def press(self, key: bytes) -> None:
+        os.write(self._terminal, key)
+
+    def get_passages_done(self) -> list[int]:
+        """The numbers of passages that the bar has shown."""
+        return [int(number) for number in re.findall(r"(\d+)/\d+ \[", self.output)]
+
+
+@contextmanager
+def run_in_terminal(data: Path, seconds_per_text: float, *arguments: str) -> Iterator[TerminalProcess]:
+    terminal, inner = pty.openpty()
+    script = _SCRIPT.format(seconds=seconds_per_text)
+    command = [sys.executable, "-c", script, "--data", str(data), *arguments]
+    with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner, start_new_session=True) as process:
+        os.close(inner)
+        try:
+            yield TerminalProcess(process, terminal)
+        finally:
+            if process.poll() is None:
+                process.kill()
+    os.close(terminal)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True)
+
+    repository = Repository(tmp_path / "notes")
+    repository.commit({f"Page {number}.md": f"# Page {number}\n\nText {number}.\n" for number in range(PAGES)})
+    call("add", str(repository.path))
+    return call
+
+
+def test_ctrl_c_keeps_what_was_embedded_and_ends_soon(
+    run: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> None:
+    with run_in_terminal(tmp_path / "data", 0.02, "sync", "notes") as sync:
+        wait_until(lambda: len(set(sync.get_passages_done())) > 3)
+        running = json.loads(run("status", "notes", "--json").stdout)["activity"]
+        assert running["kind"] == "sync"
+        assert 0 < running["chunks_embedded"] < running["pages_total"] == PAGES
+        assert "sync running since" in run("status", "notes").stdout
+        began = time.monotonic()
+        sync.press(CTRL_C)
+        assert sync.process.wait(30) == INTERRUPTED_EXIT_CODE, sync.output
+        took = time.monotonic() - began
+    assert took < 5, "two seconds on a machine that is not busy"
+    assert "interrupted; committed batches are kept" in sync.output
+    assert "Traceback" not in sync.output
+    done = sync.get_passages_done()
+    assert done == sorted(done)
+    status = json.loads(run("status", "notes", "--json").stdout)
+    assert status["activity"] is None
+    assert 0 < status["pages"] < PAGES
+    assert status["pages"] >= max(done) - 64, "pages whose passages were embedded are kept"
+
+
+def test_a_second_ctrl_c_ends_at_once(run: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path) -> None:
+    with run_in_terminal(tmp_path / "data", 60, "sync", "notes") as sync:
+        wait_until(lambda: f"0/{PAGES} [" in sync.output)  # the model has started
+        sync.press(CTRL_C)
+        time.sleep(0.2)
+        assert sync.process.poll() is None, "the model is busy with a passage"
+        sync.press(CTRL_C)
+        assert sync.process.wait(10) == INTERRUPTED_EXIT_CODE, sync.output
+    assert "interrupted" in sync.output
+    assert "Traceback" not in sync.output
+    assert json.loads(run("status", "notes", "--json").stdout)["activity"] is None
+
+
+def test_the_first_search_shows_a_bar_and_then_only_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository(tmp_path / "vault")
+    repository.commit({f"Page {number}.md": f"# Page {number}\n\nText {number}.\n" for number in range(60)})
+    monkeypatch.chdir(repository.path)
+    for is_first in (True, False):
+        with run_in_terminal(tmp_path / "data", 0.01, "search", "text", "7", "-n", "1") as search:
+            assert search.process.wait(60) == 0
+            wait_until(lambda search=search: "HEAD" in search.output)  # type: ignore[misc]
+        assert ("Added vault: 60 pages" in search.output) == is_first
+        assert bool(search.get_passages_done()) == is_first
+        assert "1 of 60 pages" in search.output

@@ -1,0 +1,142 @@
+"""Searches of commands through a running service: same answers, owner only, and a silent fallback."""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repository import Repository
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.domain.search import SearchMode
+from wikiholt.interfaces.cli import local_server
+from wikiholt.interfaces.cli.local_client import SOCKET_NAME, decode_result, encode_result
+from wikiholt.interfaces.cli.local_server import serve_local_searches
+from wikiholt.interfaces.cli.main import main
+from wikiholt.search.request import SearchRequest
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path / "s", {"limit.key_per_minute": 0}) as served:
+        monkeypatch.chdir(served.alpha.path)
+        yield served
+
+
+@pytest.fixture
+def run(served: ServedApplication, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command that must not open a service of its own, unless it says so."""
+
+    def call(*arguments: str, falls_back: bool = False) -> tuple[int, str, str]:
+        opened: list[object] = []
+
+        def open_service(_: object) -> object:
+            opened.append(1)
+            return served.application.service
+
+        monkeypatch.setattr("wikiholt.interfaces.cli.main._open_service", open_service)
+        monkeypatch.setattr("wikiholt.wikis.service.WikiService.close", lambda _: None)
+        data = served.application.settings.data
+        changed = {"limit.key_per_minute": 0, "limit.address_per_minute": 0, "sync.interval": 3600.0}
+        options = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]
+        code = main(["--data", str(data), *options, "--set", "backup.interval=0", *arguments])
+        captured = capsys.readouterr()
+        assert bool(opened) == falls_back, captured.err
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_an_answer_of_the_service_is_that_of_a_search_in_the_process(served: ServedApplication, run: Run) -> None:
+    def get_document(*arguments: str, falls_back: bool) -> dict[str, object]:
+        document: dict[str, object] = json.loads(run(*arguments, "--json", falls_back=falls_back)[1])
+        return {name: value for name, value in document.items() if name != "took_ms"}
+
+    for arguments in (["search", "printer"], ["search", "-w", "beta", "-w", "alpha", "printer"]):
+        own = get_document(*arguments, falls_back=True)
+        own_text = run(*arguments, falls_back=True)[1].splitlines()[:-1]
+        with serve_local_searches(served.application):
+            assert get_document(*arguments, falls_back=False) == own
+            code, out, err = run(*arguments)
+        assert (code, err) == (0, "")
+        assert out.splitlines()[:-1] == own_text
+
+
+def test_the_service_syncs_first(served: ServedApplication, run: Run) -> None:
+    served.alpha.commit({"New.md": "# New\n\nzebracrossing\n"})
+    with serve_local_searches(served.application):
+        out = run("search", "zebracrossing", "--mode", "keyword")[1]
+    assert "1. New" in out
+    assert "= HEAD" in out
+
+
+def test_nothing_found_and_errors_have_the_same_exit_codes(served: ServedApplication, run: Run) -> None:
+    with serve_local_searches(served.application):
+        assert run("search", "xyzzyplugh", "--mode", "keyword")[0] == 1
+        code, out, err = run("search", "x", "-n", "0")
+    assert (code, out) == (2, "")
+    assert "n is 0" in err
+
+
+def test_the_service_declines_what_the_command_has_to_do_itself(
+    served: ServedApplication, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_local_searches(served.application):
+        assert run("--set", "threads=1", "search", "printer", falls_back=True)[0] == 0, "other settings"
+        assert run("search", "-w", "no-such", "printer", falls_back=True)[0] == 3
+        assert "hint" in run("search", "alpha", "printer", falls_back=True)[2]
+        fresh = Repository(tmp_path / "fresh")
+        fresh.commit({"Page.md": "# Page\n\nnarwhal\n"})
+        monkeypatch.chdir(fresh.path)
+        assert "Added fresh" in run("search", "narwhal", falls_back=True)[2]
+        assert "1. Page" in run("search", "narwhal")[1]
+
+
+def test_the_socket_is_for_the_owner_only(served: ServedApplication, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = served.application.settings.data / SOCKET_NAME
+    with serve_local_searches(served.application):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        monkeypatch.setattr(local_server, "get_peer_user", lambda _: os.geteuid() + 1)
+        assert run("search", "printer", falls_back=True)[0] == 0
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{}\n", b"[]\n", b'{"settings": 3}\n', b"\xff\n", b'{"search": {}}\n'])
+def test_other_messages_get_no_answer_and_do_no_harm(served: ServedApplication, run: Run, line: bytes) -> None:
+    with serve_local_searches(served.application):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(20)
+            connection.connect(str(served.application.settings.data / SOCKET_NAME))
+            connection.sendall(line)
+            assert connection.recv(100) in (b"", b'{"declined": true}\n')
+        assert run("search", "printer")[0] == 0
+
+
+def test_a_socket_that_nobody_answers_is_replaced_and_one_in_use_is_kept(served: ServedApplication, run: Run) -> None:
+    path = served.application.settings.data / SOCKET_NAME
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(path))
+    assert run("search", "printer", falls_back=True)[0] == 0
+    with serve_local_searches(served.application):
+        with serve_local_searches(served.application):
+            pass
+        assert run("search", "printer")[0] == 0
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_no_error(served: ServedApplication) -> None:
+    long = replace(served.application.settings, data=served.application.settings.data / ("x" * 200))
+    with serve_local_searches(replace(served.application, settings=long)):
+        pass
+
+
+@pytest.mark.parametrize("mode", SearchMode)
+def test_a_result_survives_json(served: ServedApplication, mode: SearchMode) -> None:
+    result = served.application.service.get_handle("alpha").search(SearchRequest("printer drum", 5, mode))
+    assert result.hits
+    assert decode_result(json.loads(json.dumps(encode_result(result)))) == result

@@ -1,0 +1,238 @@
+"""`wikiholt search` in a folder: what it registers, when it syncs, which wikis it searches, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import build_service
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.errors import SourceCorrupt
+from wikiholt.git.source import GitSource
+from wikiholt.interfaces.cli import folder_wikis
+from wikiholt.interfaces.cli.main import main
+from wikiholt.testing.fakes import FakeEmbedder
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command with a fake model, and the data in a directory of the user."""
+    embedder = FakeEmbedder()
+
+    def open_service(settings: Settings) -> WikiService:
+        service = build_service(settings)
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+        return service
+
+    monkeypatch.setattr("wikiholt.interfaces.cli.main._open_service", open_service)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository, in which the command runs."""
+    repository = Repository(tmp_path / "My Notes")
+    repository.commit({"Keys.md": "# Keys\n\nRotate the signing key.", "docs/Soup.md": "# Soup\n\nBoil water."})
+    monkeypatch.chdir(repository.path)
+    return repository
+
+
+def get_paths(output: str) -> list[str]:
+    return [hit["path"] for hit in json.loads(output)["results"]]
+
+
+def test_the_first_search_registers_indexes_and_answers(run: Run, notes: Repository, tmp_path: Path) -> None:
+    code, out, err = run("search", "rotate", "the", "key", "--json")
+    assert code == 0
+    assert get_paths(out)[0] == "Keys"
+    assert err == f"Added my-notes: 2 pages in {notes.path}\n"
+    assert (tmp_path / "share" / "wikiholt" / "registry.sqlite").exists()
+    assert run("list")[1] == f"my-notes  {notes.path}\n"
+
+
+def test_a_later_search_syncs_what_changed_and_says_nothing(
+    run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("search", "key")
+    monkeypatch.chdir(notes.path / "docs")
+    notes.commit({"docs/Tea.md": "# Tea\n\nSteep the leaves."})
+    code, out, err = run("search", "steep", "leaves", "--json")
+    assert (code, err) == (0, "")
+    assert get_paths(out)[0] == "docs/Tea"
+
+    def fail(*_: object) -> None:
+        raise AssertionError("nothing changed")
+
+    monkeypatch.setattr(WikiHandle, "sync", fail)
+    assert run("search", "steep", "leaves")[0] == 0
+
+
+def test_no_sync_searches_the_index_as_it_is(run: Run, notes: Repository) -> None:
+    run("search", "key")
+    notes.commit({"Tea.md": "# Tea\n\nSteep the leaves."})
+    out = run("search", "steep", "leaves", "--no-sync", "--mode", "keyword")[1]
+    assert "hint: run `wikiholt sync my-notes`" in out
+
+
+def test_a_folder_outside_of_git_is_a_wiki_too(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    (folder / "Beans.md").write_text("# Beans\n\nRunner beans need poles.")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("wikiholt.directory.listing.QUIET_TIME_S", 0.0)
+    assert get_paths(run("search", "beans", "--json")[1]) == ["Beans"]
+    (folder / "Peas.md").write_text("# Peas\n\nPeas need a net.")
+    assert "Peas" in get_paths(run("search", "peas", "--json")[1])
+
+
+def test_a_repository_without_a_commit_is_searched_as_files(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "new")
+    (repository.path / "Draft.md").write_text("# Draft\n\nNot committed yet.")
+    monkeypatch.chdir(repository.path)
+    assert get_paths(run("search", "committed", "--json")[1]) == ["Draft"]
+
+
+def test_one_registered_wiki_is_searched_from_anywhere(
+    run: Run, notes: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("search", "key")
+    for folder in (tmp_path / "home", tmp_path / "empty", Path("/")):
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        document = json.loads(run("search", "key", "--json")[1])
+        assert document["results"][0]["path"] == "Keys"
+        assert document["wikis"] == []
+    assert len(run("list")[1].splitlines()) == 1
+
+
+def test_several_wikis_are_searched_together_and_each_hit_is_labelled(
+    run: Run, notes: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("search", "key")
+    other = Repository(tmp_path / "other")
+    other.commit({"Locks.md": "# Locks\n\nEvery lock has a key."})
+    monkeypatch.chdir(other.path)
+    run("search", "key")
+    unindexed = Repository(tmp_path / "unindexed")
+    unindexed.commit({"Later.md": "# Later"})
+    run("add", str(unindexed.path))
+    monkeypatch.chdir(tmp_path / "home")
+    code, out, _ = run("search", "key", "--json", "-n", "100")
+    document = json.loads(out)
+    assert code == 0
+    assert {hit["wiki"] for hit in document["results"]} == {"my-notes", "other"}
+    assert any(note.startswith("unindexed was not searched: ") for note in document["notes"])
+    text = run("search", "key")[1]
+    assert "other: ../other/Locks.md:3" in text
+    assert "my-notes: ../My Notes/Keys.md:3" in text
+    named = json.loads(run("search", "-w", "other", "-w", "unindexed", "key", "--json")[1])
+    assert {hit["wiki"] for hit in named["results"]} == {"other", "unindexed"}, "a named wiki is indexed first"
+
+
+def test_home_and_root_are_never_indexed_unasked(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home" / "Note.md").write_text("# Note")
+    for folder in (tmp_path / "home", tmp_path, Path("/")):
+        monkeypatch.chdir(folder)
+        code, out, err = run("search", "note")
+        assert (code, out) == (2, "")
+        assert "wikiholt add PATH" in err
+    assert run("list")[1].startswith("No wikis yet")
+    monkeypatch.chdir(tmp_path / "home")
+    assert run("add", ".")[0] == 0
+    assert get_paths(run("search", "note", "--json")[1]) == ["Note"]
+
+
+@pytest.mark.parametrize("limit", ["MAX_AUTOMATIC_PAGES", "MAX_AUTOMATIC_FILES"])
+def test_a_folder_with_very_many_files_is_not_indexed_unasked(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    folder = tmp_path / "big"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.md").write_text("# Page")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(folder_wikis, limit, 3)
+    code, _, err = run("search", "page")
+    assert code == 2
+    assert f"wikiholt add big {folder}" in err
+    monkeypatch.setattr(folder_wikis, limit, 4)
+    assert run("search", "page")[0] == 0
+
+
+def test_without_pages_and_wikis_the_error_names_the_data_directory(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    code, _, err = run("search", "x")
+    assert code == 3
+    assert str(tmp_path / "share" / "wikiholt") in err
+    assert "hint: " in err
+
+
+def test_an_unknown_wiki_names_the_data_directory_and_similar_slugs(
+    run: Run, notes: Repository, tmp_path: Path
+) -> None:
+    run("search", "key")
+    for arguments in (["search", "-w", "my-ntoes", "x"], ["status", "my-ntoes"], ["sync", "my-ntoes"]):
+        code, out, err = run(*arguments)
+        assert (code, out) == (3, "")
+        assert f"There is no wiki 'my-ntoes' in {tmp_path / 'share' / 'wikiholt'}." in err
+        assert "Did you mean my-notes?" in err
+
+
+def test_a_slug_as_the_first_word_gets_a_hint(run: Run, notes: Repository) -> None:
+    run("search", "key")
+    assert "search -w my-notes" in run("search", "my-notes", "key")[2]
+    assert run("search", "my-notes")[2] == ""
+
+
+def test_add_makes_a_free_slug_from_the_folder(run: Run, notes: Repository, tmp_path: Path) -> None:
+    names = ["My Notes", "api", "東京"]
+    for name in names[1:]:
+        Repository(tmp_path / name).commit({"a.md": "# A"})
+    for name in (*names, names[0]):
+        assert run("add", str(tmp_path / name))[0] == 0
+    slugs = [line.split()[0] for line in run("list")[1].splitlines()]
+    assert slugs == ["api-pages", "my-notes", "my-notes-2", "my-wiki"]
+
+
+def test_an_index_answers_when_its_sync_fails(run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("search", "key")
+    notes.commit({"Tea.md": "# Tea"})
+
+    def fail(*_: object) -> None:
+        raise SourceCorrupt("a broken object", hint="run git fsck")
+
+    monkeypatch.setattr(GitSource, "read_tree", fail)
+    monkeypatch.setattr(GitSource, "get_changes", fail)
+    code, out, err = run("search", "key", "--json")
+    assert (code, get_paths(out)[0]) == (0, "Keys")
+    assert "note: my-notes could not be synced: a broken object" in err
+
+
+def test_no_color_turns_colors_off(run: Run, notes: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("search", "key")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert "\x1b[" in run("search", "key")[1]
+    assert "\x1b[" not in run("--no-color", "search", "key")[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("search", "key")[1]

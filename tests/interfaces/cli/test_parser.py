@@ -1,0 +1,110 @@
+"""The parser of the command line: help, suggestions, words between options, and what a command imports."""
+
+import subprocess
+import sys
+from argparse import ArgumentParser, _SubParsersAction
+
+import pytest
+
+from wikiholt.interfaces.cli.main import main
+from wikiholt.interfaces.cli.parser import COMMANDS, build_parser, parse_arguments
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+def get_commands(parser: ArgumentParser) -> dict[str, str | None]:
+    (action,) = (action for action in parser._actions if isinstance(action, _SubParsersAction))
+    return {choice.dest: choice.help for choice in action._choices_actions}
+
+
+def test_the_overview_has_every_command_with_the_summary_of_its_module() -> None:
+    assert get_commands(build_parser()) == {name: command.summary for name, command in COMMANDS.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_module_of_a_command_declares_it(name: str) -> None:
+    assert name in get_commands(build_parser([name]))
+
+
+def test_help_groups_the_commands_and_starts_with_those_that_people_need_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    first = out.partition("Start here:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in first] == ["search", "add", "list", "status", "serve"]
+    assert "PostgreSQL:\n" in out
+    assert "--no-color" in out
+
+
+def test_without_arguments_a_terminal_shows_the_overview_and_a_script_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(capsys)[0] == 2
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    code, out, err = run(capsys)
+    assert (code, err) == (0, "")
+    assert "Start here:" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serch", "x"], "Did you mean search?"),
+        (["search", "x", "--catgory", "y"], "Did you mean --category?"),
+        (["sync", "--quit"], "Did you mean --quiet?"),
+        (["key", "create", "--lable", "x", "night"], "Did you mean --label?"),
+        (["list", "--data", "x"], "must stand before the command"),
+        (["list", "extra"], "`wikiholt list` has no argument 'extra'"),
+        (["frobnicate"], "`wikiholt --help` lists all commands"),
+    ],
+)
+def test_a_wrong_command_or_option_gets_a_suggestion(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.splitlines()[-1].startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["how", "do", "I"], ["how", "do", "I"]),
+        (["how", "-n", "3", "do", "--mode", "keyword", "I"], ["how", "do", "I"]),
+        (["-n", "3", "printer", "-draft", "paper"], ["printer", "-draft", "paper"]),
+        (["-w", "night", '"a phrase"', "word"], ['"a phrase"', "word"]),
+        (["--", "printer", "-w"], ["printer", "-w"]),
+    ],
+)
+def test_the_words_of_a_query_need_no_quotes(arguments: list[str], words: list[str]) -> None:
+    assert parse_arguments(["search", *arguments]).words == words
+
+
+def find_imports(*arguments: str) -> set[str]:
+    """The modules that a command imports in a process of its own."""
+    script = (
+        "import sys\n"
+        "from wikiholt.interfaces.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "except SystemExit:\n    pass\n"
+        "print('\\n'.join(sys.modules), file=sys.stderr)\n"
+    )
+    completed = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    return set(completed.stderr.split())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["list"], ["list", "--json"]])
+def test_a_short_command_imports_neither_the_core_nor_a_framework(tmp_path: object, arguments: list[str]) -> None:
+    imported = find_imports("--data", f"{tmp_path}/data", *arguments)
+    heavy = {"numpy", "onnxruntime", "pydantic", "fastapi", "tqdm", "wikiholt.wikis.service", "wikiholt.app.bootstrap"}
+    assert not imported & heavy
+    commands = {name for name in imported if name.startswith("wikiholt.interfaces.cli.") and name.endswith("command")}
+    assert commands <= {"wikiholt.interfaces.cli.list_command", "wikiholt.interfaces.cli.command"}
