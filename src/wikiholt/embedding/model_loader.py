@@ -1,12 +1,14 @@
 """Loads a model: verifies every file, extracts the weights (quantized for int8), and opens session and tokenizer.
 
 For int8 each matrix gets one scale per column. Its rows are first balanced against the activations (smoothing): a few
-activation columns are many times larger than the rest and would otherwise use up the int8 range.
+activation columns are many times larger than the rest and would otherwise use up the int8 range. A weights file may
+contain tensors in blocks: int8 numbers with one fp32 scale per block. Such matrices are converted; the table of words
+stays as it is.
 """
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,31 +23,50 @@ from wikiholt.embedding.model_card import EMBEDDER, RERANKER, ModelCard, ModelVa
 from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
 from wikiholt.embedding.tokenizer import ModelTokenizer
-from wikiholt.embedding.word_vectors import WordVectors
+from wikiholt.embedding.word_vectors import BlockTable, WordVectors
 from wikiholt.errors import ModelCorrupt, ModelMismatch
 
 Array = NDArray[Any]
 _INT8_MAX = 127
+_BLOCK_SIZE = 64
+WORD_TABLE = "words"
+"""The name of the table of word vectors in a layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsLayout:
-    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first."""
+    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first.
+
+    `blocks` locates the tensors in blocks of `block_size`: offset of the numbers, offset of the scales, rows, columns.
+    Such a matrix has a row per output.
+    """
 
     tensors: Mapping[str, tuple[tuple[int, ...], ...]]
     quantized: tuple[str, ...]
     smoothed: tuple[str, ...]
+    blocks: Mapping[str, tuple[int, int, int, int]]
+    block_size: int
 
     @classmethod
     def parse(cls, data: bytes) -> "WeightsLayout":
         table = json.loads(data)
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
-        return cls(tensors, tuple(table["rounded"]), tuple(table["smoothed"]))
+        blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
+        return cls(
+            tensors, tuple(table["rounded"]), tuple(table["smoothed"]), blocks, table.get("block_size", _BLOCK_SIZE)
+        )
 
 
 def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
-    """Every tensor in fp32; a tensor of one part is not copied."""
-    return {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
+    """Every tensor in fp32, except tables in blocks, as `.int8` and `.scale`; a tensor of one part is not copied."""
+    tensors: dict[str, Array] = {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
+    for name in layout.blocks:
+        numbers, scales = extract_blocks(layout, name, weights)
+        if name in layout.quantized:
+            tensors[name] = np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
+        else:
+            tensors[f"{name}.int8"], tensors[f"{name}.scale"] = numbers, scales
+    return tensors
 
 
 def extract_int8_tensors(layout: WeightsLayout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
@@ -70,15 +91,25 @@ def _quantize(matrix: FloatArray) -> tuple[Array, FloatArray]:
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
-def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
+def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> FloatArray:
     """One tensor in fp32 from its parts; not copied if there is only one part."""
-    pieces = []
-    for offset, *shape in parts:
-        count = int(np.prod(shape))
-        if offset + 4 * count > len(weights):
-            raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
-        pieces.append(np.frombuffer(weights, np.float32, count, offset).reshape(shape))
+    pieces: list[FloatArray] = [_read_array(weights, np.float32, offset, shape) for offset, *shape in parts]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
+
+
+def extract_blocks(layout: WeightsLayout, name: str, weights: memoryview) -> tuple[Array, FloatArray]:
+    """The numbers (rows × blocks × block size) and scales (rows × blocks × 1) of a tensor in blocks, not copied."""
+    offset, scale_offset, rows, columns = layout.blocks[name]
+    blocks = columns // layout.block_size
+    numbers = _read_array(weights, np.int8, offset, [rows, blocks, layout.block_size])
+    return numbers, _read_array(weights, np.float32, scale_offset, [rows, blocks, 1])
+
+
+def _read_array(weights: memoryview, kind: type[np.generic], offset: int, shape: Sequence[int]) -> Array:
+    count = int(np.prod(shape))
+    if offset + count * np.dtype(kind).itemsize > len(weights):
+        raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
+    return np.frombuffer(weights, kind, count, offset).reshape(shape)
 
 
 # Sessions.
@@ -119,7 +150,7 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -
     session = _open_session(files, card, variant)
     inputs = _check_inputs(session, card)
     references = files.read_verified(card.references) if card.references else b"[]"
-    tokenizer = ModelTokenizer(files.read_verified(card.tokenizer), card)
+    tokenizer = ModelTokenizer(files.read_verified(card.tokenizer, card.tokenizer_bytes), card)
     return LoadedModel(
         card=card,
         variant=variant,
@@ -140,8 +171,11 @@ def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: Mode
     """
     if variant.weights is None or variant.layout is None:
         return None
-    parts = WeightsLayout.parse(files.read_verified(variant.layout)).tensors.get("words", ())
-    if len(parts) != 1:
+    layout = WeightsLayout.parse(files.read_verified(variant.layout))
+    if WORD_TABLE in layout.blocks:
+        numbers, scales = extract_blocks(layout, WORD_TABLE, files.map_file(variant.weights))
+        return WordVectors(BlockTable(numbers, scales), tokenizer)
+    if len(parts := layout.tensors.get(WORD_TABLE, ())) != 1:
         return None
     return WordVectors(extract_tensor(parts, files.map_file(variant.weights)), tokenizer)
 
