@@ -1,6 +1,6 @@
 """Fits the curves that make a score a likelihood, and tests their calibration: the figures of docs/adr/0026.
 
-    python -m bench.calibration [--collections DIR] [--data DIR] [--write]
+    python -m bench.calibration [--collections DIR] [--data DIR] [--model NAME] [--write]
 
 Uses the indexes of bench.quality (run that first). Queries are split in two halves by a hash: curves and
 thresholds come from the first and are reported on the second. Each collection is also reported with curves
@@ -81,9 +81,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
     parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
     parser.add_argument("--write", action="store_true", help="write bench/results/calibration.md")
     arguments = parser.parse_args()
-    asked = load_queries(arguments.collections, arguments.data)
+    asked = load_queries(arguments.collections, arguments.data, arguments.model)
     text = "\n".join(line for mode in SearchMode for line in format_report(mode, collect_hits(mode, asked)))
     print(text)
     if arguments.write:
@@ -107,7 +108,7 @@ def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[floa
     possible = {
         SearchMode.HYBRID: rows[:, HYBRID] > 0,
         SearchMode.KEYWORD: rows[:, SHARE] > 0,
-        SearchMode.SEMANTIC: rows[:, MEANING] > -2,
+        SearchMode.SEMANTIC: np.isfinite(rows[:, MEANING]),
     }
     by_words = mode is SearchMode.KEYWORD
     candidates = [

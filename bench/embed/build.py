@@ -1,14 +1,19 @@
-"""Make the files of the built-in model that ship with the package: graphs, layout of the weights, smoothing.
+"""Make the files of a built-in model that ship with the package: graphs, layout of the weights, smoothing, references.
 
-    python -m bench.embed.build --carrier DIRECTORY --calibrate FILE…
+    python -m bench.embed.build all-MiniLM-L6-v2 --carrier DIRECTORY --calibrate FILE…
+    python -m bench.embed.build granite-embedding-30m-english --carrier FILE --calibrate FILE…
 
-The directory holds `onnx/model.onnx`, `onnx/model.onnx_data` and `tokenizer.json` of the pinned package; the files are
-texts of the kind to be embedded. Needs the `onnx` package; running Wikiholt does not.
+The directory holds `onnx/model.onnx`, `onnx/model.onnx_data` and `tokenizer.json` of the pinned package, the file is the
+pack of the other one. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
+`onnx` package; running Wikiholt does not.
 """
 
 import argparse
 import json
+import mmap
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +22,19 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from bench.embed.graph import Shape, encoder
+from bench.embed.pack import Pack
+from wikiholt.embedding.model_loader import WeightsLayout, extract_tensors
 
 MINILM = Shape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, positions=512)
+GRANITE = Shape(6, 12, 384, 1536, vocabulary=50265, positions=512, pooling="cls", block=64)
+MODELS = Path("src/wikiholt/embedding/models")
+WORDS_PER_TEXT = 120
+SENTENCE = re.compile(r"(?<=[.?])\s|\n")
+SENTENCE_LENGTHS = range(5, 120)
 # How much of the activations' unevenness moves into the weights: of .5 to 1 the best by cosine to fp32.
 ALPHA = 0.7
+# A column that is hardly used in the calibration texts counts as this share of the median one.
+LEAST = 0.05
 SENTENCES = (
     "A wiki page is a file in a git repository.",
     "How do I reset my password?",
@@ -66,30 +80,71 @@ def layout(carrier: Path) -> dict[str, list[list[int]]]:
     return found
 
 
-def token_ids(carrier: Path, texts: Sequence[str]) -> Iterator[np.ndarray]:
-    tokenizer = Tokenizer.from_file(str(carrier / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(256)
-    for text in texts:
-        yield np.array([tokenizer.encode(text).ids], np.int64)
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model in its carrier: its size, where its tensors are, and its tokenizer."""
+
+    shape: Shape
+    layout: dict[str, object]
+    weights: Path
+    tokenizer: bytes
+    window: int
+
+    @classmethod
+    def minilm(cls, carrier: Path) -> "Source":
+        tensors = {"tensors": layout(carrier)}
+        tokenizer = (carrier / "tokenizer.json").read_bytes()
+        return cls(MINILM, tensors, carrier / "onnx/model.onnx_data", tokenizer, 256)
+
+    @classmethod
+    def granite(cls, carrier: Path) -> "Source":
+        pack = Pack.read(carrier)
+        start, end = pack.tokenizer
+        print(f"tokenizer_bytes = [{start}, {end}]")
+        return cls(GRANITE, pack.layout(), carrier, carrier.read_bytes()[start:end], 512)
+
+    def tensors(self, quantized: Sequence[str]) -> dict[str, np.ndarray]:
+        described = {**self.layout, "rounded": list(quantized), "smoothed": []}
+        with self.weights.open("rb") as opened:
+            data = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+        return extract_tensors(WeightsLayout.parse(json.dumps(described).encode()), data)
+
+    def token_ids(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
+        tokenizer = Tokenizer.from_buffer(self.tokenizer)
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(self.window)
+        for text in texts:
+            yield np.array([tokenizer.encode(text).ids], np.int64)
+
+
+SOURCES = {"all-MiniLM-L6-v2": Source.minilm, "granite-embedding-30m-english": Source.granite}
+
+
+def session(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
+    options.add_external_initializers(list(weights), values)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def products(model: onnx.ModelProto) -> dict[str, str]:
+    """The matrix of each product → its input."""
+    return {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
 
 
 def largest_inputs(
-    carrier: Path, model: onnx.ModelProto, weights: dict[str, np.ndarray], texts: Sequence[str]
+    source: Source, model: onnx.ModelProto, weights: dict[str, np.ndarray], texts: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """The largest magnitude that each column of each product's input reaches on these texts."""
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
-    inputs = {node.input[1]: node.input[0] for node in tapped.graph.node if node.op_type == "MatMul"}
-    for name in inputs.values():
+    inputs = products(tapped)
+    for name in dict.fromkeys(inputs.values()):
         tapped.graph.output.add(name=name)
-    options = onnxruntime.SessionOptions()
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
-    options.add_external_initializers(list(weights), values)
-    session = onnxruntime.InferenceSession(tapped.SerializeToString(), options)
+    running = session(tapped, weights)
     largest: dict[str, np.ndarray] = {}
-    for ids in token_ids(carrier, texts):
-        for name, value in zip(inputs, session.run(list(inputs.values()), {"input_ids": ids}), strict=True):
+    for ids in source.token_ids(texts):
+        for name, value in zip(inputs, running.run(list(inputs.values()), {"input_ids": ids}), strict=True):
             seen = np.abs(value).max(axis=0)
             largest[name] = np.maximum(largest.get(name, seen), seen)
     return largest
@@ -97,36 +152,55 @@ def largest_inputs(
 
 def smoothing(largest: np.ndarray) -> np.ndarray:
     """What each column of the input is multiplied by, so that no column needs a much coarser grid than the others."""
-    scale = largest**ALPHA
+    scale = np.maximum(largest, LEAST * np.median(largest)) ** ALPHA
     return (np.exp(np.log(scale).mean()) / scale).astype(np.float32)
 
 
+def calibration_texts(files: Sequence[Path]) -> Iterator[str]:
+    """Texts of the size of a chunk, and sentences and headings: queries are short, and their activations differ."""
+    for file in files:
+        if file.suffix == ".json":
+            yield from json.loads(file.read_text())
+            continue
+        text = file.read_text()
+        yield from (short for part in SENTENCE.split(text) if len(short := part.strip("# \n")) in SENTENCE_LENGTHS)
+        words = text.split(" ")
+        yield from (" ".join(words[at : at + WORDS_PER_TEXT]) for at in range(0, len(words), WORDS_PER_TEXT))
+
+
+def references(source: Source, model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> str:
+    """The vectors of known sentences, computed in fp32 from the carrier's weights."""
+    running = session(model, weights)
+    vectors = [running.run(None, {"input_ids": ids})[0] for ids in source.token_ids(SENTENCES)]
+    rows = [
+        {"text": text, "vector": [round(float(number), 5) for number in vector]}
+        for text, vector in zip(SENTENCES, vectors, strict=True)
+    ]
+    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=SOURCES)
     parser.add_argument("--carrier", type=Path, required=True)
     parser.add_argument("--calibrate", type=Path, nargs="+", required=True)
-    parser.add_argument("--to", type=Path, default=Path("src/wikiholt/embedding/models/all-MiniLM-L6-v2"))
+    parser.add_argument("--to", type=Path, help="default: the model's directory in the package")
     given = parser.parse_args()
-    places = layout(given.carrier)
-    data = np.memmap(given.carrier / "onnx/model.onnx_data", np.uint8, mode="r")
-    weights = {name: gathered(data, found) for name, found in places.items()}
-    fp32 = encoder(MINILM, int8=False)
-    texts = [text for file in given.calibrate for text in json.loads(file.read_text())]
-    largest = largest_inputs(given.carrier, fp32, weights, texts)
+    to = given.to or MODELS / given.model
+    to.mkdir(parents=True, exist_ok=True)
+    source = SOURCES[given.model](given.carrier)
+    fp32 = encoder(source.shape, int8=False)
+    weights = source.tensors(list(products(fp32)))
+    largest = largest_inputs(source, fp32, weights, list(calibration_texts(given.calibrate)))
     # The attention's output is even enough as it is.
     smooth = {name: smoothing(largest[name]) for name in largest if not name.endswith(".out")}
-    described = {"tensors": places, "rounded": list(largest), "smoothed": list(smooth)}
-    (given.to / "fp32.onnx").write_bytes(fp32.SerializeToString())
-    (given.to / "int8.onnx").write_bytes(encoder(MINILM, int8=True).SerializeToString())
-    (given.to / "layout.json").write_text(json.dumps(described, indent=0) + "\n")
-    np.save(given.to / "smooth.npy", np.concatenate(list(smooth.values())))
-
-
-def gathered(data: np.ndarray, found: list[list[int]]) -> np.ndarray:
-    pieces = [
-        data[offset : offset + 4 * int(np.prod(shape))].view(np.float32).reshape(shape) for offset, *shape in found
-    ]
-    return np.ascontiguousarray(np.concatenate(pieces, axis=-1))
+    described = {**source.layout, "rounded": list(largest), "smoothed": list(smooth)}
+    (to / "fp32.onnx").write_bytes(fp32.SerializeToString())
+    (to / "int8.onnx").write_bytes(encoder(source.shape, int8=True).SerializeToString())
+    (to / "layout.json").write_text(json.dumps(described, indent=0) + "\n")
+    np.save(to / "smooth.npy", np.concatenate(list(smooth.values())))
+    if source.shape.pooling == "cls":  # those of MiniLM were made by its authors' code
+        (to / "references.json").write_text(references(source, fp32, weights))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,10 @@ class Shape:
     vocabulary: int
     positions: int
     epsilon: float = 1e-12
+    pooling: str = "mean"
+    """`mean` of all tokens, or `cls`: the first one, so that the last layer needs no other."""
+    block: int = 0
+    """Numbers that share a scale, where the table of words stays in int8; 0 where it is in fp32."""
 
 
 @dataclass(slots=True)
@@ -80,17 +84,37 @@ class Graph:
 def _embedded(g: Graph, shape: Shape) -> str:
     first = g.constant("first", np.array([0], np.int64))
     ids = g.one("Squeeze", "input_ids", first)
-    words = g.one("Gather", g.weight("words", [shape.vocabulary, shape.width]), ids)
+    words = _words(g, ids, shape)
     places = g.one("Slice", g.weight("positions", [shape.positions, shape.width]), first, g.one("Shape", ids))
     x = g.one("Add", g.one("Add", words, places), g.weight("segment", [shape.width]))
     return g.normalised(x, "embedding_norm", shape)
 
 
-def _layer(g: Graph, x: str, at: str, shape: Shape) -> str:
-    parts = g.op("Split", [g.linear(x, f"{at}.qkv", shape.width, 3 * shape.width)], 3, axis=1, num_outputs=3)
-    q, k, v = (g.one("Unsqueeze", part, "first") for part in parts)
+def _words(g: Graph, ids: str, shape: Shape) -> str:
+    if not shape.block:
+        return g.one("Gather", g.weight("words", [shape.vocabulary, shape.width]), ids)
+    blocks = [shape.vocabulary, shape.width // shape.block]
+    rows = g.one("Gather", g.weight("words.int8", [*blocks, shape.block], TensorProto.INT8), ids)
+    scales = g.one("Gather", g.weight("words.scale", [*blocks, 1]), ids)
+    scaled = g.one("Mul", g.one("Cast", rows, to=TensorProto.FLOAT), scales)
+    return g.one("Reshape", scaled, g.constant("flat", np.array([0, -1], np.int64)))
+
+
+def _attention(g: Graph, x: str, at: str, shape: Shape, *, last: bool) -> tuple[str, str]:
+    """What each token sees of the others, and the tokens that are left: in the last layer of `cls` only the first."""
     scale = float((shape.width // shape.heads) ** -0.5)
-    seen = g.one("MultiHeadAttention", q, k, v, domain=MICROSOFT, num_heads=shape.heads, scale=scale)
+    if last and shape.pooling == "cls":
+        parts = g.op("Split", [g.linear(x, f"{at}.kv", shape.width, 2 * shape.width)], 2, axis=1, num_outputs=2)
+        x = g.one("Slice", x, "first", g.constant("second", np.array([1], np.int64)))
+        parts = [g.linear(x, f"{at}.q", shape.width, shape.width), *parts]
+    else:
+        parts = g.op("Split", [g.linear(x, f"{at}.qkv", shape.width, 3 * shape.width)], 3, axis=1, num_outputs=3)
+    q, k, v = (g.one("Unsqueeze", part, "first") for part in parts)
+    return g.one("MultiHeadAttention", q, k, v, domain=MICROSOFT, num_heads=shape.heads, scale=scale), x
+
+
+def _layer(g: Graph, x: str, at: str, shape: Shape, *, last: bool) -> str:
+    seen, x = _attention(g, x, at, shape, last=last)
     out = g.linear(g.one("Squeeze", seen, "first"), f"{at}.out", shape.width, shape.width, smooth=False)
     x = g.normalised(g.one("Add", out, x), f"{at}.attention_norm", shape)
     up = g.one("Gelu", g.linear(x, f"{at}.up", shape.width, shape.inner), approximate="none")
@@ -99,13 +123,13 @@ def _layer(g: Graph, x: str, at: str, shape: Shape) -> str:
 
 
 def encoder(shape: Shape, *, int8: bool) -> onnx.ModelProto:
-    """Token ids [1, n] → the unit vector of their mean-pooled text."""
+    """Token ids [1, n] → the unit vector of their text."""
     g = Graph(int8)
     x = _embedded(g, shape)
     for layer in range(shape.layers):
-        x = _layer(g, x, f"layers.{layer}", shape)
-    mean = g.one("ReduceMean", x, "first", keepdims=0)
-    g.nodes.append(helper.make_node("LpNormalization", [mean], ["vector"], "unit", axis=-1, p=2))
+        x = _layer(g, x, f"layers.{layer}", shape, last=layer == shape.layers - 1)
+    pooled = g.one("Squeeze", x, "first") if shape.pooling == "cls" else g.one("ReduceMean", x, "first", keepdims=0)
+    g.nodes.append(helper.make_node("LpNormalization", [pooled], ["vector"], "unit", axis=-1, p=2))
     inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])]
     outputs = [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [shape.width])]
     graph = helper.make_graph(g.nodes, "encoder", inputs, outputs, list(g.initialisers.values()))

@@ -68,7 +68,7 @@ def main(rows: int = ROWS, queries: int = QUERIES) -> None:
     part = Part("shared", "One shared table, and its recall loss")
     real = real_rows(rows)
     part.say(
-        f"{rows:,} real passages (all-MiniLM-L6-v2 of a real wiki's pages) in one table `chunks` with one HNSW index "
+        f"{rows:,} real passages (of a real wiki's pages) in one table `chunks` with one HNSW index "
         f"(m 16, ef_construction 64, ef_search 40) and `WHERE tenant_id = …`; {ASKED} rows asked for, questions are "
         "titles of pages. Recall@10 is against a scan of the wiki's own rows. An own table is searched by the "
         f"store's own code: exactly below {HNSW_MIN_CHUNKS:,} rows, by an HNSW index from there.",

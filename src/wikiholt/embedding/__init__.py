@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wikiholt.embedding.embedder import OnnxEmbedder
     from wikiholt.embedding.reranker import OnnxReranker
 
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
+DEFAULT_MODEL = "granite-embedding-30m-english"
 
 
 def load_embedder(

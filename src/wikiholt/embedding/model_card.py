@@ -70,6 +70,8 @@ class ModelCard:
     precision: str
     licence: str
     tokenizer: str
+    tokenizer_bytes: slice
+    """The part of the file that is the tokenizer; usually all of it."""
     references: str | None
     variants: Mapping[str, ModelVariant]
     digests: Mapping[str, str]
@@ -111,6 +113,7 @@ class _CardReader:
             precision=self._get_field(table, "precision", str),
             licence=self._get_field(table, "licence", str),
             tokenizer=self._get_field(table, "tokenizer", str),
+            tokenizer_bytes=self._parse_range(table, "tokenizer_bytes"),
             references=self._get_optional(table, "references"),
             variants=variants,
             digests=digests,
@@ -169,6 +172,14 @@ class _CardReader:
             if not isinstance(digest, str) or not _SHA256_PATTERN.fullmatch(digest):
                 raise self._make_error(f"the digest of {file} is not 64 lower-case hexadecimal digits")
         return table
+
+    def _parse_range(self, table: dict[str, Any], key: str) -> slice:
+        if key not in table:
+            return slice(None)
+        match self._get_field(table, key, list):
+            case [int(start), int(end)] if 0 <= start < end:
+                return slice(start, end)
+        raise self._make_error(f"{key} is {table[key]!r}, not two ascending offsets")
 
     def _get_field(self, table: dict[str, Any], key: str, kind: type, default: Any = None) -> Any:
         value = table.get(key, default)

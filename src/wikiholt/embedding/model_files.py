@@ -30,6 +30,7 @@ class ModelFiles:
         self._package_directory = (
             _find_package_directory(card.weights_package, card.name) if card.weights_package else None
         )
+        self._verified: set[str] = set()
 
     def map_file(self, file: str) -> memoryview:
         """The memory-mapped bytes of a file, not verified; call `verify_digest` before using them."""
@@ -51,12 +52,14 @@ class ModelFiles:
                 f"its sha256 is {digest}, expected {self._card.digests[file]}"
             )
             raise ModelCorrupt(message, hint=self._format_repair_hint())
+        self._verified.add(file)
 
-    def read_verified(self, file: str) -> bytes:
-        """The verified bytes of a small file."""
+    def read_verified(self, file: str, part: slice = slice(None)) -> bytes:
+        """The verified bytes of a small file, or of a part of a file. A file is verified only once."""
         data = self.map_file(file)
-        self.verify_digest(file, data)
-        return bytes(data)
+        if file not in self._verified:
+            self.verify_digest(file, data)
+        return bytes(data[part])
 
     def _get_path(self, file: str) -> Path:
         path = self._directory / file
@@ -147,6 +150,8 @@ def compute_fingerprint(card: ModelCard, variant: ModelVariant) -> str:
         repr(card.query_prefix),
         repr(card.passage_prefix),
     ]
+    if card.tokenizer_bytes != slice(None):
+        settings.append(f"{card.tokenizer_bytes.start}:{card.tokenizer_bytes.stop}")
     digest = hashlib.sha256("\n".join([*settings, *digests]).encode()).hexdigest()
     return f"{card.name}/{variant.precision}/{digest[:8]}"
 

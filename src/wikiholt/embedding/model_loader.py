@@ -1,56 +1,72 @@
 """Loads a model: verifies every file, extracts the weights (quantized for int8), and opens session and tokenizer.
 
 For int8 each matrix gets one scale per column. Its rows are first balanced against the activations (smoothing): a few
-activation columns are many times larger than the rest and would otherwise use up the int8 range.
+activation columns are many times larger than the rest and would otherwise use up the int8 range. A weights file may
+contain tensors in blocks: int8 numbers with one fp32 scale per block. Such matrices are converted; the table of words
+stays as it is.
 """
 
 import io
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import Any, Generic, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from wikiholt import embedding
-from wikiholt.domain.index import FloatArray, IntArray, Recipe
-from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.embedding.model_card import EMBEDDER, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
 from wikiholt.embedding.tokenizer import ModelTokenizer
-from wikiholt.embedding.word_vectors import WordVectors
-from wikiholt.errors import ModelCorrupt, ModelError, ModelMismatch, ModelMissing
+from wikiholt.embedding.word_vectors import BlockTable, WordVectors
+from wikiholt.errors import ModelCorrupt, ModelMismatch
 
 Array = NDArray[Any]
 _INT8_MAX = 127
+_BLOCK_SIZE = 64
+WORD_TABLE = "words"
+"""The name of the table of word vectors in a layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsLayout:
-    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first."""
+    """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first.
+
+    `blocks` locates the tensors in blocks of `block_size`: offset of the numbers, offset of the scales, rows, columns.
+    Such a matrix has a row per output.
+    """
 
     tensors: Mapping[str, tuple[tuple[int, ...], ...]]
     quantized: tuple[str, ...]
     smoothed: tuple[str, ...]
+    blocks: Mapping[str, tuple[int, int, int, int]]
+    block_size: int
 
     @classmethod
     def parse(cls, data: bytes) -> "WeightsLayout":
         table = json.loads(data)
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
-        return cls(tensors, tuple(table["rounded"]), tuple(table["smoothed"]))
+        blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
+        return cls(
+            tensors, tuple(table["rounded"]), tuple(table["smoothed"]), blocks, table.get("block_size", _BLOCK_SIZE)
+        )
 
 
 def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
-    """Every tensor in fp32; a tensor of one part is not copied."""
-    return {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
+    """Every tensor in fp32, except tables in blocks, as `.int8` and `.scale`; a tensor of one part is not copied."""
+    tensors: dict[str, Array] = {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
+    for name in layout.blocks:
+        numbers, scales = extract_blocks(layout, name, weights)
+        if name in layout.quantized:
+            tensors[name] = np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
+        else:
+            tensors[f"{name}.int8"], tensors[f"{name}.scale"] = numbers, scales
+    return tensors
 
 
 def extract_int8_tensors(layout: WeightsLayout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
@@ -75,15 +91,25 @@ def _quantize(matrix: FloatArray) -> tuple[Array, FloatArray]:
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
-def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
+def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> FloatArray:
     """One tensor in fp32 from its parts; not copied if there is only one part."""
-    pieces = []
-    for offset, *shape in parts:
-        count = int(np.prod(shape))
-        if offset + 4 * count > len(weights):
-            raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
-        pieces.append(np.frombuffer(weights, np.float32, count, offset).reshape(shape))
+    pieces: list[FloatArray] = [_read_array(weights, np.float32, offset, shape) for offset, *shape in parts]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
+
+
+def extract_blocks(layout: WeightsLayout, name: str, weights: memoryview) -> tuple[Array, FloatArray]:
+    """The numbers (rows × blocks × block size) and scales (rows × blocks × 1) of a tensor in blocks, not copied."""
+    offset, scale_offset, rows, columns = layout.blocks[name]
+    blocks = columns // layout.block_size
+    numbers = _read_array(weights, np.int8, offset, [rows, blocks, layout.block_size])
+    return numbers, _read_array(weights, np.float32, scale_offset, [rows, blocks, 1])
+
+
+def _read_array(weights: memoryview, kind: type[np.generic], offset: int, shape: Sequence[int]) -> Array:
+    count = int(np.prod(shape))
+    if offset + count * np.dtype(kind).itemsize > len(weights):
+        raise ModelCorrupt("The weights file is shorter than its layout", hint="reinstall the model's package")
+    return np.frombuffer(weights, kind, count, offset).reshape(shape)
 
 
 # Sessions.
@@ -124,7 +150,7 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -
     session = _open_session(files, card, variant)
     inputs = _check_inputs(session, card)
     references = files.read_verified(card.references) if card.references else b"[]"
-    tokenizer = ModelTokenizer(files.read_verified(card.tokenizer), card)
+    tokenizer = ModelTokenizer(files.read_verified(card.tokenizer, card.tokenizer_bytes), card)
     return LoadedModel(
         card=card,
         variant=variant,
@@ -145,8 +171,11 @@ def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: Mode
     """
     if variant.weights is None or variant.layout is None:
         return None
-    parts = WeightsLayout.parse(files.read_verified(variant.layout)).tensors.get("words", ())
-    if len(parts) != 1:
+    layout = WeightsLayout.parse(files.read_verified(variant.layout))
+    if WORD_TABLE in layout.blocks:
+        numbers, scales = extract_blocks(layout, WORD_TABLE, files.map_file(variant.weights))
+        return WordVectors(BlockTable(numbers, scales), tokenizer)
+    if len(parts := layout.tensors.get(WORD_TABLE, ())) != 1:
         return None
     return WordVectors(extract_tensor(parts, files.map_file(variant.weights)), tokenizer)
 
@@ -222,89 +251,3 @@ def _check_inputs(session: onnxruntime.InferenceSession, card: ModelCard) -> fro
         message = f"The graph of {card.name} returns {output}, its card says {card.dimensions}"
         raise ModelMismatch(message, hint="correct the card, or use the graph that belongs to it")
     return frozenset(names)
-
-
-# Models that are loaded on first use, once per process
-
-
-T = TypeVar("T")
-
-
-class Lazy(Generic[T]):
-    """Loads a value at the first call and returns the same value afterwards. Safe to use from many threads."""
-
-    def __init__(self, load: Callable[[], T], retry_delay_s: float = 0.0) -> None:
-        """After a failure, loading is retried after `retry_delay_s`; until then the same error is raised."""
-        self._load = load
-        self._retry_delay_s = retry_delay_s
-        self._loaded: T | None = None
-        self._failure: tuple[float, ModelError] | None = None
-        self._lock = Lock()
-
-    def __call__(self) -> T:
-        """The loaded value. Raises ModelError."""
-        with self._lock:
-            if self._loaded is not None:
-                return self._loaded
-            if self._failure is not None and time.monotonic() < self._failure[0]:
-                raise self._failure[1]
-            try:
-                self._loaded = self._load()
-            except ModelError as error:
-                self._failure = (time.monotonic() + self._retry_delay_s, error)
-                raise
-            return self._loaded
-
-
-# Models of existing indexes that are not the current model.
-
-_RETRY_DELAY_S = 60.0
-"""How long the error of a failed load is repeated before loading is retried."""
-
-
-class PreviousModels:
-    """One instance per model and process, kept while somebody references it. Safe to use from many threads."""
-
-    def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads
-        self._models: WeakValueDictionary[str, Embedder] = WeakValueDictionary()
-        self._failures: dict[str, tuple[float, ModelError]] = {}
-        self._lock = Lock()
-
-    def __call__(self, recipe: Recipe) -> Embedder:
-        """The model of this recipe. Raises ModelMissing, ModelCorrupt or ModelMismatch if it is no longer available."""
-        with self._lock:
-            model = self._models.get(recipe.fingerprint)
-            if model is not None:
-                return model
-            retry_at, error = self._failures.get(recipe.fingerprint, (0.0, None))
-            if error is not None and time.monotonic() < retry_at:
-                raise error
-            try:
-                loaded = self._load_model(recipe)
-            except ModelError as failure:
-                self._failures[recipe.fingerprint] = (time.monotonic() + _RETRY_DELAY_S, failure)
-                raise
-            self._failures.pop(recipe.fingerprint, None)
-            self._models[recipe.fingerprint] = loaded
-            return loaded
-
-    def _load_model(self, recipe: Recipe) -> Embedder:
-        hint = "the next sync rebuilds the index with the current model"
-        model, precision = get_model_and_precision(recipe)
-        if not model:
-            raise ModelMissing("the index does not record which model it was built with", hint=hint)
-        loaded = embedding.load_embedder(model, precision=precision, threads=self._threads)
-        if loaded.fingerprint != recipe.fingerprint:
-            raise ModelMismatch(
-                f"the index was built with {recipe.fingerprint}; the installed model is {loaded.fingerprint}",
-                hint=hint,
-            )
-        return loaded
-
-
-def get_model_and_precision(recipe: Recipe) -> tuple[str, str | None]:
-    """Name and precision of the model that an index was built with; the name is empty if it is not recorded."""
-    # An older index does not record the model's name; the fingerprint has it if the model is a built-in one.
-    name, _, rest = recipe.fingerprint.partition("/")
-    return recipe.model or name, recipe.precision or rest.partition("/")[0] or None

@@ -12,6 +12,9 @@ from wikiholt.errors import InvalidInput, ModelCorrupt
 
 _WORD_PATTERN = re.compile(r"\w+")
 _SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
+_BYTE_LEVEL_SPACE = "Ġ"
+"""How byte-level vocabularies (RoBERTa) write the space, which is a part of the word after it."""
+_FIRST_BERT_WORD_ID, _FIRST_BYTE_LEVEL_WORD_ID = 1996, 4
 
 
 class ModelTokenizer:
@@ -20,6 +23,9 @@ class ModelTokenizer:
     def __init__(self, data: bytes, card: ModelCard) -> None:
         self._tokenizer = _load_tokenizer(data, card)
         self._card = card
+        self._is_byte_level = self._tokenizer.token_to_id(f"{_BYTE_LEVEL_SPACE}the") is not None
+        self.first_word_id = _FIRST_BYTE_LEVEL_WORD_ID if self._is_byte_level else _FIRST_BERT_WORD_ID
+        """Where the words of the vocabulary begin, ordered by frequency; punctuation and letters may come before."""
         overhead = len(self._tokenizer.encode(card.passage_prefix).ids)
         self.max_tokens = card.window - overhead
 
@@ -31,9 +37,15 @@ class ModelTokenizer:
         return spans
 
     def is_token(self, word: str) -> bool:
-        """Whether the word is one token and not the unknown token."""
-        tokens = self._tokenizer.encode(_replace_surrogates(word), add_special_tokens=False).tokens
-        return len(tokens) == 1 and tokens[0] != getattr(self._tokenizer.model, "unk_token", None)
+        """Whether the word is one token and not the unknown token; in a vocabulary with capitals, also as a name."""
+        word = _replace_surrogates(word)
+        forms = [word]
+        if self._is_byte_level:
+            # Such a vocabulary has "berlin" only with a capital, a word only with its space, and a token for any sign.
+            forms = [f" {word}", f" {word.capitalize()}"] if any(map(str.isalnum, word)) else []
+        unknown = getattr(self._tokenizer.model, "unk_token", None)
+        encoded = (self._tokenizer.encode(form, add_special_tokens=False).tokens for form in forms)
+        return any(len(tokens) == 1 and tokens[0] != unknown for tokens in encoded)
 
     def encode_passage(self, text: str) -> IntArray:
         """The token ids of a passage. Raises InvalidInput if they exceed the window."""
@@ -60,16 +72,18 @@ class ModelTokenizer:
         Much faster than the tokenizer: words in the vocabulary are looked up, and only the others are tokenized.
         """
         get_id = self._tokenizer.token_to_id
+        space, mark = (" ", _BYTE_LEVEL_SPACE) if self._is_byte_level else ("", "")
         words_by_text = [dict.fromkeys(_WORD_PATTERN.findall(_replace_surrogates(text).lower())) for text in texts]
         ids_by_word: dict[str, list[int]] = {}
         rare: list[str] = []
         for word in {word: None for words in words_by_text for word in words}:
-            token_id = get_id(word)
+            token_id = get_id(mark + word)
             ids_by_word[word] = [] if token_id is None else [token_id]
             if token_id is None:
                 rare.append(word)
         if rare:
-            encoding = self._tokenizer.encode(rare, is_pretokenized=True, add_special_tokens=False)
+            spelled = [space + word for word in rare]
+            encoding = self._tokenizer.encode(spelled, is_pretokenized=True, add_special_tokens=False)
             for token_id, word_index in zip(encoding.ids, encoding.word_ids, strict=True):
                 if word_index is not None:
                     ids_by_word[rare[word_index]].append(token_id)

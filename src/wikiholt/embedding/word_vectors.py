@@ -6,14 +6,13 @@ full model which sentence of a passage is closest to a query, in microseconds (d
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.embedding.tokenizer import ModelTokenizer
-
-_FIRST_WORD_ID = 1996
-"""Where the words of the vocabulary begin, ordered by frequency; punctuation and letters come before."""
 
 _SIGN_WEIGHT = 0.3
 """The weight of punctuation or a letter, relative to the rarest word."""
@@ -28,12 +27,29 @@ _SAMPLE_EVERY_ROWS = 16
 """Every 16th row is used to estimate the mean of the table."""
 
 
-class WordVectors:
-    """The vector table of one model with the vocabulary of BERT. Safe to use from many threads."""
+class BlockTable:
+    """A table of int8 numbers in blocks with one scale each; rows are converted when they are read."""
 
-    def __init__(self, table: FloatArray, tokenizer: ModelTokenizer) -> None:
+    def __init__(self, numbers: NDArray[Any], scales: FloatArray) -> None:
+        self._numbers = numbers
+        self._scales = scales
+        self._width = numbers.shape[1] * numbers.shape[2]
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, rows: IntArray | slice) -> FloatArray:
+        blocks = self._numbers[rows] * self._scales[rows]
+        return np.asarray(blocks.reshape(len(blocks), self._width), np.float32)
+
+
+class WordVectors:
+    """The vector table of one model whose vocabulary is ordered by frequency. Safe to use from many threads."""
+
+    def __init__(self, table: FloatArray | BlockTable, tokenizer: ModelTokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
+        self._first = tokenizer.first_word_id
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], list[float]]:
         """A function that scores how close each sentence of a passage is to the query; scores are comparable within one
@@ -66,13 +82,13 @@ class WordVectors:
     @cached_property
     def _mean(self) -> FloatArray:
         # All vectors of such a table share a large common component, which carries no information.
-        return np.asarray(self._table[_FIRST_WORD_ID::_SAMPLE_EVERY_ROWS].mean(axis=0), np.float32)
+        return np.asarray(self._table[slice(self._first, None, _SAMPLE_EVERY_ROWS)].mean(axis=0), np.float32)
 
     @cached_property
     def _weights(self) -> FloatArray:
-        ranks = np.arange(len(self._table)) - _FIRST_WORD_ID + 6
-        rarity = np.square(np.log(np.maximum(ranks, 2)) / np.log(max(len(ranks) - _FIRST_WORD_ID + 6, 3)))
-        rarity[:_FIRST_WORD_ID] = _SIGN_WEIGHT
+        ranks = np.arange(len(self._table)) - self._first + 6
+        rarity = np.square(np.log(np.maximum(ranks, 2)) / np.log(max(len(ranks) - self._first + 6, 3)))
+        rarity[: self._first] = _SIGN_WEIGHT
         return np.asarray(rarity, np.float32)
 
     def _get_vectors(self, ids: IntArray) -> FloatArray:

@@ -64,7 +64,11 @@ class Settings:
         "Number of chunks from which a wiki in PostgreSQL gets an HNSW index. Below it, search is exact.",
         minimum=1,
     )
-    model: str = setting("all-MiniLM-L6-v2", "The embedding model: a known name, or the directory of an ONNX model.")
+    model: str = setting(
+        "granite-embedding-30m-english",
+        "The embedding model: a known name, or the directory of an ONNX model. The default is all-MiniLM-L6-v2 if "
+        "chroma.layout is seed.",
+    )
     precision: str = setting("int8", "The precision of the model's weights. The choices depend on the model.")
     threads: int = setting(0, "Threads the model may use; 0 means one per core.", minimum=0, maximum=1024)
     rerank_model: str = setting(

@@ -51,6 +51,9 @@ def load_settings(
     values = from_file | overriding
     if "data" not in values:
         values["data"] = find_data_directory(Path.cwd())
+    if values.get("chroma.layout") == "seed":
+        # The programs that read such collections embed their queries with it.
+        values.setdefault("model", "all-MiniLM-L6-v2")
     fields: dict[str, Any] = {SETTINGS[name].attribute: value for name, value in values.items()}
     return _check_consistent(Settings(**fields))
 

@@ -18,7 +18,7 @@ _STORAGE_ADVICE = (
 )
 _CHROMA_ADVICE = f"{_STORAGE_ADVICE}. With WIKIHOLT_VECTORS=chroma Wikiholt searches vectors in Chroma"
 _MODEL_ADVICE = (
-    "Wikiholt includes all-MiniLM-L6-v2; for another model set WIKIHOLT_MODEL to the directory of an ONNX model"
+    "Wikiholt includes granite-embedding-30m-english; for another model set WIKIHOLT_MODEL to its name or directory"
 )
 _ADVICE_BY_VARIABLE = {
     "CHROMADB_MODE": _CHROMA_ADVICE,

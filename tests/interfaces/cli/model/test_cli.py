@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.git_repository import Repository
+from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.cli.output import to_safe_text
 
@@ -127,7 +128,7 @@ def test_every_command_has_json(synced: Run) -> None:
     assert (status["pages"], status["stale"], status["error"]) == (3, False, None)
     assert parse_document(synced("sync", "night", "--json")[1])["unchanged"] == 3
     assert parse_document(synced("sync", "--json")[1])["wikis"][0]["wiki"] == "night"
-    assert parse_document(synced("settings", "--json")[1])["model"] == "all-MiniLM-L6-v2"
+    assert parse_document(synced("settings", "--json")[1])["model"] == DEFAULT_MODEL
     findings = parse_document(synced("doctor", "--json")[1])
     assert findings["well"]
     assert {"git", "model", "disk", "data directory", "registry", "wiki night"} <= {

@@ -27,7 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("cli")
     imports = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
     for precision in ("int8", "fp32"):
-        model = embedding.load_embedder("all-MiniLM-L6-v2", precision=precision)
+        model = embedding.load_embedder(embedding.DEFAULT_MODEL, precision=precision)
         for slug in ("harbour", "garden"):
             rows = imports.make_rows(slug, embedder=model)
             there = place / precision / slug
