@@ -211,7 +211,9 @@ class DirectorySource(MirrorSource):
                 time.sleep(_GIT_POLL_INTERVAL_S)
 
     def _read_head(self) -> str:
-        return _read_tree_hash(str(self._path), self._read_commit())
+        commit = self._read_commit()
+        with self._mark_suspect_on_error():
+            return _read_tree_hash(str(self._path), commit)
 
     def _read_commit(self) -> str:
         if not self._path.exists():
