@@ -127,8 +127,7 @@ def _find_wikis(application: Application, search: SearchQuestion) -> list[Wiki]:
         wikis = find_wikis_of_folder(list(known.values()), folder)
         if not wikis and is_home_or_above(folder):
             return list(known.values()) if complete else []
-    store = application.service.components.store
-    is_indexed = all(store.get_published(wiki.id) is not None for wiki in wikis)
+    is_indexed = all(application.service.has_index(wiki.id) for wiki in wikis)
     return wikis if complete and is_indexed else []
 
 
