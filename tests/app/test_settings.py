@@ -12,7 +12,7 @@ from wikiholt.app.settings.manual_page import render_settings_page
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.errors import InvalidSetting
-from wikiholt.search.ordering import parse_boost_rules
+from wikiholt.search.sort_order import parse_boost_rules
 
 DOCS = ROOT / "docs" / "settings.md"
 

@@ -54,7 +54,7 @@ def vault(tmp_path: Path) -> Vault:
 def no_quiet_time(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Tests of the quiet time itself are marked; the change time of every file in a test is now."""
     if "quiet_time" not in request.fixturenames:
-        monkeypatch.setattr("wikiholt.directory.listing.QUIET_TIME_S", 0.0)
+        monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from tests.directory.conftest import OLD_TIME_S, Vault, read_all
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
-from wikiholt.directory import directory_mirror, listing
+from wikiholt.directory import directory_files, directory_mirror
 from wikiholt.directory.file_table import load_table
 from wikiholt.domain.git import Author, EntryKind, FileEdit
 from wikiholt.errors import (
@@ -72,9 +72,9 @@ def test_an_unchanged_file_is_not_read_again(vault: Vault, monkeypatch: pytest.M
     source = vault.open()
     source.fetch()
     read: list[str] = []
-    real = listing.read_file
+    real = directory_files.read_file
 
-    def count(root: Path, path: str, stamp: listing.FileStamp) -> bytes | None:
+    def count(root: Path, path: str, stamp: directory_files.FileStamp) -> bytes | None:
         read.append(path)
         return real(root, path, stamp)
 
@@ -182,7 +182,7 @@ def test_a_file_that_becomes_readable_is_indexed_by_the_next_scan(
     deny("Locked.md")
     vault.read()
     monkeypatch.undo()
-    monkeypatch.setattr("wikiholt.directory.listing.QUIET_TIME_S", 0.0)
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
     assert vault.read() == {"Home.md": b"text", "Locked.md": b"text"}
 
 
@@ -263,7 +263,7 @@ def test_a_file_that_is_being_written_is_taken_when_it_is_complete(
 
     real_sleep = time.sleep
     file.write_text("ha")
-    monkeypatch.setattr(listing.time, "sleep", sleep)
+    monkeypatch.setattr(directory_files.time, "sleep", sleep)
     source = vault.open()
     source.fetch()
     assert read_all(source).get("Growing.md") in (None, b"half and the rest")
@@ -275,9 +275,9 @@ def test_a_file_that_is_being_written_is_taken_when_it_is_complete(
 def test_a_file_that_never_rests_keeps_its_previous_version(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     file = vault.write("Log.md", "first")
     vault.read()
-    real = listing.read_file
+    real = directory_files.read_file
 
-    def read_while_written(root: Path, path: str, stamp: listing.FileStamp) -> bytes | None:
+    def read_while_written(root: Path, path: str, stamp: directory_files.FileStamp) -> bytes | None:
         with file.open("ab") as out:
             out.write(b"more")
         return real(root, path, stamp)
@@ -508,7 +508,7 @@ def test_a_file_that_is_replaced_in_steps_is_never_missing(
         real_sleep(seconds)
 
     real_sleep = time.sleep
-    monkeypatch.setattr(listing.time, "sleep", save)
+    monkeypatch.setattr(directory_files.time, "sleep", save)
     assert vault.read() == {"Home.md": b"text", "docs/Page.md": b"two"}
 
 

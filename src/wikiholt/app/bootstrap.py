@@ -35,8 +35,8 @@ from wikiholt.git.repository_discovery import find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.search.ordering import parse_boost_rules
 from wikiholt.search.reranking import RerankConfig
+from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
 from wikiholt.text.markdown import AnchorStyle

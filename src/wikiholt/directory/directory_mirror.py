@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from wikiholt.directory.file_table import FileRow, FileTable, load_table
-from wikiholt.directory.ignored_files import is_ignored, list_ignored_files
-from wikiholt.directory.listing import (
+from wikiholt.directory.directory_files import (
     FileStamp,
     find_directory_stamps,
     find_stamp,
@@ -26,6 +24,8 @@ from wikiholt.directory.listing import (
     read_link,
     wait_until_quiet,
 )
+from wikiholt.directory.file_table import FileRow, FileTable, load_table
+from wikiholt.directory.ignored_files import is_ignored, list_ignored_files
 from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR, SnapshotWriter, open_snapshot
 from wikiholt.domain.git import Author, EntryKind
 from wikiholt.domain.protocols import never_stop

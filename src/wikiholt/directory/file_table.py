@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from wikiholt.directory.listing import FileStamp
+from wikiholt.directory.directory_files import FileStamp
 from wikiholt.regular_files import is_irregular, move_away, open_regular, write_atomically
 
 _LOG = logging.getLogger(__name__)

@@ -28,7 +28,6 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.ordering import BoostRule, HitOrder
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter
 from wikiholt.search.ranking import (
     Candidate,
@@ -47,6 +46,7 @@ from wikiholt.search.ranking import (
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
 from wikiholt.search.search_context import SearchContext
+from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.links import fold_path
 from wikiholt.text.query_fields import parse_fields

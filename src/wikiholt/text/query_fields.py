@@ -81,7 +81,7 @@ def _iter_items(query: str) -> Iterator[_Item]:
         if field := FIELD_PATTERN.match(query, start):
             value = field["value"]
             if value[0] in _QUOTATION_MARKS:
-                value = _unquote(query, value, field.start("value"))
+                value = _unquote(query, field)
             yield _Item(start, field.end(), field["name"], value, bool(field["minus"]))
             position = field.end()
         elif phrase := PHRASE_PATTERN.match(query, start):
@@ -92,12 +92,13 @@ def _iter_items(query: str) -> Iterator[_Item]:
             position = word.end()
 
 
-def _unquote(query: str, value: str, index: int) -> str:
+def _unquote(query: str, field: re.Match[str]) -> str:
+    name, value = field["name"], field["value"]
     if len(value) > 1 and value[-1] in _QUOTATION_MARKS and value[1:-1].strip():
         return value[1:-1]
     is_closed = len(value) > 1 and value[-1] in _QUOTATION_MARKS
     reason = "the value is empty" if is_closed else "the quotation mark is not closed"
-    raise _make_error(query, index, reason, 'write tag:word or tag:"two words"')
+    raise _make_error(query, field.start("value"), reason, f'write {name}:word or {name}:"two words"')
 
 
 def _iter_groups(query: str, items: Sequence[_Item]) -> Iterator[list[_Item]]:

@@ -12,10 +12,10 @@ from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.ordering import BoostRule
 from wikiholt.search.request import IndexVersion
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
+from wikiholt.search.sort_order import BoostRule
 from wikiholt.wikis.query_log import QueryLogWriter
 
 LexiconGetter = Callable[[], Lexicon | None]

@@ -23,5 +23,5 @@ HOUSE_FILES: dict[str, str | bytes | None] = {
     "Kitchen/Tea.md": "# Tea\n\nBoil water. Back to [the machine](Coffee.md#milk).\n",
     "Home.md": "# Home\n\nWelcome to the boiler room.\n",
     "notes/Tea.md": "# Tea\n\nTea of the notes, for \x1b]0;owned\x07 guests.\n",
-    "windows.md": "---\r\ntitle: Windows\r\n---\r\n\r\n# Windows\r\n\r\nGlazing of the greenhouse.\r\n",
+    "windows.md": "---\r\ntitle: Windows\r\nalias: Pane\r\n---\r\n\r\n# Windows\r\n\r\nGlazing of the greenhouse.\r\n",
 }

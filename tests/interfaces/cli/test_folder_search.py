@@ -95,7 +95,7 @@ def test_a_folder_outside_of_git_is_a_wiki_too(run: Run, tmp_path: Path, monkeyp
     folder.mkdir()
     (folder / "Beans.md").write_text("# Beans\n\nRunner beans need poles.")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("wikiholt.directory.listing.QUIET_TIME_S", 0.0)
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
     assert get_paths(run("search", "beans", "--json")[1]) == ["Beans"]
     (folder / "Peas.md").write_text("# Peas\n\nPeas need a net.")
     assert "Peas" in get_paths(run("search", "peas", "--json")[1])

@@ -31,6 +31,10 @@ def test_a_page_is_named_by_path_file_or_title(run: CommandRunner, name: str) ->
     assert json.loads(run("read", name, "--json").out)["path"] == "Kitchen/Coffee"
 
 
+def test_a_page_is_named_by_its_alias(run: CommandRunner) -> None:
+    assert json.loads(run("read", "pane", "--json").out)["path"] == "windows"
+
+
 def test_a_path_from_the_current_directory_wins(
     run: CommandRunner, prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +60,7 @@ def test_an_unknown_page_suggests_near_names(run: CommandRunner) -> None:
 def test_a_title_of_several_pages_is_not_guessed(run: CommandRunner) -> None:
     answer = run("links", "tea")
     assert answer.code == 3
-    assert "2 pages have the title 'tea'" in answer.err
+    assert "2 pages have the title or alias 'tea'" in answer.err
     assert "Kitchen/Tea, notes/Tea" in answer.err
 
 

@@ -54,11 +54,11 @@ def serve_local_searches(application: Application) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _open_server(path: Path, application: Application) -> "_Server | None":
+def _open_server(path: Path, application: Application) -> "_SearchServer | None":
     """A server at this path, or None if it is not possible: another service answers there, or the path is too long."""
     if is_socket_usable(path):
         return None
-    server = _Server(str(path), _Handler, bind_and_activate=False)
+    server = _SearchServer(str(path), _Handler, bind_and_activate=False)
     server.application = application
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _open_server(path: Path, application: Application) -> "_Server | None":
     return server
 
 
-class _Server(socketserver.ThreadingUnixStreamServer):
+class _SearchServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     application: Application
 
@@ -87,7 +87,7 @@ class _Handler(socketserver.StreamRequestHandler):
         with suppress(OSError, ValueError, KeyError, TypeError):  # a client that goes away or sends something else
             if get_peer_user(self.request) != os.geteuid():
                 return
-            assert isinstance(self.server, _Server)
+            assert isinstance(self.server, _SearchServer)
             question = json.loads(self.rfile.readline(MAX_LINE_BYTES))
             answer = _answer(self.server.application, question)
             self.wfile.write(json.dumps(answer).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Finds the page that an argument names: by path, file, title, or a place such as `guides/backup.md:12`."""
+"""Finds the page that an argument names: by path, file, title, alias, or a place such as `guides/backup.md:12`."""
 
 import os
 import re
@@ -44,13 +44,15 @@ def find_page(handle: WikiHandle, text: str) -> PageArgument:
             return PageArgument(page_file.path, page_file.file, heading, line)
     pages = _list_pages(handle)
     for name, heading, line in readings:
-        titled = [page for page in pages if page.name.casefold() == name.strip().casefold()]
+        key = name.strip().casefold()
+        titled = [page for page in pages if page.name.casefold() == key]
+        titled = titled or [page for page in pages if key in map(str.casefold, page.aliases)]
         if len(titled) == 1:
             return PageArgument(titled[0].path, titled[0].file, heading, line)
         if titled:
             paths = ", ".join(page.path for page in titled[:_MAX_SUGGESTIONS])
             raise PageNotFound(
-                f"{len(titled)} pages have the title {name[:_MAX_SHOWN_CHARS]!r}.",
+                f"{len(titled)} pages have the title or alias {name[:_MAX_SHOWN_CHARS]!r}.",
                 hint=f"Use a path: {paths}{', …' if len(titled) > _MAX_SUGGESTIONS else ''}",
             )
     raise _make_not_found_error(handle, readings[-1][0], pages)

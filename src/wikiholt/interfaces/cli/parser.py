@@ -31,7 +31,7 @@ INTERRUPTED_EXIT_CODE = 130
 _OPTIONS_WITH_VALUE = ("--data", "--config", "--set")
 
 
-class Command(NamedTuple):
+class Summary(NamedTuple):
     """A command in the overview: its group, its module in this package, and its summary."""
 
     group: str
@@ -47,46 +47,46 @@ _QUALITY = "Quality"
 _OPERATION = "Operation"
 _DATABASES = "PostgreSQL"
 COMMANDS = {
-    "search": Command(_FIRST, "search_command", "search the wiki of this folder, or other wikis"),
-    "add": Command(_FIRST, "wiki_commands", "register a git repository or a directory of pages as a wiki"),
-    "list": Command(_FIRST, "list_command", "list the wikis"),
-    "status": Command(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
-    "serve": Command(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
-    "read": Command(_PAGES, "page_commands", "show a page, or the section below one of its headings"),
-    "open": Command(_PAGES, "open_command", "open a page in your editor, or in the browser"),
-    "similar": Command(_PAGES, "page_commands", "find pages similar to a page"),
-    "links": Command(_PAGES, "page_commands", "show the links of a page, the links to it, and its broken links"),
-    "recent": Command(_PAGES, "page_commands", "list the pages that changed last, newest first"),
-    "sync": Command(_INDEXES, "index_commands", "update indexes to the HEAD of their repositories"),
-    "reindex": Command(
+    "search": Summary(_FIRST, "search_command", "search the wiki of this folder, or other wikis"),
+    "add": Summary(_FIRST, "wiki_commands", "register a git repository or a directory of pages as a wiki"),
+    "list": Summary(_FIRST, "list_command", "list the wikis"),
+    "status": Summary(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
+    "serve": Summary(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
+    "read": Summary(_PAGES, "page_commands", "show a page, or the section below one of its headings"),
+    "open": Summary(_PAGES, "open_command", "open a page in your editor, or in the browser"),
+    "similar": Summary(_PAGES, "page_commands", "find pages similar to a page"),
+    "links": Summary(_PAGES, "page_commands", "show the links of a page, the links to it, and its broken links"),
+    "recent": Summary(_PAGES, "page_commands", "list the pages that changed last, newest first"),
+    "sync": Summary(_INDEXES, "index_commands", "update indexes to the HEAD of their repositories"),
+    "reindex": Summary(
         _INDEXES,
         "index_commands",
         "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete",
     ),
-    "set": Command(_INDEXES, "wiki_commands", "show or change the settings of a wiki"),
-    "rebind": Command(
+    "set": Summary(_INDEXES, "wiki_commands", "show or change the settings of a wiki"),
+    "rebind": Summary(
         _INDEXES, "wiki_commands", "accept the repository at a wiki's path as its own, such as a restored copy"
     ),
-    "remove": Command(
+    "remove": Summary(
         _INDEXES,
         "wiki_commands",
         "delete a wiki's index, keys and registration; the repository is not touched",
     ),
-    "import": Command(_INDEXES, "import_command", "build one index per wiki from an index that several wikis shared"),
-    "demo": Command(_INDEXES, "demo_command", "create two example wikis, index them and search them"),
-    "mcp": Command(_SERVICE, "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
-    "key": Command(_SERVICE, "key_commands", "create, list and revoke keys"),
-    "eval": Command(_QUALITY, "evaluation_command", "measure the search quality of a wiki"),
-    "report": Command(_QUALITY, "report_command", "show what was searched for in a wiki, if searches are logged"),
-    "doctor": Command(_OPERATION, "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
-    "settings": Command(_OPERATION, "admin_commands", "show all settings and their values"),
-    "completion": Command(_OPERATION, "shell_commands", "print the completion script for a shell"),
-    "man": Command(_OPERATION, "shell_commands", "print the manual page, for man -l -"),
-    "backup": Command(_OPERATION, "backup_commands", "create a verified copy of a wiki's index, or of everything"),
-    "restore": Command(_OPERATION, "backup_commands", "restore a backup, or list the backups"),
-    "database": Command(_DATABASES, "database_commands", "add, list and remove the databases of the wikis"),
-    "move": Command(_DATABASES, "database_commands", "move wikis to another database, or all wikis to another store"),
-    "upgrade": Command(
+    "import": Summary(_INDEXES, "import_command", "build one index per wiki from an index that several wikis shared"),
+    "demo": Summary(_INDEXES, "demo_command", "create two example wikis, index them and search them"),
+    "mcp": Summary(_SERVICE, "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),
+    "key": Summary(_SERVICE, "key_commands", "create, list and revoke keys"),
+    "eval": Summary(_QUALITY, "evaluation_command", "measure the search quality of a wiki"),
+    "report": Summary(_QUALITY, "report_command", "show what was searched for in a wiki, if searches are logged"),
+    "doctor": Summary(_OPERATION, "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
+    "settings": Summary(_OPERATION, "admin_commands", "show all settings and their values"),
+    "completion": Summary(_OPERATION, "shell_commands", "print the completion script for a shell"),
+    "man": Summary(_OPERATION, "shell_commands", "print the manual page, for man -l -"),
+    "backup": Summary(_OPERATION, "backup_commands", "create a verified copy of a wiki's index, or of everything"),
+    "restore": Summary(_OPERATION, "backup_commands", "restore a backup, or list the backups"),
+    "database": Summary(_DATABASES, "database_commands", "add, list and remove the databases of the wikis"),
+    "move": Summary(_DATABASES, "database_commands", "move wikis to another database, or all wikis to another store"),
+    "upgrade": Summary(
         _DATABASES, "database_commands", "migrate all wikis in PostgreSQL to the schema of this version"
     ),
 }

@@ -9,9 +9,9 @@ from tests.support.indexed_wiki import IndexedWiki
 from wikiholt.app.settings.setting import check_boost_rule
 from wikiholt.domain.search import Confidence, PageFilter, SearchMode, SearchResult, SortOrder
 from wikiholt.errors import InvalidQuery
-from wikiholt.search.ordering import BoostRule, parse_boost_rules, sort_boosted
 from wikiholt.search.ranking import Candidate
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.sort_order import BoostRule, parse_boost_rules, sort_boosted
 from wikiholt.text.properties import parse_condition
 
 
