@@ -12,6 +12,7 @@ from wikiholt.app.settings.manual_page import render_settings_page
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.errors import InvalidSetting
+from wikiholt.search.ordering import parse_boost_rules
 
 DOCS = ROOT / "docs" / "settings.md"
 
@@ -295,3 +296,10 @@ def test_an_invalid_database_address_is_rejected_without_being_repeated(address:
     with pytest.raises(InvalidSetting, match=r"^store = … ") as refused:
         load_settings(overrides={"store": address})
     assert "hush" not in refused.value.message + refused.value.hint
+
+
+def test_the_boost_rules_of_a_wiki_are_checked() -> None:
+    settings = WikiSettings.parse({"boost": "/runbooks=2, /archive=0.5"})
+    assert [rule.factor for rule in parse_boost_rules(settings.boost)] == [2.0, 0.5]
+    with pytest.raises(InvalidSetting, match="write PATTERN=FACTOR with a factor from"):
+        WikiSettings.parse({"boost": "/runbooks=20"})

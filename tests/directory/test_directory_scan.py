@@ -15,7 +15,16 @@ from tests.support.tiers import choose
 from wikiholt.directory import directory_mirror, listing
 from wikiholt.directory.file_table import load_table
 from wikiholt.domain.git import Author, EntryKind, FileEdit
-from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NoPages, SourceCorrupt, SourceMissing
+from wikiholt.errors import (
+    Busy,
+    InvalidPage,
+    InvalidSource,
+    NoCommits,
+    NoPages,
+    SourceCorrupt,
+    SourceMissing,
+    StorageError,
+)
 
 
 def test_pages_are_read_and_changes_are_followed(vault: Vault) -> None:
@@ -355,7 +364,18 @@ def test_a_stopped_scan_changes_nothing(vault: Vault) -> None:
     assert set(read_all(vault.open())) == {"Home.md"}
 
 
-@pytest.mark.parametrize("damage", ["table lost", "table torn", "table is a pipe", "mirror lost", "objects lost"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "table lost",
+        "table torn",
+        "table is a pipe",
+        "mirror lost",
+        "objects lost",
+        "commit damaged",
+        "commit and table",
+    ],
+)
 def test_a_damaged_mirror_is_rebuilt_with_the_same_revision(vault: Vault, damage: str) -> None:
     for number in range(3):
         vault.write(f"{number}.md", f"text {number}")
@@ -368,6 +388,13 @@ def test_a_damaged_mirror_is_rebuilt_with_the_same_revision(vault: Vault, damage
         for file in vault.mirror.joinpath("objects").rglob("*"):
             if file.is_file():
                 file.unlink()
+    elif damage.startswith("commit"):
+        commit = vault.open().read_history("1.md")[0].revision
+        object_file = vault.mirror / "objects" / commit[:2] / commit[2:]
+        object_file.chmod(0o644)
+        object_file.write_bytes(b"damaged")
+        if damage == "commit and table":
+            table.unlink()
     elif damage == "table torn":
         table.write_bytes(table.read_bytes()[:-20])
     else:
@@ -379,7 +406,7 @@ def test_a_damaged_mirror_is_rebuilt_with_the_same_revision(vault: Vault, damage
         try:
             source.fetch()
             read_all(source)
-        except SourceCorrupt:
+        except (SourceCorrupt, StorageError):
             continue
     assert vault.read() == before
     assert vault.open().get_head() == head
@@ -499,21 +526,19 @@ def test_a_scan_waits_while_git_changes_the_files(vault: Vault, monkeypatch: pyt
 
 
 def test_other_files_are_those_on_disk_that_are_no_pages_and_not_ignored(vault: Vault, tmp_path: Path) -> None:
-    pages = ("docs/a.md", "docs/b.txt")
-    others = (
-        "docs/c.png",
-        "docs/x/.obsidian/app.json",
-        "docs/drafts/d.pdf",
-        "docs/.git/HEAD",
-        "docs/node_modules/e.js",
-    )
-    for file in (*pages, *others, "mkdocs.yml"):
+    pages = ("docs/a.md", "docs/x/b.txt")
+    others = ("docs/c.png", "docs/x/.obsidian/app.json", "docs/drafts/d.pdf", "docs/node_modules/e.js")
+    for file in (*pages, *others, "docs/build/f.js", "docs/g.log", "mkdocs.yml"):
         vault.write(file, "text")
+    Repository(vault.path)
+    vault.write(".gitignore", "build/\n*.log\n.obsidian/\n")
     (vault.path / "docs" / "link").symlink_to(tmp_path)
     source = vault.open(subdirectory="docs", ignore=["drafts/"])
     assert sorted(source.list_other_files(source.get_head())) == [
+        "../.git",
+        "../.gitignore",
         "../docs",
         "../mkdocs.yml",
         "c.png",
-        "x/.obsidian/app.json",
+        "x/.obsidian/",
     ]

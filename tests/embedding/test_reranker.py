@@ -17,8 +17,9 @@ import pytest
 
 from tests.embedding.tiny_model import VOCABULARY, build_onnx_graph, write_model
 from wikiholt.embedding import load_embedder, load_reranker, model_files
+from wikiholt.embedding.lazy import Lazy
 from wikiholt.embedding.model_card import RERANKER
-from wikiholt.embedding.model_loader import Lazy, load_model
+from wikiholt.embedding.model_loader import load_model
 from wikiholt.embedding.reranker import MAX_PAIR_TOKENS, OnnxReranker
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
 

@@ -20,7 +20,7 @@ from tests.isolation.isolation_environment import (
     search_as_json,
     search_everything,
 )
-from tests.support.tiers import limit_examples
+from tests.support.tiers import choose, limit_examples
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli.main import main
@@ -29,6 +29,9 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite.schema import open_connection
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.service import WikiService
+
+_PAIR_STEP = choose(1, 2)
+"""With 2, every wiki is either searched or the one whose words are searched for; with 1, it is both."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,8 @@ def service(env: IsolationEnvironment) -> Iterator[WikiService]:
 
 def test_every_mode_and_filter_returns_only_the_own_wiki(env: IsolationEnvironment, service: WikiService) -> None:
     checked = 0
-    for me, other in zip(env.wikis, env.wikis[1:] + env.wikis[:1], strict=True):
+    pairs = list(zip(env.wikis, env.wikis[1:] + env.wikis[:1], strict=True))[::_PAIR_STEP]
+    for me, other in pairs:
         handle = service.get_handle(me.slug)
         checked += search_everything(handle, me, other)
         for place in ("body", "title", "path", "heading", "text"):
@@ -54,7 +58,7 @@ def test_every_mode_and_filter_returns_only_the_own_wiki(env: IsolationEnvironme
         assert me.code in find_codes(
             search_as_json(handle, COMMON_TEXT, PageFilter(tags=(me.get_word("tag"),)), SearchMode.SEMANTIC)
         )
-    assert checked == WIKI_COUNT * 26 * 5
+    assert checked == WIKI_COUNT // _PAIR_STEP * 26 * 5
 
 
 def test_a_tiny_wiki_next_to_a_huge_one_returns_every_page(env: IsolationEnvironment, service: WikiService) -> None:

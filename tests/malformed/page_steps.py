@@ -10,12 +10,12 @@ from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.hits import count_mentions, get_stems, strip_leading_headings
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.dialect import GFM, MKDOCS, OBSIDIAN
-from wikiholt.text.dialect_blocks import convert_to_markdown
+from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
+from wikiholt.text.dialect_markup import find_inline_metadata, to_gfm
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.keyword_query import parse_query, to_plain_query
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, resolve_link_paths
-from wikiholt.text.model_text import to_plain_text
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.snippets import build_snippet
 
@@ -41,14 +41,13 @@ def render_page(data: bytes) -> None:
 
 
 def prepare_in_dialects(data: bytes) -> None:
-    """As in a sync and a hit, in the dialects that have markup of their own."""
+    """Convert a page as in a sync, a hit and the preview, in dialects and formats that have markup of their own."""
     text = data.decode("utf-8", "replace")
-    for dialect, file in ((OBSIDIAN, "dir/page.md"), (MKDOCS, "dir/page.mdx"), (GFM, "a.rst"), (GFM, "a.adoc")):
-        page = parse_page(file, "0" * 40, data, None, dialect=dialect)
-        build_snippet(text[:4000], _QUERY, dialect=dialect)
-        to_plain_text(text[:20_000], dialect)
-        if isinstance(page, Page):
-            convert_to_markdown(page.body, dialect)
+    for dialect, file in ((OBSIDIAN, "a.md"), (MKDOCS, "a.mdx"), (GFM, "a.rst"), (GFM, "a.adoc")):
+        body, _ = convert_blocks(text, file, dialect)
+        convert_to_markdown(body, dialect)
+        to_gfm(body, dialect)
+    find_inline_metadata([text], OBSIDIAN)
 
 
 def rewrite_page_links(data: bytes) -> None:

@@ -8,26 +8,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
 from wikiholt.app.backends import Backend, no_shared_buckets, open_backend
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
-from wikiholt.directory.watcher import DirectoryWatcher
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.embedding.model_loader import Lazy, PreviousModels, get_model_and_precision
+from wikiholt.embedding.lazy import Lazy, PreviousModels, get_model_and_precision
 from wikiholt.errors import MissingDependency, ModelError
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import SharedHead
@@ -37,8 +35,6 @@ from wikiholt.git.repository_discovery import find_repositories
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.ordering import parse_boost_rules
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
@@ -46,13 +42,17 @@ from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
-from wikiholt.wikis.evaluation.questions import Question
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.rate_limit import RateLimiter
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
+
+if TYPE_CHECKING:  # imported where they are used: a command that searches once needs none of them
+    from wikiholt.caches.chroma.engine import ChromaEngine
+    from wikiholt.scheduler.scheduler import Scheduler
+    from wikiholt.wikis.evaluation.questions import Question
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
     )
 
 
-def open_evaluation_handle(service: WikiService, slug: str, questions: Sequence[Question]) -> WikiHandle:
+def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence[Question]") -> WikiHandle:
     """A handle whose keyword search excludes the text that the questions were taken from. The caller closes it."""
     terms = service.get_handle(slug).build_terms_without(questions)
     return service.open_with_keyword_cache(slug, lambda index: PatchedKeywordCache(index, terms))
@@ -130,7 +130,7 @@ class Application:
     service: WikiService
     access: AccessPolicy
     rate_limiter: RateLimiter
-    scheduler: Scheduler
+    scheduler: "Scheduler"
     settings: Settings
 
 
@@ -144,18 +144,8 @@ def open_application(
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)
-    config = SchedulerConfig(
-        workers=settings.sync_workers,
-        slice_s=settings.sync_slice,
-        discovery_interval_s=settings.discover_interval,
-        backup_interval_s=settings.backup_interval if only_slug is None else 0.0,
-        check_interval_s=settings.check_interval if only_slug is None else 0.0,
-        get_interval=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
-    )
-    only_id = service.registry.get(only_slug).id if only_slug is not None else None
     assignments = backend.open_assignments() if backend is not None and only_slug is None else None
-    wikis = {root: find_wiki_at(root) for root in roots}
-    scheduler = Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments, DirectoryWatcher())
+    scheduler = _build_scheduler(settings, roots, service, only_slug, assignments)
     service.on_damage = scheduler.request_repair
     return Application(
         service=service,
@@ -174,6 +164,30 @@ def open_application(
         scheduler=scheduler,
         settings=settings,
     )
+
+
+def _build_scheduler(
+    settings: Settings,
+    roots: Sequence[Path],
+    service: WikiService,
+    only_slug: str | None,
+    assignments: NodeAssignments | None,
+) -> "Scheduler":
+    from wikiholt.directory.watcher import DirectoryWatcher  # noqa: PLC0415 - a command that searches needs none of these
+    from wikiholt.scheduler.scheduler import Scheduler  # noqa: PLC0415
+    from wikiholt.scheduler.wiki_records import SchedulerConfig  # noqa: PLC0415
+
+    config = SchedulerConfig(
+        workers=settings.sync_workers,
+        slice_s=settings.sync_slice,
+        discovery_interval_s=settings.discover_interval,
+        backup_interval_s=settings.backup_interval if only_slug is None else 0.0,
+        check_interval_s=settings.check_interval if only_slug is None else 0.0,
+        get_interval=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
+    )
+    only_id = service.registry.get(only_slug).id if only_slug is not None else None
+    wikis = {root: find_wiki_at(root) for root in roots}
+    return Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments, DirectoryWatcher())
 
 
 def _find_repositories(
@@ -320,10 +334,12 @@ def _make_vector_cache_opener(settings: Settings, backend: Backend) -> Callable[
     return open_cache
 
 
-def _build_chroma(settings: Settings, registry: Registry) -> ChromaEngine:
+def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     """The Chroma engine of the settings. Raises MissingDependency if it should run here and is not installed."""
     if settings.chroma_path and importlib.util.find_spec("chromadb_rust_bindings") is None:
         raise MissingDependency("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
+    from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine  # noqa: PLC0415
+
     config = ChromaConfig(
         url=settings.chroma_url,
         path=settings.data / Path(settings.chroma_path).expanduser() if settings.chroma_path else None,
@@ -336,7 +352,7 @@ def _build_chroma(settings: Settings, registry: Registry) -> ChromaEngine:
     return ChromaEngine(config, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list_wikis()))
 
 
-def _make_chroma_cache_opener(chroma: ChromaEngine, backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
+def _make_chroma_cache_opener(chroma: "ChromaEngine", backend: Backend) -> Callable[[WikiIndex, str], VectorCache]:
     def open_cache(index: WikiIndex, wiki_id: str) -> VectorCache:
         generation, slug = index.generation, backend.registry.get_by_id(wiki_id).slug
         directory = _get_cache_directory(backend, wiki_id)

@@ -152,6 +152,9 @@ class DirectoryMirror:
         """The table of the mirror's tip."""
         self.prepare()
         tip, table = read_mirror_tip(self.mirror, self.timeout), load_table(self.mirror)
+        if tip is None and table.head is not None:  # the last commit is damaged
+            self._create()
+            table = FileTable()
         return table if table.head == tip else FileTable(tip, self._read_rows(tip, table.rows) if tip else {})
 
     def _find_reappeared(self, paths: Iterable[str]) -> dict[str, tuple[EntryKind, FileStamp]]:

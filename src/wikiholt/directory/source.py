@@ -17,6 +17,7 @@ from pathlib import Path
 
 from wikiholt.directory.directory_mirror import SHA1_SAMPLE, DirectoryMirror, parse_placeholder
 from wikiholt.directory.directory_writer import DirectoryWriter
+from wikiholt.directory.ignored_files import list_ignored_files
 from wikiholt.directory.listing import FileStamp, find_stamp, list_names, make_root_error, read_file
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
 from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
@@ -116,20 +117,24 @@ class DirectorySource(MirrorSource):
         return {file: _to_file_entry(entry) for file, entry in super().read_tree(revision).items()}
 
     def list_other_files(self, revision: str) -> list[str]:  # noqa: ARG002
-        """The files on disk now that are not pages, except ignored ones and those of git."""
+        """The files on disk now that are not pages, except ignored ones; of hidden directories only their names."""
+        ignored = list_ignored_files(self._root, _TIMEOUT_S)
         files: list[str] = []
         for folder, directories, names in os.walk(self._root):
             prefix = os.path.relpath(folder, self._root) + "/" if folder != str(self._root) else ""
-            directories[:] = [
-                name
-                for name in directories
-                if name != ".git" and not self._files.is_ignored_by_user(f"{_decode_name(prefix + name)}/")
-            ]
-            files += [file for name in names if self._files.is_other(file := _decode_name(prefix + name))]
+            visible = [name for name in directories if not name.startswith(".")]
+            files += [_decode_name(f"{prefix}{name}/") for name in directories if name.startswith(".")]
+            directories[:] = [name for name in visible if not self._is_left_out(f"{prefix}{name}/", ignored)]
+            others = (f"{prefix}{name}" for name in names if f"{prefix}{name}" not in ignored)
+            files += [file for file in map(_decode_name, others) if self._files.is_other(file)]
         depth = len(self._root.parts) - len(self._top.parts)
         for level in range(1, depth + 1):
             files += [f"{'../' * level}{name}" for name in list_names(self._root.parents[level - 1], "")]
         return files
+
+    def _is_left_out(self, directory: str, ignored: frozenset[str]) -> bool:
+        is_ignored = directory in ignored or directory.rstrip("/") in ignored
+        return is_ignored or self._files.is_ignored_by_user(_decode_name(directory))
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         changes = super().get_changes(old, new)
@@ -206,7 +211,9 @@ class DirectorySource(MirrorSource):
                 time.sleep(_GIT_POLL_INTERVAL_S)
 
     def _read_head(self) -> str:
-        return _read_tree_hash(str(self._path), self._read_commit())
+        commit = self._read_commit()
+        with self._mark_suspect_on_error():
+            return _read_tree_hash(str(self._path), commit)
 
     def _read_commit(self) -> str:
         if not self._path.exists():

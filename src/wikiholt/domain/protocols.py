@@ -43,7 +43,8 @@ class Source(Protocol):
     def list_other_files(self, revision: str) -> Sequence[str]:
         """The files at the revision that are not pages, relative to the wiki's subdirectory, except ignored ones.
 
-        Files in hidden directories are included, and files directly in the directories above, as `../mkdocs.yml`.
+        Hidden directories are included, or files in them, and files directly in the directories above, as
+        `../mkdocs.yml`.
         """
 
     def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -207,6 +207,22 @@ def lock_activity(store: IndexStore, wiki_id: str) -> Iterator[ActivityReporter]
     """Acquire the wiki's activity lock across processes. Raises Busy if it is held, and StorageError."""
     with store.activity_lock(wiki_id) as write_note:
         yield ActivityReporter(write_note)
+
+
+@contextmanager
+def report_activity(service: WikiService, wiki_id: str, kind: str) -> Iterator[Callable[[SyncProgress], None]]:
+    """A callback that stores the progress for `status` in other processes, unless another process works on the wiki."""
+    since = datetime.now(UTC)
+    with ExitStack() as stack:
+        try:
+            reporter = stack.enter_context(lock_activity(service.components.store, wiki_id))
+        except Busy:
+            yield lambda _: None
+            return
+        reporter.report(WikiActivity(kind, since))
+        yield lambda progress: reporter.report(
+            WikiActivity(kind, since, progress.pages_done, progress.pages_total, progress.passages_done)
+        )
 
 
 def read_activity(store: IndexStore, wiki_id: str) -> WikiActivity | None:

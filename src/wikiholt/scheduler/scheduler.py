@@ -57,10 +57,7 @@ class Scheduler:
         assignments: NodeAssignments | None = None,
         watcher: SourceWatcher | None = None,
     ) -> None:
-        """`only_wiki_id` limits the scheduler to one wiki; `assignments` to those assigned to this node.
-
-        `watcher` reports changes between two checks.
-        """
+        """`only_wiki_id` limits the scheduler to one wiki, `assignments` to those of this node."""
         self._service = service
         self._config = config or SchedulerConfig()
         self._scheduler_id = secrets.token_hex(8)

@@ -203,7 +203,7 @@ def to_page_columns(entry: PageEntry) -> dict[str, object]:
         "aliases": encode_strings(meta.aliases),
         "alias_keys": encode_strings(sorted({fold_path(alias) for alias in meta.aliases})),
         "titles": "\n".join(map(fold_title, (page.name, *meta.aliases))),
-        "boost": meta.boost,
+        "boost": float(meta.boost),
         "pins": encode_strings(sorted({fold_pinned_query(pin) for pin in meta.pins})),
     }
 

@@ -361,6 +361,10 @@ class WikiService:
         except WikiNotFound:
             return False
 
+    def has_index(self, wiki_id: str) -> bool:
+        """Whether the wiki has an index that can be searched."""
+        return self.components.store.get_published(wiki_id) is not None
+
     def load_embedder(self) -> Embedder:
         """Load the embedding model, or return it if it is loaded already. Raises ModelError."""
         return self.components.embedder()

@@ -147,7 +147,7 @@ def test_page_text_is_no_formula_in_a_spreadsheet(
 
 @pytest.mark.parametrize("output_format", ["paths", "csv", "jsonl"])
 def test_notes_go_to_standard_error_if_the_format_has_no_place_for_them(run: CommandRunner, output_format: str) -> None:
-    code, out, err = run("search", "house", "vinegarr", "--mode", "keyword", "--format", output_format)
+    code, out, err = run("search", "-w", "house", "vinegarr", "--mode", "keyword", "--format", output_format)
     assert code == 0
     assert "Coffee" in out
     assert "Showing" not in out

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.services import build_test_service
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.page import PageProblem
-from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
+from wikiholt.domain.search import Confidence, Facet, Hit, PropertyFacets, SearchMode, SearchResult, Snippet, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import SourceCorrupt
 from wikiholt.interfaces.cli import index_commands
@@ -96,6 +97,18 @@ def test_brackets_are_shown_and_matches_are_coloured() -> None:
 def test_page_text_cannot_contain_highlight_markers() -> None:
     rows = format_result(make_result("x\x01y\x02z", (Span(0, 1),)), TerminalStyle(use_color=True))
     assert any("\x1b[1m\x1b[32mx\x1b[0m\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z" in row for row in rows)
+
+
+def test_facets_follow_the_hits_and_numbers_continue() -> None:
+    facets = (
+        PropertyFacets("status", (Facet("draft", 3), Facet(HOSTILE_TEXT, 1))),
+        PropertyFacets("owner", ()),
+    )
+    rows = format_result(replace(make_result("text", ()), offset=20, facets=facets), PLAIN)
+    assert rows[0].startswith("21. ")
+    assert rows[-2].startswith("status: draft (3), ")
+    assert rows[-1] == "owner: no page has it"
+    assert assert_harmless(rows)
 
 
 def test_all_foreign_text_is_escaped_before_printing() -> None:

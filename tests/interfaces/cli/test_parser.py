@@ -108,3 +108,19 @@ def test_a_short_command_imports_neither_the_core_nor_a_framework(tmp_path: obje
     assert not imported & heavy
     commands = {name for name in imported if name.startswith("wikiholt.interfaces.cli.") and name.endswith("command")}
     assert commands <= {"wikiholt.interfaces.cli.list_command", "wikiholt.interfaces.cli.command"}
+
+
+@pytest.mark.process
+def test_opening_the_service_imports_no_model_and_no_server() -> None:
+    script = "import sys, wikiholt.app.bootstrap; print(' '.join(sys.modules))"
+    imported = set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not imported & {
+        "onnxruntime",
+        "tokenizers",
+        "tqdm",
+        "pydantic",
+        "wikiholt.scheduler.scheduler",
+        "http.client",
+    }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wikiholt.interfaces.cli import main as cli
 from wikiholt.interfaces.cli import serve_status
+from wikiholt.interfaces.cli.log_output import configure_logging
 from wikiholt.interfaces.cli.serve_status import ProgressReporter, log_start, report_progress, show_status
 from wikiholt.scheduler.wiki_records import SchedulerProgress, WikiActivity
 
@@ -89,6 +89,6 @@ def test_log_lines_of_long_running_commands_have_times(
 ) -> None:
     handlers: list[logging.Handler] = []
     monkeypatch.setattr(logging, "basicConfig", lambda **options: handlers.extend(options["handlers"]))
-    cli._configure_logging("WARNING", with_time=with_time)
+    configure_logging("WARNING", with_time=with_time)
     record = logging.LogRecord("x", logging.WARNING, str(Path()), 1, "a", (), None)
     assert re.fullmatch(pattern, handlers[0].format(record))

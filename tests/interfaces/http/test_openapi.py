@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import allow_header_conformance, positive_data_acceptance, unsupported_method
 
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.tiers import choose
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 
-EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", choose(12, 6)))
 
 
 @pytest.fixture(scope="module")

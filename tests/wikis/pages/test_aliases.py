@@ -10,6 +10,7 @@ from tests.support.indexed_wiki import IndexedWiki
 from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.web.preview import make_link_resolver
 from wikiholt.search.request import SearchRequest
+from wikiholt.text.dialect import GFM
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_links_resolve_to_the_page_with_the_alias_unless_a_page_has_that_name(wi
     assert [link.line for link in wiki.pages.get_links("compost").linked_from] == [1, 1, 1]
     graph = wiki.pages.build_graph()
     assert graph.edges == (("home", "compost"), ("home", "tools/rake"))
-    resolve = make_link_resolver(wiki.pages.read("home"))
+    resolve = make_link_resolver(wiki.pages.read("home"), GFM)
     assert [resolve(target, True) for target in ("Heap", "Rake", "Twice")] == ["compost", "tools/rake", None]
 
 

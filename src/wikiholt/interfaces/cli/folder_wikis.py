@@ -38,7 +38,7 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
     The home directory and those above it are never registered. Raises InvalidSource if there are very many pages.
     """
     root = find_repository_root(folder) or folder
-    if is_home_or_above(root):
+    if is_home_or_above(folder):
         return None
     service = context.service
     slug = propose_free_slug(root.name, {wiki.slug for wiki in service.list_wikis()})
@@ -61,9 +61,9 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
 
 
 def is_home_or_above(folder: Path) -> bool:
-    """Whether the folder is the home directory or contains it: it holds far more than notes."""
+    """Whether the folder, or the repository around it, is or contains the home directory: it holds more than notes."""
     home = Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - Path.home() raises without a home
-    return home.is_relative_to(folder)
+    return home.is_relative_to(find_repository_root(folder) or folder)
 
 
 def _count_committed_pages(context: CommandContext, root: Path) -> int:

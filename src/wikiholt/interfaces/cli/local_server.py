@@ -16,7 +16,7 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.cli.folder_wikis import find_wikis_of_folder
+from wikiholt.interfaces.cli.folder_wikis import find_wikis_of_folder, is_home_or_above
 from wikiholt.interfaces.cli.local_client import (
     MAX_LINE_BYTES,
     SOCKET_NAME,
@@ -122,10 +122,12 @@ def _find_wikis(application: Application, search: SearchQuestion) -> list[Wiki]:
         wikis = [known[slug] for slug in dict.fromkeys(search.wikis) if slug in known]
         complete = len(wikis) == len(set(search.wikis))
     else:
-        wikis = find_wikis_of_folder(list(known.values()), Path(search.folder))
+        folder = Path(search.folder)
         complete = not (len(search.words) > 1 and search.words[0] in known)
-    store = application.service.components.store
-    is_indexed = all(store.get_published(wiki.id) is not None for wiki in wikis)
+        wikis = find_wikis_of_folder(list(known.values()), folder)
+        if not wikis and is_home_or_above(folder):
+            return list(known.values()) if complete else []
+    is_indexed = all(application.service.has_index(wiki.id) for wiki in wikis)
     return wikis if complete and is_indexed else []
 
 

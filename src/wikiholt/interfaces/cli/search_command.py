@@ -123,7 +123,7 @@ def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing:
     from wikiholt.interfaces.cli.sync_run import run_sync_work
 
     slug = handle.wiki.slug
-    has_index = context.service.components.store.get_published(handle.wiki.id) is not None
+    has_index = context.service.has_index(handle.wiki.id)
     if not has_index and not build_missing:
         return
     try:
@@ -185,6 +185,6 @@ def _load_models(service: WikiService, request: SearchRequest) -> None:
     if request.mode is SearchMode.KEYWORD:
         return
     with suppress(ModelError):
-        service.components.embedder()
-        if service.components.reranking is not None and request.rerank is not False:
-            service.components.reranking.get_reranker()
+        service.load_embedder()
+        if request.rerank is not False:
+            service.load_reranker()

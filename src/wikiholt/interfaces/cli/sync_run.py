@@ -6,19 +6,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from types import FrameType
 
 from wikiholt.domain.index import SyncReport
-from wikiholt.domain.storage_protocols import IndexStore
-from wikiholt.errors import Busy, WikiholtError
+from wikiholt.errors import WikiholtError
 from wikiholt.indexing.batch import Pause, SyncPaused
 from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
-from wikiholt.scheduler.reindex_job import lock_activity
-from wikiholt.scheduler.wiki_records import WikiActivity
+from wikiholt.scheduler.reindex_job import report_activity
 from wikiholt.wikis.handle import WikiHandle
 
 ProgressCallback = Callable[[SyncProgress], None]
@@ -32,7 +29,7 @@ def run_sync_work(
     with ExitStack() as stack:
         interrupt = stack.enter_context(catch_interrupt())
         show = stack.enter_context(show_sync_progress(handle.wiki.slug, visible=context.show_progress, keep=keep_bar))
-        report = stack.enter_context(_report_activity(context.service.components.store, handle.wiki.id, kind))
+        report = stack.enter_context(report_activity(context.service, handle.wiki.id, kind))
 
         def on_progress(progress: SyncProgress) -> None:
             show(progress)
@@ -77,19 +74,3 @@ def catch_interrupt() -> Iterator[InterruptRequest]:
         yield request
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-@contextmanager
-def _report_activity(store: IndexStore, wiki_id: str, kind: str) -> Iterator[ProgressCallback]:
-    """A callback that stores the progress for `status` in other processes, unless another process works on the wiki."""
-    since = datetime.now(UTC)
-    with ExitStack() as stack:
-        try:
-            reporter = stack.enter_context(lock_activity(store, wiki_id))
-        except Busy:
-            yield lambda _: None
-            return
-        reporter.report(WikiActivity(kind, since))
-        yield lambda progress: reporter.report(
-            WikiActivity(kind, since, progress.pages_done, progress.pages_total, progress.passages_done)
-        )

@@ -76,7 +76,9 @@ def run_add(context: CommandContext) -> int:
     if arguments.worktree:
         settings["kind"] = "directory"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
-    slug = arguments.slug or propose_free_slug(_get_folder_name(source), [w.slug for w in context.list_wikis()])
+    slug = arguments.slug
+    if slug is None:
+        slug = propose_free_slug(_get_folder_name(source), [wiki.slug for wiki in context.list_wikis()])
     wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
 

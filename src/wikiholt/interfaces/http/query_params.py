@@ -39,6 +39,7 @@ from wikiholt.search.request import (
     SearchRequest,
 )
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
+from wikiholt.wikis.slugs import MAX_SLUG_CHARS
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -137,6 +138,7 @@ def _parse_date(value: Any, parse: Callable[[str], datetime]) -> Any:
 Count = Annotated[int, BeforeValidator(_check_digits)]
 Flag = Annotated[bool, BeforeValidator(_check_flag)]
 FilterValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=r"^[^\x00]+$")]
+SlugValue = Annotated[str, Field(max_length=MAX_SLUG_CHARS, pattern=r"^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$")]
 _DATE_SCHEMA = WithJsonSchema(
     {
         "anyOf": [
@@ -272,7 +274,7 @@ class SearchParams(FacetParams):
 class WikiSearchParams(SearchParams):
     """Parameters of a search that may cover several wikis."""
 
-    wiki: list[FilterValue] = Field(
+    wiki: list[SlugValue] = Field(
         [],
         max_length=MAX_WIKIS_PER_SEARCH,
         description="Search this wiki; may be repeated. Needs an operator key, or the key of each wiki.",

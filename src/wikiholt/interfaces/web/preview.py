@@ -20,7 +20,7 @@ from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
-from wikiholt.text.dialect import Dialect
+from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.links import PageNameIndex, get_folder, resolve_link_paths
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
@@ -97,7 +97,7 @@ def build_preview_document(
     )
 
 
-def make_link_resolver(content: PageContent, dialect: Dialect) -> LinkResolver:
+def make_link_resolver(content: PageContent, dialect: Dialect = GFM) -> LinkResolver:
     """Return a function that resolves links on this page, from the links in the index."""
     by_name = dialect.resolves_by_name
     aliases = {link.path: link.aliases for link in content.links_to}

@@ -98,6 +98,17 @@ def test_the_service_declines_what_the_command_has_to_do_itself(
         assert "1. Page" in run("search", "narwhal")[1]
 
 
+def test_the_service_searches_all_wikis_from_the_home_directory(
+    served: ServedApplication, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "home")
+    with serve_local_searches(served.application):
+        document = json.loads(run("search", "printer", "--json")[1])
+    assert document["wikis"] == ["alpha", "beta"]
+
+
 def test_the_socket_is_for_the_owner_only(served: ServedApplication, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path = served.application.settings.data / SOCKET_NAME
     with serve_local_searches(served.application):

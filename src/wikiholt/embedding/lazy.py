@@ -1,0 +1,94 @@
+"""Models that are loaded on first use, once per process. Imports neither onnxruntime nor tokenizers."""
+
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from wikiholt import embedding
+from wikiholt.domain.index import Recipe
+from wikiholt.domain.protocols import Embedder
+from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
+
+T = TypeVar("T")
+
+
+class Lazy(Generic[T]):
+    """Loads a value at the first call and returns the same value afterwards. Safe to use from many threads."""
+
+    def __init__(self, load: Callable[[], T], retry_delay_s: float = 0.0) -> None:
+        """After a failure, loading is retried after `retry_delay_s`; until then the same error is raised."""
+        self._load = load
+        self._retry_delay_s = retry_delay_s
+        self._loaded: T | None = None
+        self._failure: tuple[float, ModelError] | None = None
+        self._lock = Lock()
+
+    def __call__(self) -> T:
+        """The loaded value. Raises ModelError."""
+        with self._lock:
+            if self._loaded is not None:
+                return self._loaded
+            if self._failure is not None and time.monotonic() < self._failure[0]:
+                raise self._failure[1]
+            try:
+                self._loaded = self._load()
+            except ModelError as error:
+                self._failure = (time.monotonic() + self._retry_delay_s, error)
+                raise
+            return self._loaded
+
+
+# Models of existing indexes that are not the current model.
+
+_RETRY_DELAY_S = 60.0
+"""How long the error of a failed load is repeated before loading is retried."""
+
+
+class PreviousModels:
+    """One instance per model and process, kept while somebody references it. Safe to use from many threads."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
+        self._models: WeakValueDictionary[str, Embedder] = WeakValueDictionary()
+        self._failures: dict[str, tuple[float, ModelError]] = {}
+        self._lock = Lock()
+
+    def __call__(self, recipe: Recipe) -> Embedder:
+        """The model of this recipe. Raises ModelMissing, ModelCorrupt or ModelMismatch if it is no longer available."""
+        with self._lock:
+            model = self._models.get(recipe.fingerprint)
+            if model is not None:
+                return model
+            retry_at, error = self._failures.get(recipe.fingerprint, (0.0, None))
+            if error is not None and time.monotonic() < retry_at:
+                raise error
+            try:
+                loaded = self._load_model(recipe)
+            except ModelError as failure:
+                self._failures[recipe.fingerprint] = (time.monotonic() + _RETRY_DELAY_S, failure)
+                raise
+            self._failures.pop(recipe.fingerprint, None)
+            self._models[recipe.fingerprint] = loaded
+            return loaded
+
+    def _load_model(self, recipe: Recipe) -> Embedder:
+        hint = "the next sync rebuilds the index with the current model"
+        model, precision = get_model_and_precision(recipe)
+        if not model:
+            raise ModelMissing("the index does not record which model it was built with", hint=hint)
+        loaded = embedding.load_embedder(model, precision=precision, threads=self._threads)
+        if loaded.fingerprint != recipe.fingerprint:
+            raise ModelMismatch(
+                f"the index was built with {recipe.fingerprint}; the installed model is {loaded.fingerprint}",
+                hint=hint,
+            )
+        return loaded
+
+
+def get_model_and_precision(recipe: Recipe) -> tuple[str, str | None]:
+    """Name and precision of the model that an index was built with; the name is empty if it is not recorded."""
+    # An older index does not record the model's name; the fingerprint has it if the model is a built-in one.
+    name, _, rest = recipe.fingerprint.partition("/")
+    return recipe.model or name, recipe.precision or rest.partition("/")[0] or None

@@ -1,0 +1,103 @@
+"""Merging the results of several wikis: order, pages of hits, facets, failures."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from wikiholt.domain.search import (
+    Confidence,
+    Facet,
+    Hit,
+    PropertyFacets,
+    SearchInterface,
+    SearchMode,
+    SearchResult,
+    Snippet,
+    SortOrder,
+)
+from wikiholt.errors import IndexMissing, InvalidQuery
+from wikiholt.search.request import MAX_HITS, SearchRequest
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.multi_search import search_wikis
+
+
+def make_hit(path: str, score: float, day: int | None = None) -> Hit:
+    updated = datetime(2024, 5, day, tzinfo=UTC) if day else None
+    return Hit(path, path, path, Snippet(""), 0.5, score, Confidence.LOW, (), (), "", 1, 1, 0, None, (), updated)
+
+
+def make_handle(slug: str, hits: Sequence[Hit] = (), error: Exception | None = None, **fields: object) -> WikiHandle:
+    """A handle that answers with the first hits, as a wiki does."""
+
+    def search(request: SearchRequest, *, interface: SearchInterface) -> SearchResult:
+        assert (request.offset, interface) == (0, SearchInterface.CLI)
+        if error is not None:
+            raise error
+        values = {"indexed_revision": "a", "head_revision": "a", "stale": False, "degraded": False} | fields
+        values = {"nothing_relevant": False} | values
+        return SearchResult("q", SearchMode.HYBRID, tuple(hits[: request.n]), 10, 1.0, **values)  # type: ignore[arg-type]
+
+    return cast(WikiHandle, SimpleNamespace(wiki=SimpleNamespace(slug=slug), search=search))
+
+
+def search(request: SearchRequest, *handles: WikiHandle) -> SearchResult:
+    return search_wikis(handles, request, interface=SearchInterface.CLI)
+
+
+GARDEN = make_handle("garden", [make_hit("a", 0.9, 1), make_hit("b", 0.5, 3), make_hit("c", 0.1)])
+KITCHEN = make_handle("kitchen", [make_hit("d", 0.7, 2), make_hit("e", 0.5, 4)])
+
+
+def get_places(result: SearchResult) -> list[str]:
+    return [f"{hit.wiki}/{hit.path}" for hit in result.hits]
+
+
+def test_hits_are_ordered_by_score_and_equal_scores_by_wiki() -> None:
+    result = search(SearchRequest("q", 4), GARDEN, KITCHEN)
+    assert get_places(result) == ["garden/a", "kitchen/d", "garden/b", "kitchen/e"]
+    assert (result.wikis, result.total, result.took_ms) == (("garden", "kitchen"), 20, 2.0)
+
+
+def test_pages_of_hits_follow_one_another() -> None:
+    pages = [get_places(search(SearchRequest("q", 2, offset=at), GARDEN, KITCHEN)) for at in (0, 2, 4, 6)]
+    assert pages == [["garden/a", "kitchen/d"], ["garden/b", "kitchen/e"], ["garden/c"], []]
+    with pytest.raises(InvalidQuery) as refused:
+        search(SearchRequest("q", MAX_HITS, offset=1), GARDEN, KITCHEN)
+    assert "name one wiki" in refused.value.hint
+
+
+def test_hits_can_be_ordered_by_date_and_those_without_come_last() -> None:
+    result = search(SearchRequest("q", 5, sort=SortOrder.DATE), GARDEN, KITCHEN)
+    assert get_places(result) == ["kitchen/e", "garden/b", "kitchen/d", "garden/a", "garden/c"]
+
+
+def test_values_of_a_property_are_counted_in_all_wikis() -> None:
+    def make(slug: str, *values: Facet) -> WikiHandle:
+        return make_handle(slug, facets=(PropertyFacets("status", values),))
+
+    handles = make("a", Facet("draft", 2), Facet("done", 1)), make("b", Facet("done", 4))
+    (facets,) = search(SearchRequest("q", facets=("status",)), *handles).facets
+    assert facets == PropertyFacets("status", (Facet("done", 5), Facet("draft", 2)))
+
+
+def test_a_wiki_that_fails_is_a_note_and_only_failures_are_an_error() -> None:
+    broken = make_handle("broken", error=IndexMissing("not indexed yet", hint="sync it"))
+    result = search(SearchRequest("q"), broken, KITCHEN)
+    assert (result.degraded, result.notes, result.wikis) == (
+        True,
+        ("broken was not searched: not indexed yet",),
+        ("kitchen",),
+    )
+    with pytest.raises(IndexMissing):
+        search(SearchRequest("q"), broken)
+
+
+def test_the_merged_result_is_as_fresh_and_as_relevant_as_its_parts() -> None:
+    stale = make_handle("stale", [make_hit("s", 0.2)], stale=True, nothing_relevant=True, did_you_mean="sage")
+    result = search(SearchRequest("q"), stale, KITCHEN)
+    assert (result.stale, result.nothing_relevant, result.did_you_mean) == (True, False, "")
+    assert "stale: searched for “sage”" in result.notes
+    assert search(SearchRequest("q"), stale).did_you_mean == "sage"
