@@ -274,9 +274,7 @@ def assert_converged(case: RecoveryCase, wiki: WikiHandle, revision: str) -> Non
     fresh_directory = case.scratch / "fresh"
     shutil.rmtree(fresh_directory, ignore_errors=True)
     store = SqliteStore(fresh_directory)
-    embedder = (
-        embedding.load_embedder("all-MiniLM-L6-v2") if case.model == REAL_MODEL else SlowEmbedder(case.model, 0.0)
-    )
+    embedder = embedding.load_embedder() if case.model == REAL_MODEL else SlowEmbedder(case.model, 0.0)
     Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000), 1).sync()
     fresh, index = store.open(FRESH_WIKI_ID), wiki._components.store.open(wiki.wiki.id)
     try:

@@ -55,7 +55,7 @@ QUERIES = ("slugs after rain", "0x6100", "keys of the wing -phones")
 
 @pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.model)])
 def notes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedWiki]:
-    embedder = load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+    embedder = load_embedder(precision="int8") if request.param == "real" else None
     made = IndexedWiki(tmp_path_factory.mktemp("scores"), PAGES, embedder and (lambda: embedder)).sync()
     yield made
     made.close()
@@ -63,7 +63,7 @@ def notes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def handbook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedWiki]:
-    embedder: Embedder = load_embedder("all-MiniLM-L6-v2", precision="int8")
+    embedder: Embedder = load_embedder(precision="int8")
     made = IndexedWiki(tmp_path_factory.mktemp("handbook"), PAGES, lambda: embedder).sync()
     yield made
     made.close()

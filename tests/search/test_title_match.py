@@ -54,7 +54,7 @@ PAGES: PageFiles = {
 
 @pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.model)])
 def embedder(request: pytest.FixtureRequest) -> Embedder | None:
-    return load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+    return load_embedder(precision="int8") if request.param == "real" else None
 
 
 @pytest.fixture

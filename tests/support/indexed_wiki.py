@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import get_scale
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageGraph
@@ -53,6 +54,7 @@ class IndexedWiki:
             lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
             lambda index, wiki_id: None,
             5,
+            scale=get_scale,
         )
         wiki = Wiki(WIKI_ID, "notes", str(self.repository.path), datetime.now(UTC))
         self.handle = WikiHandle(wiki, WikiConfig(self.source, pipeline or TextPipeline(), "/{path}"), shop)
