@@ -145,7 +145,10 @@ def test_a_command_for_one_wiki_shows_only_that_wiki(
             output = run("search", "-w", me.slug, other.get_word("body"), "--tag", other.get_word("tag"), *options)
             assert find_codes(output.replace(other.get_word("body"), "")) <= {me.code}
         output = run("search", "-w", f"{me.slug}-x", "pump")
-        assert find_codes(output) == {me.code}
+        assert me.slug in output
+        for wiki in env.wikis:  # similar slugs are suggested to the operator; nothing else of a wiki is shown
+            output = output.replace(wiki.slug, "")
+        assert find_codes(output) == set()
         assert "hint:" in output
 
 

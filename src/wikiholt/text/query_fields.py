@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from math import prod
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidQuery
@@ -158,12 +159,11 @@ def _to_filter(item: _Item) -> PageFilter:
 
 def _expand(query: str, blanks: Sequence[_Replacement], groups: Sequence[Sequence[_Item]]) -> Iterator[str]:
     """The query once for each combination of alternatives, each as a phrase, and without fields."""
-    combinations = list(product(*groups))
-    if len(combinations) > _MAX_BRANCHES:
+    if prod(map(len, groups)) > _MAX_BRANCHES:
         hint = f"use OR for at most {_MAX_BRANCHES} combinations"
-        raise _make_error(query, groups[-1][0].start, f"OR makes {len(combinations)} combinations", hint)
+        raise _make_error(query, groups[-1][0].start, f"OR makes more than {_MAX_BRANCHES} combinations", hint)
     spans = [(group[0].start, group[-1].end) for group in groups]
-    for chosen in combinations:
+    for chosen in product(*groups):
         phrases = [f'"{item.value.translate(_WITHOUT_QUOTATION_MARKS)}"' for item in chosen]
         parts = [(start, end, phrase) for (start, end), phrase in zip(spans, phrases, strict=True)]
         yield _replace_parts(query, [*blanks, *parts])

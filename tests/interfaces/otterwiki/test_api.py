@@ -129,7 +129,7 @@ def test_keyword_and_semantic_search_have_the_expected_fields(ask: ApiClient) ->
         "Sea",
         len(document["results"]),
     )
-    near = ask.get_json("semantic-search", q="vessels on the ocean", n=50, max_chunks_per_page=10)
+    near = ask.get_json("semantic-search", q="boats on the open sea", n=50, max_chunks_per_page=10)
     best = near["results"][0]
     assert best["path"] == "Sea"
     fields = {

@@ -33,9 +33,9 @@ _ANSWER_TIMEOUT_S = 60.0
 class ServiceError(WikiholtError):
     """An error that the service reported for a search."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        super().__init__(document["message"], hint=document["hint"])
-        self.exit_code = document["exit_code"]  # type: ignore[misc]
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
 
 
 def fingerprint_settings(settings: "Settings") -> str:
@@ -59,7 +59,7 @@ def ask_service(settings: "Settings", question: Mapping[str, Any]) -> Mapping[st
         connection.sendall(json.dumps(message).encode() + b"\n")
         answer: Mapping[str, Any] = json.loads(_read_line(connection))
         if "error" in answer:
-            raise ServiceError(answer["error"])
+            raise ServiceError(**answer["error"])
         return answer if "declined" not in answer else None
     return None
 

@@ -138,7 +138,10 @@ def _parse_date(value: Any, parse: Callable[[str], datetime]) -> Any:
 Count = Annotated[int, BeforeValidator(_check_digits)]
 Flag = Annotated[bool, BeforeValidator(_check_flag)]
 FilterValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=r"^[^\x00]+$")]
-SlugValue = Annotated[str, Field(max_length=MAX_SLUG_CHARS, pattern=r"^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$")]
+SlugValue = Annotated[
+    FilterValue,
+    WithJsonSchema({"type": "string", "maxLength": MAX_SLUG_CHARS, "pattern": "^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$"}),
+]
 _DATE_SCHEMA = WithJsonSchema(
     {
         "anyOf": [
