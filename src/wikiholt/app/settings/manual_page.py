@@ -57,7 +57,9 @@ def _format_default(setting: Setting) -> str:
 def _format_meaning(setting: Setting) -> str:
     text = setting.help.replace("|", "\\|")
     choices = [f"`{choice}`" for choice in setting.choices if choice]
-    if choices:
+    if choices and setting is not SETTINGS["language"] and set(SETTINGS["language"].choices) <= set(setting.choices):
+        text += " Values: those of `language` above."
+    elif choices:
         text += f" {'Any' if setting.kind is tuple else 'One'} of {', '.join(choices)}."
     if setting.kind in (int, float):
         text += f" {setting.describe_bounds().capitalize()}."
