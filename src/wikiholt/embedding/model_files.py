@@ -152,6 +152,7 @@ def compute_fingerprint(card: ModelCard, variant: ModelVariant) -> str:
     ]
     if card.tokenizer_bytes != slice(None):
         settings.append(f"{card.tokenizer_bytes.start}:{card.tokenizer_bytes.stop}")
+    settings += [f"{layer.activation}={card.digests[layer.file]}" for layer in card.dense]
     digest = hashlib.sha256("\n".join([*settings, *digests]).encode()).hexdigest()
     return f"{card.name}/{variant.precision}/{digest[:8]}"
 
