@@ -12,6 +12,7 @@ import random
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -39,7 +40,7 @@ class _Reply:
 
 
 class EmbeddingServer:
-    """One model of one server. Safe to use from many threads; each thread has its own connection."""
+    """One model of one server. Safe to use from many threads: idle connections are kept and shared."""
 
     def __init__(
         self, url: str, model: str, get_key: Callable[[], str], sleep: Callable[[float], None] = time.sleep
@@ -52,7 +53,10 @@ class EmbeddingServer:
         self._model = model
         self._get_key = get_key
         self._sleep = sleep
-        self._local = threading.local()
+        self._idle: list[tuple[int, http.client.HTTPConnection]] = []
+        """Open connections that no request uses, with the process that opened them."""
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._idle)
 
     @property
     def address(self) -> str:
@@ -83,17 +87,21 @@ class EmbeddingServer:
         hint = "start the server, or correct embedding.url; the next sync continues where this one stopped"
         raise ModelUnavailable(f"The embedding server {self.address} does not answer ({failure})", hint=hint)
 
+    def close(self) -> None:
+        """Close idle connections; a later request opens a new one."""
+        with self._lock:
+            _close_all(self._idle)
+
     def _send(self, body: bytes, timeout_s: float) -> _Reply:
-        """Send one request on the connection of this thread. An idle connection may be closed: then on a new one."""
+        """Send one request. The server may have closed an idle connection: then on a new one."""
         deadline = time.monotonic() + timeout_s
-        kept = getattr(self._local, "connection", None)
-        if kept is not None and kept[0] == os.getpid():
-            with contextlib.suppress(ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest):
-                return self._exchange(kept[1], body, deadline)
+        with self._lock:
+            pid, kept = self._idle.pop() if self._idle else (0, None)
+        if kept is not None and pid == os.getpid():  # after a fork it belongs to the parent
+            with contextlib.suppress(ConnectionError, http.client.BadStatusLine):
+                return self._exchange(kept, body, deadline)
         kind = http.client.HTTPSConnection if self._is_https else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=timeout_s)
-        self._local.connection = (os.getpid(), connection)
-        return self._exchange(connection, body, deadline)
+        return self._exchange(kind(self._host, self._port, timeout=timeout_s), body, deadline)
 
     def _exchange(self, connection: http.client.HTTPConnection, body: bytes, deadline: float) -> _Reply:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -106,8 +114,12 @@ class EmbeddingServer:
             data = _read_body(connection, response, deadline)
         except BaseException:
             connection.close()
-            self._local.connection = None
             raise
+        if response.will_close:
+            connection.close()
+        else:
+            with self._lock:
+                self._idle.append((os.getpid(), connection))
         wanted = response.headers.get("Retry-After", "")
         return _Reply(response.status, data, float(wanted) if wanted.isdecimal() and wanted.isascii() else None)
 
@@ -138,6 +150,11 @@ class EmbeddingServer:
         if status in _TEXT_STATUSES:
             return InvalidInput(text, hint="set embedding.max_tokens to the number of tokens that the server accepts")
         return ModelMismatch(text, hint="check embedding.url; redirects are not followed")
+
+
+def _close_all(idle: list[tuple[int, http.client.HTTPConnection]]) -> None:
+    while idle:
+        idle.pop()[1].close()
 
 
 def _limit_time(connection: http.client.HTTPConnection, deadline: float) -> None:

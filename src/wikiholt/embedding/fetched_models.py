@@ -93,9 +93,9 @@ def find_fetched_model(model: str, directory: Path) -> FetchedModel:
     return found[0]
 
 
-def remove_fetched_model(model: FetchedModel) -> None:
+def remove_fetched_model(directory: Path) -> None:
     """Delete a fetched model. After a crash it is either complete or no longer listed."""
-    hidden = model.directory.with_name(f".removed-{model.directory.name}")
+    hidden = directory.with_name(f".removed-{directory.name}")
     shutil.rmtree(hidden, ignore_errors=True)
-    model.directory.rename(hidden)
+    directory.rename(hidden)
     shutil.rmtree(hidden)

@@ -126,7 +126,8 @@ class RemoteEmbedder:
         self._tested_at = time.monotonic()
 
     def close(self) -> None:
-        """Stop the worker threads of the local model."""
+        """Close idle connections, and stop the worker threads of the local model; a later call starts them again."""
+        self._server.close()
         if self._local is not None:
             self._local.close()
 

@@ -5,7 +5,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -77,6 +78,15 @@ def get_references_path(directory: Path, model: str, prefixes: tuple[str, str]) 
 def find_references(model: str, options: RemoteOptions) -> RemoteReferences | None:
     """The stored references of `openai:NAME`; None before its first use. Raises ModelCorrupt."""
     return read_references(get_references_path(options.directory, model.removeprefix(REMOTE_PREFIX), options.prefixes))
+
+
+def list_references(directory: Path) -> Iterator[tuple[Path, RemoteReferences]]:
+    """The references of every remote model that was used, by file. Unreadable ones are left out."""
+    for path in sorted(directory.glob("openai--*.json")) if directory.is_dir() else ():
+        with suppress(ModelCorrupt):
+            references = read_references(path)
+            if references is not None:
+                yield path, references
 
 
 def read_references(path: Path) -> RemoteReferences | None:
