@@ -1,4 +1,4 @@
-"""`wikiholt model fetch`: from a real HTTP server, with small real ONNX models; what is applied, and what is refused."""
+"""`model fetch` from a real HTTP server, with small real ONNX models: what is applied, and what is refused."""
 
 import json
 import struct
@@ -183,7 +183,7 @@ def test_the_user_says_what_the_repository_does_not(hub: HubState, tmp_path: Pat
     repository = make_repository(**{"modules.json": None, "config_sentence_transformers.json": None})
     repository["onnx/model_quantized.onnx"] = repository.pop("onnx/model.onnx")
     hub.repositories[NAME] = repository
-    with pytest.raises(ModelRefused, match="onnx/model.onnx") as caught:
+    with pytest.raises(ModelRefused, match=r"onnx/model\.onnx") as caught:
         fetch(tmp_path, pooling="cls")
     assert "--graph: onnx/model_quantized.onnx" in caught.value.hint
     model = fetch_model(

@@ -1,4 +1,4 @@
-"""Models on a server, over real HTTP: batches, retries, keys, and the proof that the server still runs the same model."""
+"""Models on a server, over real HTTP: batches, retries, keys, and whether it still runs the same model."""
 
 import socket
 import threading
@@ -11,7 +11,7 @@ import pytest
 
 from tests.embedding.tiny_model import write_model
 from tests.support.embedding_server import ServedModel, serve_embeddings
-from wikiholt.embedding import RemoteOptions, load_embedder
+from wikiholt.embedding import RemoteOptions, embedding_server, load_embedder
 from wikiholt.embedding.embedding_server import EmbeddingServer
 from wikiholt.embedding.remote_embedder import RemoteEmbedder, estimate_tokens
 from wikiholt.embedding.remote_references import CANARY_TEXT, list_references
@@ -156,7 +156,10 @@ def test_the_key_comes_from_the_environment_and_is_in_no_message(
     assert open_model(options).dimensions == 64
 
 
-def test_every_invalid_reply_has_its_error(served: ServedModel, options: RemoteOptions) -> None:
+def test_every_invalid_reply_has_its_error(
+    served: ServedModel, options: RemoteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_server, "_FIRST_RETRY_DELAY_S", 0.0)
     with pytest.raises(ModelMissing, match="model_not_found"):
         open_model(options, "openai:other")
     with pytest.raises(ModelMissing, match=r"embedding\.url"):
@@ -166,6 +169,9 @@ def test_every_invalid_reply_has_its_error(served: ServedModel, options: RemoteO
     with pytest.raises(InvalidInput, match="400") as refused:
         embedder.embed_passages(["a secret page"])
     assert "secret" not in str(refused.value), "the server's message may quote a page"
+    served.statuses = [500] * 4
+    with pytest.raises(InvalidInput, match="fails for a text"):
+        embedder.embed_passages(["some servers fail like this for a text that is too long"])
     served.statuses = [302]
     with pytest.raises(ModelMismatch, match="302"):
         embedder.embed_passages(["a"])

@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ from wikiholt.embedding.remote_references import (
     write_references,
 )
 from wikiholt.embedding.self_test import check_similarity, compute_cosine
-from wikiholt.errors import InvalidInput, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
+from wikiholt.errors import InvalidInput, ModelError, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
 
 if TYPE_CHECKING:
     from wikiholt.embedding.embedder import OnnxEmbedder
@@ -37,6 +38,9 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 4
 _MIN_COSINE = 0.99
 """Between a stored vector and the same text now. Batches and other hardware change the cosine by less than .001."""
+_MIN_LOCAL_COSINE = 0.97
+"""Between a stored vector and that of the same model on this machine, which may have another precision."""
+_TOO_LONG_HINT = "set embedding.max_tokens to the number of tokens that the server accepts"
 _SELF_TEST_TTL_S = 600.0
 _UNAVAILABLE_TTL_S = 10.0
 """How long queries do not wait for a server that did not answer."""
@@ -157,7 +161,7 @@ class RemoteEmbedder:
         for kind, text in list_reference_texts():
             vectors[kind, text] = local.embed_query(text) if kind == "query" else local.embed_passages([text])[0]
         lowest = self._references.find_lowest_cosine(vectors)
-        if lowest < _MIN_COSINE:
+        if lowest < _MIN_LOCAL_COSINE:
             raise ModelMismatch(
                 f"embedding.local_model is not the model of the server: the lowest cosine is {lowest:.3f}",
                 hint="set embedding.query_prefix and embedding.passage_prefix as in its card, or leave it out",
@@ -174,10 +178,22 @@ class RemoteEmbedder:
             cosine = compute_cosine(vectors[-1], self._references.canary) if has_dimensions else -1.0
             if cosine < _MIN_COSINE:
                 raise self._make_changed_error(cosine)
+        except ModelUnavailable as error:
+            self._tested_at = None
+            if not is_query and self._answers():
+                raise InvalidInput(f"The server fails for a text: {error.message}", hint=_TOO_LONG_HINT) from error
+            raise
         except Exception:
             self._tested_at = None
             raise
         return vectors[:-1]
+
+    def _answers(self) -> bool:
+        """Whether the server embeds a known text. Some servers fail with status 500 for a text that is too long."""
+        with suppress(ModelError):
+            self._send([self._prefixes["passage"] + CANARY_TEXT], self._options.timeout_s, 1)
+            return True
+        return False
 
     def _send(self, texts: Sequence[str], timeout_s: float, attempts: int) -> FloatArray:
         """The unit vectors of these texts, as the server returns them now."""
