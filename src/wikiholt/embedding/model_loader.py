@@ -48,6 +48,8 @@ class WeightsLayout:
     smoothed: tuple[str, ...]
     blocks: Mapping[str, tuple[int, int, int, int]]
     block_size: int
+    transposed: frozenset[str] = frozenset()
+    """The fp32 matrices that the file stores with a row per output."""
 
     @classmethod
     def parse(cls, data: bytes) -> "WeightsLayout":
@@ -55,13 +57,21 @@ class WeightsLayout:
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
         blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
         return cls(
-            tensors, tuple(table["rounded"]), tuple(table["smoothed"]), blocks, table.get("block_size", _BLOCK_SIZE)
+            tensors,
+            tuple(table["rounded"]),
+            tuple(table["smoothed"]),
+            blocks,
+            table.get("block_size", _BLOCK_SIZE),
+            frozenset(table.get("transposed", ())),
         )
 
 
 def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
     """Every tensor in fp32, except tables in blocks, as `.int8` and `.scale`; a tensor of one part is not copied."""
-    tensors: dict[str, Array] = {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
+    tensors: dict[str, Array] = {
+        name: extract_tensor(parts, weights, is_transposed=name in layout.transposed)
+        for name, parts in layout.tensors.items()
+    }
     for name in layout.blocks:
         numbers, scales = extract_blocks(layout, name, weights)
         if name in layout.quantized:
@@ -95,9 +105,13 @@ def _quantize(matrix: FloatArray, int8_max: int) -> tuple[Array, FloatArray]:
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
-def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> FloatArray:
-    """One tensor in fp32 from its parts; not copied if there is only one part."""
+def extract_tensor(
+    parts: tuple[tuple[int, ...], ...], weights: memoryview, *, is_transposed: bool = False
+) -> FloatArray:
+    """One tensor in fp32 from its parts; not copied if there is only one part, unless it is transposed."""
     pieces: list[FloatArray] = [_read_array(weights, np.float32, offset, shape) for offset, *shape in parts]
+    if is_transposed:
+        pieces = [np.ascontiguousarray(piece.T) for piece in pieces]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
 
 
