@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "search", "search the wiki of this folder, or other wikis", run_search, logs=False)
+    parser = add_command(commands, "search", run_search, logs=False)
     parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word, tag:x')
     parser.add_argument(
         "-w", "--wiki", action="append", default=[], metavar="SLUG", help="search this wiki; repeatable"

@@ -7,7 +7,7 @@ from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_comm
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "serve", "serve all wikis over HTTP and keep their indexes at HEAD", run_serve)
+    parser = add_command(commands, "serve", run_serve)
     parser.add_argument(
         "directories",
         nargs="*",

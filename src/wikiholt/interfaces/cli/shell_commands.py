@@ -8,10 +8,9 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(commands: Subparsers) -> None:
-    text = "print the completion script for a shell"
-    completion = add_command(commands, "completion", text, run_completion, json=False)
+    completion = add_command(commands, "completion", run_completion, json=False)
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
-    add_command(commands, "man", "print the manual page, for man -l -", run_man, json=False)
+    add_command(commands, "man", run_man, json=False)
 
 
 def run_completion(context: CommandContext) -> int:
