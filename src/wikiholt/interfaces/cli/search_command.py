@@ -103,7 +103,7 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
     """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all."""
-    from wikiholt.interfaces.cli.folder_wikis import find_wikis_of_folder, register_folder, require_wikis
+    from wikiholt.interfaces.cli.wiki_selection import find_wikis_of_folder, register_folder, require_wikis
 
     words, known = context.arguments.words, {wiki.slug: wiki for wiki in context.list_wikis()}
     if context.arguments.wiki:

@@ -7,7 +7,7 @@ wikis run the program.
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from wikiholt.interfaces.cli.command_tree import Command, Parameter
+from wikiholt.interfaces.cli.shell_commands import Command, Parameter
 
 _BASH = """\
 # Completion of wikiholt for bash, written by `wikiholt completion bash`.
