@@ -14,16 +14,17 @@ _MIB = 1024**2
 
 
 def add_arguments(commands: Subparsers) -> None:
-    actions = add_group(commands, "model", "fetch, list and remove embedding models", "action", "ACTION")
+    actions = add_group(commands, "model", "action")
     text = "download an embedding model with an ONNX graph, verify and test it"
-    fetch = add_command(actions, "fetch", text, run_fetch)
+    fetch = add_command(actions, "fetch", run_fetch, text=text)
     fetch.add_argument("model", metavar="hf:ORG/NAME[@REVISION]", help="a repository of the Hugging Face hub")
     fetch.add_argument("--pooling", choices=("mean", "cls"), default="", help="if the repository does not say it")
     fetch.add_argument("--query-prefix", metavar="TEXT", help="text before queries, if the repository has no prompts")
     fetch.add_argument("--passage-prefix", metavar="TEXT", help="text before passages")
     fetch.add_argument("--graph", default="", metavar="FILE", help="the ONNX file (default: onnx/model.onnx)")
-    add_command(actions, "list", "list built-in, fetched and remote models", run_list)
-    remove = add_command(actions, "remove", "delete a fetched model, or the stored vectors of a remote one", run_remove)
+    add_command(actions, "list", run_list, text="list built-in, fetched and remote models")
+    text = "delete a fetched model, or the stored vectors of a remote one"
+    remove = add_command(actions, "remove", run_remove, text=text)
     remove.add_argument("model", metavar="MODEL", help="a name that `model list` shows")
     remove.add_argument("--force", action="store_true", help="also if it is in use")
 
