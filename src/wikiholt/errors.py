@@ -34,7 +34,7 @@ WikiholtError
 │   ├── ModelMismatch
 │   ├── ModelSelfTestFailed
 │   ├── ModelUnavailable   the server of the model does not answer now
-│   └── ModelRefused       a model of the hub cannot be used as it is published (exit 2, HTTP 422)
+│   └── ModelRefused       a model of the hub cannot be used as it is published
 ├── SourceError           the git repository cannot be read            (exit 6, HTTP 503)
 │   ├── SourceMissing
 │   ├── SourceCorrupt
@@ -235,8 +235,6 @@ class ModelUnavailable(ModelError):
 
 class ModelRefused(ModelError):
     code = "model-refused"
-    exit_code = 2
-    status = 422
 
 
 class SourceError(WikiholtError):

@@ -67,7 +67,7 @@ class Settings:
     )
     model: str = setting(
         "granite-embedding-30m-english",
-        "The embedding model: a known name, the directory of an ONNX model, hf:org/name after `wikiholt model fetch`, "
+        "The embedding model: a known name, the directory of an ONNX model, a fetched one (hf:org/name), "
         "or openai:NAME for a model on a server. The default is all-MiniLM-L6-v2 if chroma.layout is seed.",
     )
     precision: str = setting(
