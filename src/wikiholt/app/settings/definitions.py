@@ -93,7 +93,9 @@ class Settings:
     embedding_query_timeout: float = setting(
         5.0, "Seconds a search waits for the embedding server.", minimum=0.05, maximum=60
     )
-    embedding_batch: int = setting(32, "Texts per request to the embedding server.", minimum=1, maximum=2048)
+    embedding_batch: int = setting(
+        32, "Texts per request to the embedding server; one of them is a known text.", minimum=2, maximum=2048
+    )
     embedding_max_tokens: int = setting(
         512, "Tokens of a text that the model on the server reads.", minimum=16, maximum=131_072
     )
