@@ -23,7 +23,7 @@ from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 5
+TEXT_VERSION = 6
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
@@ -93,9 +93,13 @@ class TextPipeline:
         return cls(target, overlap, match["language"], anchors, max_bytes, hide, dialect, bool(match["detected"]))
 
     def with_dialect_of(self, recipe: Recipe) -> "TextPipeline":
-        """This pipeline with the dialect that was detected for an index, if it detects dialects."""
-        indexed = self.from_recipe(recipe) if self.detects_dialect else None
-        return replace(self, dialect=indexed.dialect) if indexed and indexed.detects_dialect else self
+        """This pipeline with the dialect that was detected for an index, if it detects dialects.
+
+        The index may be of another version: until it is rebuilt, its pages are still shown in their dialect.
+        """
+        match = _RECIPE_PATTERN.fullmatch(recipe.pipeline) if self.detects_dialect else None
+        dialect = DIALECTS.get(match["dialect"]) if match and match["detected"] else None
+        return replace(self, dialect=dialect) if dialect else self
 
     def parse(self, file: str, blob: str, data: bytes, changed_at: datetime | None) -> Page | PageProblem:
         """Parse a page. Never raises."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wikiholt.errors import DatabaseUnavailable, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.interfaces.cli.parser import COMMON_OPTIONS
 
 if TYPE_CHECKING:  # the service takes half a second to import, and some commands do without it
     from wikiholt.app.settings.definitions import Settings
@@ -118,11 +119,9 @@ def add_command(
     command sets up logging itself, if it needs it."""
     parser = commands.add_parser(name, help=text, description=_to_sentence(text))
     if json:
-        parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-        # No default here, so that the option also works before the command.
-        parser.add_argument(
-            "--no-color", action="store_true", default=argparse.SUPPRESS, help="print no colors and no links"
-        )
+        # No defaults here, so that the options also work before the command.
+        for option, effect in COMMON_OPTIONS.items():
+            parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=effect)
     parser.set_defaults(run=run, changes_registry=changes_registry, logs=logs)
     return parser
 
