@@ -85,4 +85,3 @@ def make_page_name(file: str) -> str:
 
 def _to_readable(match: re.Match[str]) -> str:
     return f"{match[1]}-{match[2]}-{match[3]}" if match[1] else " "
-

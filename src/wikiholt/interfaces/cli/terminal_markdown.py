@@ -211,15 +211,13 @@ def _read_leaf(token: Token) -> tuple[str, str]:
             return "\n", ""
         case "code_inline":
             return token.content, _CODE_STYLE
-        case "wiki_link":
-            return token.content, _STYLE_CODES["link"]
         case "image":
             return f"[image: {token.content or token.attrs.get('src', '')}]", _DIM
         case "html_inline":
             is_break = re.fullmatch(r"<br\s*/?>", token.content, re.IGNORECASE)
             return ("\n", "") if is_break else (token.content, _DIM)
         case _:
-            return token.content, ""
+            return token.content, _STYLE_CODES["link"] if token.type == "wiki_link" else ""
 
 
 def wrap_runs(runs: Sequence[TextRun], width: int) -> list[str]:
