@@ -75,18 +75,25 @@ class CommandContext:
             return [self.arguments.slug]
         slugs = [wiki.slug for wiki in self.list_wikis()]
         if not slugs:
-            raise WikiNotFound("there are no wikis yet", hint="add one: wikiholt add SLUG PATH")
+            raise self.make_no_wikis_error()
         return slugs
+
+    def make_no_wikis_error(self) -> WikiNotFound:
+        """The error for a command that needs a wiki when there is none."""
+        return WikiNotFound(f"There are no wikis yet in {self._describe_place()}.", hint="Add one: wikiholt add PATH")
+
+    def _describe_place(self) -> str:
+        return "the database of the setting store" if self.settings.store else str(self.settings.data)
 
     def explain_missing_wiki(self, error: WikiNotFound) -> WikiNotFound:
         """The same error, with the place where the wiki was looked for, and similar slugs."""
         if not error.slug:
             return error
         similar = self.service.registry.suggest_slugs(error.slug)
-        place = "the database of the setting store" if self.settings.store else str(self.settings.data)
         suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
         return WikiNotFound(
-            f"There is no wiki {error.slug!r} in {place}.", hint=suggestion + "`wikiholt list` shows all wikis."
+            f"There is no wiki {error.slug!r} in {self._describe_place()}.",
+            hint=suggestion + "`wikiholt list` shows all wikis.",
         )
 
     def print_result(self, document: Mapping[str, Any], lines: Sequence[str]) -> int:

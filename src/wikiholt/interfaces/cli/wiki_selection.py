@@ -25,7 +25,7 @@ def resolve_wiki(context: CommandContext) -> Wiki:
         return context.service.registry.get(context.arguments.wiki)
     wikis = context.service.list_wikis()
     if not wikis:
-        raise WikiNotFound("There are no wikis yet.", hint="Add one: wikiholt add SLUG PATH")
+        raise context.make_no_wikis_error()
     here = find_wikis_of_directory(wikis, get_current_directory()) or wikis
     if len(here) == 1:
         return here[0]
