@@ -56,6 +56,9 @@ class Source(Protocol):
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file was last changed by a commit. The search stops at the commit `since` if it is an ancestor."""
 
+    def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
+        """The names that these files had before renames, newest first; files without any are left out."""
+
     def resolve_revision(self, revision: str) -> str:
         """The full id of a commit given by at least 7 digits. Only ancestors of HEAD count."""
 
