@@ -38,7 +38,7 @@ from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
-from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
+from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
@@ -243,7 +243,7 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         detects_dialect=dialect is None,
     )
     # In Otterwiki, text that is not Markdown is attached to a page.
-    extensions = MARKDOWN_EXTENSIONS if dialect in (OTTERWIKI, OTTERWIKI_LINK_TITLE) else PAGE_EXTENSIONS
+    extensions = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
     if is_remote(wiki.source):
         source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":

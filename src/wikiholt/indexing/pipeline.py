@@ -23,7 +23,7 @@ from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 5
+TEXT_VERSION = 6
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48

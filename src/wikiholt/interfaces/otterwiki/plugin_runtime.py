@@ -173,7 +173,7 @@ class _RunningApplication:
 
     def __init__(self, application: Application, options: PluginOptions) -> None:
         self.application = application
-        self.registrar = WikiRegistrar(application.service, options.hide, is_link_first=options.is_link_first)
+        self.registrar = WikiRegistrar(application.service, options)
 
 
 class PluginRuntime:

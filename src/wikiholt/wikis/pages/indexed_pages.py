@@ -8,7 +8,15 @@ from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidQuery
 from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_fragment, get_last_part, is_attachment
+from wikiholt.text.links import (
+    LinkResolution,
+    PageNameIndex,
+    fold_path,
+    get_folder,
+    get_fragment,
+    get_last_part,
+    is_attachment,
+)
 from wikiholt.wikis.pages.page_locator import IndexOpener
 
 _NO_FILTER = PageFilter()
@@ -81,9 +89,9 @@ def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[Stor
 def _build_name_index(pages: Collection[StoredPage], recipe: Recipe, *paths: str) -> PageNameIndex:
     """The names of these pages and paths, by the dialect of the index."""
     pipeline = TextPipeline.from_recipe(recipe)
-    by_name = pipeline is not None and pipeline.dialect.resolves_by_name
+    resolution = pipeline.dialect.resolution if pipeline is not None else LinkResolution.BY_PATH
     aliases = {page.path: page.aliases for page in pages if page.aliases}
-    return PageNameIndex([*(page.path for page in pages), *paths], by_name=by_name, aliases=aliases)
+    return PageNameIndex([*(page.path for page in pages), *paths], resolution=resolution, aliases=aliases)
 
 
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:

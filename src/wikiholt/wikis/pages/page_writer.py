@@ -212,7 +212,7 @@ class PageRenamer:
         """Move the page to another path and update links to it, in one commit. Raises PageExists if the path is taken.
 
         Links keep the form in which they were written. Without `update_links` only the file moves. `link_path` is the
-        new path as written in links, which may differ in case, for a wiki whose links always use full paths.
+        new path as written in links, which may differ in case.
         """
         file = get_new_file(new_path)
 
@@ -253,13 +253,13 @@ class PageRenamer:
             return own.data, []
         tree = self._source.read_tree(head)
         before = {get_page_path(other) for other, entry in tree.items() if entry.kind is EntryKind.FILE}
-        old, new, full_paths_only = page_file.path, link_path or get_page_path(file), link_path is not None
+        old, new = page_file.path, get_page_path(file)
         dialect = self._writer.locator.get_pipeline().dialect
         before_names, after_names = (
-            PageNameIndex(paths, full_paths_only=full_paths_only, by_name=dialect.resolves_by_name)
+            PageNameIndex(paths, resolution=dialect.resolution)
             for paths in (before, before - {old} | {new})
         )
-        move = PageMove(old, new, before_names, after_names, dialect)
+        move = PageMove(old, new, before_names, after_names, dialect, link_path or new)
         candidates = [other for other in sorted(self._find_candidates(tree, head, old, new)) if other != page_file.file]
         blobs = self._source.read_blobs((tree[other].blob for other in candidates), limit)
         others = [
