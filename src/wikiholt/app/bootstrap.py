@@ -59,6 +59,7 @@ _log = logging.getLogger(__name__)
 _MAX_OPEN_WIKIS = 256
 _FILES_PER_WIKI = 16
 """Open files of a wiki under load: a few connections, each with its log, and caches."""
+_MAX_OPEN_FILES = 8192
 
 
 def open_service(
@@ -115,6 +116,14 @@ def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence
 
 def _get_backup_policy(settings: Settings) -> BackupPolicy:
     return BackupPolicy(settings.data / Path(settings.backup_directory).expanduser(), settings.backup_keep)
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files. The number of wikis that stay open depends on it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _get_max_open_wikis() -> int:

@@ -20,7 +20,7 @@ from typing import Any
 import click
 from flask import Flask
 
-from wikiholt.app.bootstrap import Application, open_application
+from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
@@ -251,6 +251,7 @@ class PluginRuntime:
         return running
 
     def _open_application(self) -> _RunningApplication:
+        raise_file_limit()
         application = open_application(self.config.load_settings())
         application.service.list_wikis()  # fail now if the registry cannot be read
         application.scheduler.start()
