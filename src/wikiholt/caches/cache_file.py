@@ -153,8 +153,9 @@ class SectionWriter:
 class MappedFile:
     """A cache file mapped for reading, or a copy of a small one. Stays readable after the file is replaced or removed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, final_path: Path | None = None) -> None:
+        """`final_path` is the name that the file gets later, if `path` is temporary."""
+        self.path = final_path or path
         self.invalid = False
         descriptor = open_regular(path)
         close = weakref.finalize(self, os.close, descriptor)

@@ -6,7 +6,7 @@ from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import InvalidQuery
+from wikiholt.errors import IndexMissing, InvalidQuery
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.links import (
     LinkResolution,
@@ -46,6 +46,7 @@ class IndexedPages:
     def get_links(self, path: str) -> PageLinks:
         """The links on a page as indexed, and the links to it."""
         with self._open_index() as index:
+            _require_complete(index)
             page = index.find_page(path)
             links = index.get_links([page.page_id]) if page else ()
             return _resolve_links(index, path, links)
@@ -53,11 +54,13 @@ class IndexedPages:
     def resolve_links(self, path: str, links: Iterable[Link]) -> PageLinks:
         """Resolve links on a page that may not be indexed like this, and find the links to it."""
         with self._open_index() as index:
+            _require_complete(index)
             return _resolve_links(index, path, links)
 
     def build_graph(self) -> PageGraph:
         """All pages and the links between them."""
         with self._open_index() as index:
+            _require_complete(index)
             pages, links = _load_all(index)
             state = index.get_state()
         names = _build_name_index(pages.values(), state.recipe)
@@ -79,6 +82,12 @@ class IndexedPages:
         """The pages that no other page links to."""
         linked = {target for _, target in self.build_graph().edges}
         return [page for page in self.list().pages if page.path not in linked]
+
+
+def _require_complete(index: WikiIndex) -> None:
+    """Raise IndexMissing until the first sync has ended: a list of links would be incomplete."""
+    if index.get_state().revision is None:
+        raise IndexMissing("this wiki is not indexed yet", hint="try again in a moment")
 
 
 def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[StoredLink]]:

@@ -18,7 +18,7 @@ from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_blob,
 _MAX_TRIES = 8
 """How often a write is retried after conflicting commits."""
 
-_REVISION_PATTERN = re.compile(r"[0-9a-f]{7,64}")
+_MIN_REVISION_CHARS = 7
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class PageWriter:
     ) -> PageWriteResult:
         """Replace the only occurrence of `old`. Raises InvalidPage if there is none or more than one."""
         if not old:
-            raise InvalidPage("the text to replace is empty", hint="give the text exactly as on the page")
+            raise InvalidPage("the text to replace (old_string) is empty", hint="give the text exactly as on the page")
 
         def edit_text(text: str) -> str:
             return _replace_once(text, old, new)
@@ -112,12 +112,14 @@ class PageWriter:
     def _require_revision(self, page_file: PageFile | None, expected: str | None) -> None:
         if expected is None:
             return
-        if not _REVISION_PATTERN.fullmatch(expected.lower()):
-            raise InvalidPage(f"{expected[:80]!r} is not a revision", hint="send at least 7 digits of a commit id")
+        if len(expected) < _MIN_REVISION_CHARS:
+            raise InvalidPage(
+                f"a revision has at least {_MIN_REVISION_CHARS} characters", hint="send more digits of the commit id"
+            )
         current = self._get_revision(page_file) if page_file is not None else None
         if current is None or not current.startswith(expected.lower()):
             raise RevisionMismatch(
-                "the page has changed since it was read" if current else "the page does not exist",
+                "Revision mismatch: the page has changed since it was read" if current else "the page does not exist",
                 current=current,
                 hint="read it again and repeat the change",
             )
@@ -178,7 +180,7 @@ def _replace_once(text: str, old: str, new: str) -> str:
     count = text.count(old)
     if count != 1:
         raise InvalidPage(
-            f"the text occurs {count} times on the page" if count else "the text is not on the page",
+            f"the text is ambiguous: it occurs {count} times on the page" if count else "the text was not found on the page",
             hint="give more of the surrounding text" if count else "read the page again; the text must match exactly",
         )
     return text.replace(old, new)
