@@ -1,6 +1,5 @@
 """Many wikis in one process with a low limit of open files."""
 
-import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,14 @@ pytestmark = pytest.mark.model
 WIKI_COUNT = 40
 
 
+def count_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 @pytest.fixture
 def low_limit() -> Iterator[int]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    in_use = len(os.listdir("/proc/self/fd"))
+    in_use = count_open_files()
     resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 200, hard))
     yield in_use
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -36,7 +39,7 @@ def test_many_wikis_need_few_open_files(tmp_path: Path, low_limit: int) -> None:
         for number in range(WIKI_COUNT):
             request = SearchRequest("boats", mode=SearchMode.KEYWORD)
             assert service.get_handle(f"wiki-{number}").search(request).hits
-        assert len(os.listdir("/proc/self/fd")) - low_limit <= 3 * 32 + 8
+        assert count_open_files() - low_limit <= 3 * 32 + 8
     finally:
         service.close()
 

@@ -235,7 +235,9 @@ def _discover_wikis(application: Application, template: Template) -> None:
 
 
 def _register_from_otterwiki(application: Application, template: Template) -> None:
-    WikiRegistrar(application.service, PluginOptions()).get_or_register(WikiLocation(str((template.roots / "alpha").resolve())))
+    WikiRegistrar(application.service, PluginOptions()).get_or_register(
+        WikiLocation(str((template.roots / "alpha").resolve()))
+    )
 
 
 def _add_wiki(application: Application, template: Template) -> None:

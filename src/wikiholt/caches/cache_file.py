@@ -151,7 +151,7 @@ class SectionWriter:
 
 
 class MappedFile:
-    """A cache file mapped for reading, or a copy of a small one. Stays readable after the file is replaced or removed."""
+    """A cache file mapped for reading, or a copy of a small one. It stays readable after the file is removed."""
 
     def __init__(self, path: Path, final_path: Path | None = None) -> None:
         """`final_path` is the name that the file gets later, if `path` is temporary."""
@@ -208,7 +208,7 @@ class MappedFile:
         if self._descriptor is not None:
             return os.fstat(self._descriptor)
         try:
-            status = os.stat(self.path, follow_symlinks=False)
+            status = self.path.lstat()
         except OSError:
             return None
         return status if status.st_ino == self._inode else None

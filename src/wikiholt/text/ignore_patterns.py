@@ -57,7 +57,9 @@ def _compile_pattern(pattern: str, ignore_case: bool = False) -> re.Pattern[str]
     anchored = "/" in body
     start = "" if anchored else "(?:.*/)?"
     end = "/" if directories_only else r"(?:/|\Z)"
-    return re.compile(start + _translate_pattern(body.lstrip("/")) + end, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+    return re.compile(
+        start + _translate_pattern(body.lstrip("/")) + end, re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+    )
 
 
 def _translate_pattern(body: str) -> str:

@@ -38,4 +38,5 @@ if __name__ == "__main__":
         question = json.loads(line)
         app.config.update(question["config"])
         with app.test_request_context("/"):
-            print(json.dumps(find_opened_files(question["text"], question["page_url"])), flush=True)
+            sys.stdout.write(json.dumps(find_opened_files(question["text"], question["page_url"])) + "\n")
+            sys.stdout.flush()

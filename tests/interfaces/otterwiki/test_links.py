@@ -26,7 +26,11 @@ pytest.importorskip("otterwiki")
 Resolve = Callable[..., list[str | None]]
 NAME_PARTS = ["a", "B", "Green", "house", " ", "-", "_", "ß", "İ", "ﬁ", "é", "e\u0301", "日", "!", "$", "&", "+"]
 NAME_PARTS += ["'", "(", ")", ",", "=", "@", "~", "^", ":", "1", ".", ".md", "%20", "%C3%BC", "%"]
-NAMES = st.lists(st.sampled_from(NAME_PARTS), min_size=1, max_size=5).map("".join).filter(lambda name: any(map(str.isalnum, name.replace("md", ""))))
+NAMES = (
+    st.lists(st.sampled_from(NAME_PARTS), min_size=1, max_size=5)
+    .map("".join)
+    .filter(lambda name: any(map(str.isalnum, name.replace("md", ""))))
+)
 PATHS = st.tuples(st.lists(NAMES | st.sampled_from(["..", ".", ""]), max_size=2), NAMES).map(
     lambda parts: "/".join((*parts[0], parts[1]))
 )
@@ -58,9 +62,7 @@ def resolve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resolve]:
         def ask(text: str, page_url: str, **config: object) -> list[str | None]:
             assert process.stdin is not None
             assert process.stdout is not None
-            print(
-                json.dumps({"text": text, "page_url": page_url, "config": config}), file=process.stdin, flush=True
-            )
+            print(json.dumps({"text": text, "page_url": page_url, "config": config}), file=process.stdin, flush=True)
             answer = process.stdout.readline()
             assert answer, (place / "log").read_text()
             return [None if file is None else str(file) for file in json.loads(answer)]
@@ -103,7 +105,13 @@ def test_a_wiki_link_opens_the_page_that_otterwiki_opens(
 
 
 @settings(max_examples=limit_examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(path=PATHS.filter(lambda path: ":" not in path), tail=TAILS, file=FILES, retain_case=st.booleans(), lead=st.sampled_from(["", "/"]))
+@given(
+    path=PATHS.filter(lambda path: ":" not in path),
+    tail=TAILS,
+    file=FILES,
+    retain_case=st.booleans(),
+    lead=st.sampled_from(["", "/"]),
+)
 def test_a_markdown_link_opens_the_page_that_otterwiki_opens(
     resolve: Resolve, path: str, tail: str, file: str, retain_case: bool, lead: str
 ) -> None:

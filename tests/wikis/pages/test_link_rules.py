@@ -66,7 +66,9 @@ def resolve_links(pages: dict[str, str], dialect: Dialect) -> dict[str, list[str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dialect", [GFM, GOLLUM, OBSIDIAN, OTTERWIKI, OTTERWIKI_LINK_TITLE_CASE], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    "dialect", [GFM, GOLLUM, OBSIDIAN, OTTERWIKI, OTTERWIKI_LINK_TITLE_CASE], ids=lambda dialect: dialect.name
+)
 @settings(max_examples=limit_examples(300), deadline=None)
 @given(wiki=WIKIS, new=FILES, data=st.data())
 def test_after_a_rename_every_link_has_the_same_target(

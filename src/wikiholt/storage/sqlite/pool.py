@@ -94,10 +94,7 @@ class SqlitePool:
             # An immutable connection would not notice a later writer.
             reusable = not isinstance(db, ImmutableConnection)
             kept = (
-                reusable
-                and len(self._idle) < _MAX_IDLE_CONNECTIONS
-                and not self._closed
-                and self._pid == os.getpid()
+                reusable and len(self._idle) < _MAX_IDLE_CONNECTIONS and not self._closed and self._pid == os.getpid()
             )
             if kept:
                 self._idle.append(db)

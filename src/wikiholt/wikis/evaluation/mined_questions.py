@@ -209,9 +209,7 @@ def mine_questions(
     )
     questions: list[Question] = []
     if QuestionKind.LINKS in kinds:
-        questions += build_link_questions(
-            searchable, pages, index.get_links(), pipeline.dialect.resolution
-        )
+        questions += build_link_questions(searchable, pages, index.get_links(), pipeline.dialect.resolution)
     if QuestionKind.FORMER_TITLES in kinds:
         questions += build_former_title_questions(searchable, _iter_former_titles(pages, source, revision, pipeline))
     questions += build_description_questions(searchable, described)

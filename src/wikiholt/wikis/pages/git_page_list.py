@@ -58,7 +58,9 @@ def _matches(page: StoredPage, where: PageFilter) -> bool:
     return (
         (not where.categories or (page.category or "").casefold() in _fold(where.categories))
         and set(_fold(where.tags)) <= set(tags)
-        and (where.updated_since is None or (page.last_updated is not None and page.last_updated >= where.updated_since))
+        and (
+            where.updated_since is None or (page.last_updated is not None and page.last_updated >= where.updated_since)
+        )
     )
 
 

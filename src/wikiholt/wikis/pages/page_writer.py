@@ -180,7 +180,9 @@ def _replace_once(text: str, old: str, new: str) -> str:
     count = text.count(old)
     if count != 1:
         raise InvalidPage(
-            f"the text is ambiguous: it occurs {count} times on the page" if count else "the text was not found on the page",
+            f"the text is ambiguous: it occurs {count} times on the page"
+            if count
+            else "the text was not found on the page",
             hint="give more of the surrounding text" if count else "read the page again; the text must match exactly",
         )
     return text.replace(old, new)
@@ -258,8 +260,7 @@ class PageRenamer:
         old, new = page_file.path, get_page_path(file)
         dialect = self._writer.locator.get_pipeline().dialect
         before_names, after_names = (
-            PageNameIndex(paths, resolution=dialect.resolution)
-            for paths in (before, before - {old} | {new})
+            PageNameIndex(paths, resolution=dialect.resolution) for paths in (before, before - {old} | {new})
         )
         move = PageMove(old, new, before_names, after_names, dialect, link_path or new)
         candidates = [other for other in sorted(self._find_candidates(tree, head, old, new)) if other != page_file.file]
