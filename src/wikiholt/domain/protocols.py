@@ -71,7 +71,7 @@ class Source(Protocol):
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
         """The commits that changed a file, newest first, following renames; empty for an unknown file."""
 
-    def read_log(self, limit: int, skip: int = 0) -> Sequence[LogEntry]:
+    def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> Sequence[LogEntry]:
         """The commits that touched a page, newest first."""
 
     def find_old_versions(self, revision: str, limit: int) -> Sequence[FileVersion]:

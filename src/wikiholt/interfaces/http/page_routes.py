@@ -11,7 +11,7 @@ from wikiholt.domain.page import PageContent
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
-from wikiholt.interfaces.http.query_params import Count, NoParams, NoQuery, PageListParams, parse_query
+from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
 from wikiholt.interfaces.http.write_request import (
@@ -67,6 +67,7 @@ class ChangelogParams(CommitListParams):
     """Parameters of the changelog, newest commit first."""
 
     offset: Count = Field(0, ge=0, le=1_000_000, description="Number of entries to skip.")
+    all: Flag = Field(False, description="Also list commits that changed no page, such as those of attachments.")
 
 
 class PageRevisionParams(NoParams):
@@ -105,9 +106,8 @@ def list_changes(
 ) -> Response:
     """List the commits that changed pages, newest first."""
     wiki = context.open_wiki(Scope.READ)
-    return make_json_response(
-        build_changelog_document(wiki.handle.pages.read_changelog(params.limit, params.offset), wiki.path_style)
-    )
+    entries = wiki.handle.pages.read_changelog(params.limit, params.offset, all_commits=params.all)
+    return make_json_response(build_changelog_document(entries, wiki.path_style))
 
 
 @router.get(
@@ -213,9 +213,12 @@ def patch_page(
     wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
     path = wiki.path_style.to_git_path(path)
     if not body.revision and if_match is None:
-        raise InvalidPage("The revision is missing.", hint="Read the page, then send its revision with the change.")
+        raise InvalidPage(
+            "The revision is missing: at least 7 characters.",
+            hint="Read the page, then send its revision with the change.",
+        )
     if body.old_string == body.new_string:
-        raise InvalidPage("old_string and new_string are the same.", hint="Send a different new_string.")
+        raise InvalidPage("old_string and new_string are identical.", hint="Send a different new_string.")
     with check_preconditions(by_header=if_match is not None):
         expected = get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
