@@ -38,7 +38,7 @@ from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
-from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
+from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
@@ -59,6 +59,7 @@ _log = logging.getLogger(__name__)
 _MAX_OPEN_WIKIS = 256
 _FILES_PER_WIKI = 16
 """Open files of a wiki under load: a few connections, each with its log, and caches."""
+_MAX_OPEN_FILES = 8192
 
 
 def open_service(
@@ -115,6 +116,14 @@ def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence
 
 def _get_backup_policy(settings: Settings) -> BackupPolicy:
     return BackupPolicy(settings.data / Path(settings.backup_directory).expanduser(), settings.backup_keep)
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files. The number of wikis that stay open depends on it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _get_max_open_wikis() -> int:
@@ -227,7 +236,7 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         detects_dialect=dialect is None,
     )
     # In Otterwiki, text that is not Markdown is attached to a page.
-    extensions = MARKDOWN_EXTENSIONS if dialect in (OTTERWIKI, OTTERWIKI_LINK_TITLE) else PAGE_EXTENSIONS
+    extensions = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
     if is_remote(wiki.source):
         source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":
