@@ -8,7 +8,7 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from wikiholt.errors import Unauthorized, WikiholtError
+from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
@@ -141,6 +141,8 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
     if isinstance(error, Unauthorized):
         # A plain form cannot send a key.
         hint = "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
+    elif isinstance(error, PageNotFound):
+        hint = "It may have been renamed or deleted. Search for it."
     title = f"<h1>{_get_error_title(error.status)}</h1>"
     main = (
         f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}{render_message(message, hint)}'

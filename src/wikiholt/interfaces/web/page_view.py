@@ -39,8 +39,8 @@ def handle_page(request: Request) -> Response:
         return render_view_error(request, error, form)
     contents = _render_contents(page)
     main = (
-        f'<main id="app.main" class="read">{form}<div class="reader{" with-contents" if contents else ""}">'
-        f'{contents}<article class="document">{_render_header(page)}{related}</article></div></main>'
+        f'<main id="app.main" class="read">{form}<article class="document{" with-contents" if contents else ""}">'
+        f"{_render_text(page, contents)}{related}</article></main>"
     )
     return render_page("plain", PageContext.from_request(request), main, current="search", title=page["name"])
 
@@ -72,8 +72,8 @@ def render_crumbs(path: str) -> str:
     return f'<nav class="crumbs" aria-label="Folders">{" / ".join(links)}</nav>' if folders else ""
 
 
-def _render_header(page: PreviewDocument) -> str:
-    """Render the title, the facts, the links and the text of a page."""
+def _render_text(page: PreviewDocument, contents: str) -> str:
+    """Render the title, the facts, the links, the table of contents and the text of a page."""
     title = _FIRST_TITLE.match(page["html"])
     body = page["html"][title.end() :] if title else page["html"]
     anchor = f' id="{title[1]}"' if title and title[1] else ""
@@ -82,7 +82,7 @@ def _render_header(page: PreviewDocument) -> str:
         '<p class="note">This page is long; it is truncated here. The source has all of it.</p>' if page["cut"] else ""
     )
     return (
-        f"<header>{render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>"
+        f"<header>{render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
         f'<div class="page">{body}</div>{cut}'
     )
 

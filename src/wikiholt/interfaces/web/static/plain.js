@@ -12,6 +12,8 @@ function setUp() {
   const form = getMain().querySelector("form[role=search]");
   // With a script, the search page shows results as you type.
   if (form) form.action = "./";
+  const contents = getMain().querySelector(".contents details");
+  if (contents && matchMedia("(max-width: 63.99rem)").matches) contents.open = false;
 }
 
 async function load() {
