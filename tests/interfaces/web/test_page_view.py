@@ -16,7 +16,10 @@ from wikiholt.interfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
-MACHINE = "# Machine\n\n![pump](machine/pump.svg) Hot water.\n\n## Clean\n\nRinse it.\n\n## Fill\n\nTo the line.\n\n## Repair\n\nAsk.\n"
+MACHINE = (
+    "# Machine\n\n![pump](machine/pump.svg) Hot water.\n\n## Clean\n\nRinse it.\n\n## Fill\n\nTo the line.\n\n"
+    "## Repair\n\nAsk.\n"
+)
 PAGES: dict[str, str | bytes | None] = {
     "Home.md": "# Home\n\nThe [machine](Kitchen/Machine.md).\n",
     "Kitchen/Machine.md": "---\ntags: [hot]\n---\n" + MACHINE.replace("Hot", "Cold"),

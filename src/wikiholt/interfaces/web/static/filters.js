@@ -77,7 +77,8 @@ export class Filters {
   renderFolders(folders, state) {
     const parts = state.path ? state.path.split("/") : [];
     const around = parts.map((_, index) => ({ value: parts.slice(0, index + 1).join("/"), depth: index }));
-    const inside = folders.map((facet) => ({ ...facet, depth: parts.length }));
+    const isInside = ({ value }) => !state.path || value.startsWith(`${state.path}/`);
+    const inside = folders.filter(isInside).map((facet) => ({ ...facet, depth: parts.length }));
     const change = (values) => this.onChange({ path: values.at(-1) ?? parts.slice(0, -1).join("/") });
     return this.group("Folder", "path", [...around, ...inside], state.path ? [state.path] : [], change, true);
   }

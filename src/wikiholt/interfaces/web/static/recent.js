@@ -11,6 +11,7 @@ function read() {
 }
 
 export function rememberSearch(query) {
+  if (!byId("recent")) return; // this page does not offer them
   const queries = [query, ...read().filter((other) => other !== query)].slice(0, MAX_SEARCHES);
   try { getStorage().setItem(NAME, JSON.stringify(queries)); } catch { /* searching works without it */ }
 }
