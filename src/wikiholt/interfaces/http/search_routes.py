@@ -112,10 +112,10 @@ def get_facets(
         with wiki.use_handle() as handle:
             result = handle.search(SearchRequest(params.q, MAX_HITS, params.mode, where, rerank=False))
         return make_json_response(build_facets_document(count_hit_facets(result.hits, where.path_prefix)))
-    with wiki.use_handle() as handle:
-        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter(), params.facets)
+    with wiki.open_snapshot() as snapshot:
+        tag = make_weak_etag("facets", snapshot.version, params.to_filter(), params.facets)
         return make_cached_response(
-            tag, if_none_match, lambda: build_facets_document(handle.pages.get_facets(where, params.facets))
+            tag, if_none_match, lambda: build_facets_document(snapshot.pages.get_facets(where, params.facets))
         )
 
 
