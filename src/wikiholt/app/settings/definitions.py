@@ -16,6 +16,7 @@ from wikiholt.app.settings.setting import (
     check_chroma_name,
     check_directory,
     check_domain,
+    check_edit_url,
     check_jwks_location,
     check_optional_directory,
     check_optional_url_template,
@@ -309,6 +310,12 @@ class WikiSettings:
     )
     url: str = setting(
         "", "The link of a hit in this wiki; empty means the general setting.", check=check_optional_url_template
+    )
+    edit_url: str = setting(
+        "",
+        "The address at which a page can be edited, such as https://git.example.org/wiki/edit/main/{file}; {path} is "
+        "the path of the page. Empty means no link.",
+        check=check_edit_url,
     )
     public: str = setting(
         "",

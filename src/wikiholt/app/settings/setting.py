@@ -186,6 +186,15 @@ def check_optional_url_template(template: str) -> str:
     return check_url_template(template) if template else ""
 
 
+def check_edit_url(template: str) -> str:
+    """The address of an editor for a page, or empty."""
+    if not template or (
+        template.startswith(("http://", "https://")) and ("{file}" in template or "{path}" in template)
+    ):
+        return ""
+    return "it is not an http address that contains {file} or {path}"
+
+
 def check_domain(domain: str) -> str:
     """The parent domain of the wikis' host names; may be empty."""
     label = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
