@@ -60,9 +60,7 @@ _BY_MODULE = {
         "rows.CHUNK_COLUMNS",
         "STORED_PAGE_COLUMNS",
         "self._tables.chunks",
-        "self._tables.dropped",
         "self._tables.pages",
-        "self._tables.problems",
     ),
     "storage/postgres/index_writer.py": (
         "' FOR UPDATE' if lock else ''",

@@ -158,7 +158,7 @@ class WikiHandle:
     @contextmanager
     def open_snapshot(self) -> Iterator[IndexSnapshot]:
         """Read the published generation and HEAD once, for all that a request does. Raises IndexMissing."""
-        with self._use_live_index() as live_index:
+        with self._use_live_index() as live_index, live_index.index.open_search():
             head = None
             if self._config.check_head:
                 with suppress(WikiholtError):

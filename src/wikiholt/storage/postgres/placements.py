@@ -137,7 +137,7 @@ class PlacementCatalog:
             return removed + self._remove_placement(_parse_placement(*row), "placements")
         for database in self.catalog.list_databases():
             with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
-                removed += remove_schema(connection, make_schema_name(wiki_id))
+                removed += remove_schema(connection, make_schema_name(wiki_id), database.group)
         with self.catalog.write_transaction() as connection:
             locks.delete_lock(connection, _get_lock_name(wiki_id))
         return removed
@@ -247,7 +247,12 @@ class PlacementCatalog:
 
     def _remove_placement(self, placement: Placement, table: str) -> list[str]:
         removed = retry_lock_timeouts(
-            lambda: remove_placement(self.get_operator_connections(placement), placement.schema, placement.role)
+            lambda: remove_placement(
+                self.get_operator_connections(placement),
+                placement.schema,
+                placement.role,
+                self.get_database(placement).group,
+            )
         )
         with self.catalog.write_transaction() as connection:
             statement = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"

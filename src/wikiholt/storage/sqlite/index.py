@@ -5,8 +5,8 @@ Any thread may read. Each write is one transaction; the store's write lock keeps
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +88,9 @@ class SqliteIndex:
             counts = tuple(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
             self._counts = (version, counts)
         return IndexState(self.generation, version, self.recipe, revision, rows.to_datetime(synced_at), *counts)
+
+    def open_search(self, get_terms: Callable[[], Iterable[str]] = tuple) -> AbstractContextManager[None]:  # noqa: ARG002 - reading again is cheap
+        return nullcontext()
 
     def get_version(self) -> int:
         with self._pool.read_connection() as db:
