@@ -1,6 +1,6 @@
 """Protocols of storage: indexes and their store, the query log, shared databases and node assignments."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
@@ -63,8 +63,8 @@ class WikiIndex(Protocol):
     def get_version(self) -> int:
         """The committed version. Cheap enough for every search."""
 
-    def open_search(self, get_terms: Callable[[], Iterable[str]] = tuple) -> AbstractContextManager[None]:
-        """Begin a search by this thread, which may read the version only once. `get_terms` returns expected terms."""
+    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:
+        """Begin a search by this thread, which may read the version only once. `guess` returns the expected terms."""
 
     def get_page_blobs(self) -> Mapping[str, str]:
         """File → blob id of every indexed page."""

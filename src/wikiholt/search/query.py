@@ -98,13 +98,15 @@ class QueryInterpreter:
         interpreted = self._interpret_text(corrected or typed, errors)
         return replace(interpreted, did_you_mean=corrected, lexicon_unavailable=bool(errors))
 
-    def guess_terms(self, typed: str) -> list[str]:
-        """The terms that a search for this query will probably look up: its words and their stems."""
+    def guess_query(self, typed: str) -> KeywordQuery:
+        """The terms that a search for this query will probably look up: its words, their stems and the prefix."""
         fields = parse_fields(typed)
-        queries = (variant.query for variant in self._build_variants(fields.branches))
+        queries = [variant.query for variant in self._build_variants(fields.branches)]
         stems = (term for query in queries for term in query.terms)
         words = (word.normalized for word in find_words(fields.text))
-        return list(dict.fromkeys((*stems, *words, *find_query_identifiers(fields.text))))
+        terms = tuple(dict.fromkeys((*stems, *words, *find_query_identifiers(fields.text))))
+        phrases = tuple(dict.fromkeys(phrase for query in queries for phrase in query.phrases))
+        return KeywordQuery(terms, phrases, queries[0].excluded, queries[0].prefix)
 
     def _interpret_text(self, text: str, errors: list[Exception]) -> InterpretedQuery:
         fields = parse_fields(text)

@@ -30,7 +30,7 @@ SQLITE_SCHEMA_VERSION = 4
 POSTGRES_LAYOUT = 3
 """The layout of a wiki's schema in PostgreSQL. A schema of an older layout gets the columns that it lacks."""
 FIRST_POSTGRES_LAYOUT = 3
-"""The oldest layout that can be migrated. A schema of an older one is quarantined, and the next sync builds a new one."""
+"""The oldest layout that can be migrated. The next sync quarantines a schema of an older one and builds a new one."""
 
 
 class PageRow(NamedTuple):

@@ -31,11 +31,7 @@ def _apply_damage(db: Connection, kind: str, rng: Random) -> bool:
     numbers = sorted({int(name[1:].split("_")[0]) for name in existing if name.endswith("_pages")})
     if not numbers and kind not in REGISTRY_DAMAGES:
         return False
-    names = (
-        {table: sql.Identifier(f"g{numbers[-1]}_{table}") for table in ("pages", "chunks")}
-        if numbers
-        else {}
-    )
+    names = {table: sql.Identifier(f"g{numbers[-1]}_{table}") for table in ("pages", "chunks")} if numbers else {}
     return db.execute(sql.SQL(_DAMAGE_STATEMENTS[kind](rng)).format(**names)).rowcount != 0
 
 

@@ -24,7 +24,8 @@ _GENERATION_COLUMNS = (
 )
 _GENERATION_ROWS = "name >= '#g' AND name < '#h'"
 _SELECT_PUBLISHED = (
-    f"SELECT number, version, seal, pages, terms FROM state WHERE {_GENERATION_ROWS} AND (published OR condition = 'good')"
+    "SELECT number, version, seal, pages, terms FROM state"
+    f" WHERE {_GENERATION_ROWS} AND (published OR condition = 'good')"
     " ORDER BY published DESC, revision IS NOT NULL DESC, number DESC LIMIT 1"
 )
 """If no generation is marked as published, the newest good one with a revision counts as published."""
@@ -75,7 +76,8 @@ def read_status(connection: Connection) -> SchemaStatus:
     """Read the status of a wiki. Cheap enough for every search."""
     statement = (
         "SELECT (SELECT text FROM state WHERE name = 'layout'), (SELECT text FROM state WHERE name = 'mark'),"
-        f" number, version, seal, pages, terms FROM (SELECT 1) AS one LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
+        " number, version, seal, pages, terms FROM (SELECT 1) AS one"
+        f" LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
     )
     layout, mark, number, version, checksum, *counts = connection.execute(statement).fetchone() or (None,) * 7
     if layout is None:

@@ -4,7 +4,7 @@ Any thread may read. A write is one transaction; the writer's lease ensures that
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,12 +98,12 @@ class PostgresIndex:
         )
 
     @contextmanager
-    def open_search(self, get_terms: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
+    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> Iterator[None]:
         outer = self._session.current
         status = self._take_status()
         state = status.state if status is not None and status.published == self.generation else None
         known = outer.state if outer is not None else state
-        self._session.current = SearchSession(known, get_terms)
+        self._session.current = SearchSession(known, guess)
         try:
             yield
         finally:
@@ -186,6 +186,19 @@ class PostgresIndex:
         return self._keywords.find_matching_page_ids(query)
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
+        session = self._session.current
+        if session is None or page_ids is not None:
+            return self._search_vectors(vector, limit, page_ids)
+        if session.nearest is not None:
+            known_vector, known_limit, hits = session.nearest
+            is_all = len(hits.chunk_ids) < known_limit  # a search that asks for more again in a small wiki
+            if known_vector is vector and (limit <= known_limit or is_all):
+                return VectorHits(hits.chunk_ids[:limit], hits.page_ids[:limit], hits.distances[:limit])
+        hits = self._search_vectors(vector, limit, page_ids)
+        session.nearest = (vector, limit, hits)
+        return hits
+
+    def _search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         if page_ids is None and self._chunks >= self._hnsw_min_chunks:
             with self._connections.read_snapshot() as db:
                 hits = vector_search.search_hnsw(db, self._tables, vector, limit)

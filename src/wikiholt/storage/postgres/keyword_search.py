@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from threading import local
 from typing import Any
 
-from wikiholt.domain.index import IntArray
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
@@ -73,15 +73,18 @@ class TermMatches:
 class SearchSession:
     """The state of a generation that one search has read, and the terms that it will probably need."""
 
-    def __init__(self, state: tuple[int, int, int] | None, get_terms: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, state: tuple[int, int, int] | None, guess: Callable[[], KeywordQuery]) -> None:
         self.state = state
         """Version, pages and terms; None until they are read."""
-        self._get_terms = get_terms
+        self._guess = guess
+        self.nearest: tuple[FloatArray, int, VectorHits] | None = None
+        """The last search for the nearest chunks of all: the vector, the limit and the result."""
 
     def take_units(self) -> list[TermUnit]:
         """Return the units of the expected terms, once."""
-        terms, self._get_terms = list(self._get_terms()), tuple
-        return [_make_unit((term,)) for term in terms]
+        units = _QueryUnits(self._guess()).all_units
+        self._guess = KeywordQuery
+        return units
 
 
 class ThreadSession(local):
@@ -273,8 +276,9 @@ class PostgresKeywordSearch:
         self, units: Sequence[TermUnit], clause: str, values: Sequence[object]
     ) -> tuple[TermMatches, set[int]]:
         """Find the matches of the units and the pages that satisfy the condition, at one version."""
-        sql = f"SELECT version, id FROM (SELECT version FROM state WHERE name = %s) AS s LEFT JOIN" + (
-            f" (SELECT id FROM {self._tables.pages} WHERE {clause}) AS p ON true"
+        sql = (
+            "SELECT version, id FROM (SELECT version FROM state WHERE name = %s) AS s"
+            f" LEFT JOIN (SELECT id FROM {self._tables.pages} WHERE {clause}) AS p ON true"
         )
         while True:
             matches = self._find_matches(units)
@@ -288,9 +292,9 @@ class PostgresKeywordSearch:
         """Find the matches of the units, from the cache if possible."""
         cached, session = self._cache, self._session.current
         missing = [unit for unit in units if cached is None or unit not in cached.counts]
-        if not missing and cached is not None and session is not None and session.state is not None:
-            if session.state[0] == cached.version:
-                return cached
+        known = session.state if session is not None else None
+        if cached is not None and not missing and known is not None and known[0] == cached.version:
+            return cached
         if missing and session is not None:
             expected = [unit for unit in session.take_units() if cached is None or unit not in cached.counts]
             missing, units = list(dict.fromkeys([*missing, *expected])), list(dict.fromkeys([*units, *expected]))

@@ -137,7 +137,9 @@ def build_missing_indexes(
 
 def _find_missing_indexes(db: Connection, schema: str, hnsw_min_chunks: int) -> Iterator[SizedIndex]:
     """Find the indexes that the generations need by their size and that are missing or invalid."""
-    statement = sql.SQL("SELECT number, dimensions, pages, chunks FROM {}.state WHERE condition <> 'aside'")  # only generations have one
+    statement = sql.SQL(
+        "SELECT number, dimensions, pages, chunks FROM {}.state WHERE condition <> 'aside'"
+    )  # only generations have one
     generations = db.execute(statement.format(sql.Identifier(schema))).fetchall()
     needed = [
         index

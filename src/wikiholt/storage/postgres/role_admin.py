@@ -53,7 +53,11 @@ def create_role(connection: Connection, role: str, secret: str, group: str) -> N
 
 def reset_role(connection: Connection, role: str, secret: str, group: str) -> None:
     """Give a role its password, its login and the default settings again. A role can change its own."""
-    statements = ("SET LOCAL scram_iterations TO 1", "ALTER ROLE {role} LOGIN PASSWORD {secret}", "ALTER ROLE {role} RESET ALL")
+    statements = (
+        "SET LOCAL scram_iterations TO 1",
+        "ALTER ROLE {role} LOGIN PASSWORD {secret}",
+        "ALTER ROLE {role} RESET ALL",
+    )
     names = {"role": sql.Identifier(role), "secret": sql.Literal(secret)}
     _execute_as_admin(connection, role, group, [sql.SQL(statement).format(**names) for statement in statements])
 

@@ -47,7 +47,8 @@ _MAX_HNSW_DIMENSIONS = 2_000
 
 _PAGES_TABLE = """
 CREATE TABLE {pages} (
-    {page_columns}, links text, tag_keys text[], link_keys text[], size int8, terms tsvector STORAGE EXTERNAL, seal int8)
+    {page_columns}, links text, tag_keys text[], link_keys text[], size int8, terms tsvector STORAGE EXTERNAL,
+    seal int8)
 """
 """Compression slows terms down without saving much."""
 _CHUNKS_TABLE = """

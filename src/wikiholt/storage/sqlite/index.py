@@ -5,7 +5,7 @@ Any thread may read. Each write is one transaction; the store's write lock keeps
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -89,7 +89,7 @@ class SqliteIndex:
             self._counts = (version, counts)
         return IndexState(self.generation, version, self.recipe, revision, rows.to_datetime(synced_at), *counts)
 
-    def open_search(self, get_terms: Callable[[], Iterable[str]] = tuple) -> AbstractContextManager[None]:  # noqa: ARG002 - reading again is cheap
+    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:  # noqa: ARG002 - not needed: reading is cheap
         return nullcontext()
 
     def get_version(self) -> int:
