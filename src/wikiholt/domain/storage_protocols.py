@@ -337,6 +337,15 @@ class DatabaseAdmin(Protocol):
         while running.
         """
 
+    def get_refusal_counts(self) -> Mapping[str, int]:
+        """The number of refused connections of this process, by reason: `connections` (too many), `login`."""
+
+    def check_wiki_login(self, name: str) -> str:
+        """Log in to a database as a new wiki would. Returns the server's reason if that fails, else an empty text."""
+
+    def repair_access(self, wiki_id: str) -> None:
+        """Create what is missing of a wiki's schema and role, and give the role its password again."""
+
     def get_availability(self) -> Mapping[str, bool]:
         """Whether each known database answered its last request. Sends no request."""
 

@@ -371,7 +371,11 @@ class PostgresStore:
         try:
             self._read_status(wiki_id)
         except (IndexMissing, DatabaseUnavailable):
-            self.placements.repair(wiki_id)
+            self.repair_access(wiki_id)
+
+    def repair_access(self, wiki_id: str) -> None:
+        """Create what is missing of a wiki's schema and role, and give the role its password again."""
+        self.placements.repair(wiki_id)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
         """Remove the unfinished generations of killed writers."""
