@@ -15,9 +15,9 @@ from wikiholt.interfaces.cli.output import to_safe_line
 
 
 def add_arguments(commands: Subparsers) -> None:
-    doctor = add_command(commands, "doctor", "check model, disk, git and all indexes, and suggest fixes", run_doctor)
+    doctor = add_command(commands, "doctor", run_doctor)
     doctor.add_argument("--fix", action="store_true", help="repair what can be repaired: logins of wikis to PostgreSQL")
-    add_command(commands, "settings", "show all settings and their values", run_settings)
+    add_command(commands, "settings", run_settings)
 
 
 def run_doctor(context: CommandContext) -> int:
