@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import product
-from pathlib import Path
 
 import pytest
 
