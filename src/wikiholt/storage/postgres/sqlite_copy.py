@@ -85,9 +85,10 @@ def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connecti
         "INSERT INTO problems VALUES (?, ?, ?, ?, ?)",
         ((problem.file, problem.blob, problem.reason, problem.detail, checksum) for problem, checksum in problems),
     )
-    for row in index_writer.read_dropped(db, tables):
-        copy.executemany("INSERT INTO dropped VALUES (?, ?, NULL)", [(row.version, each) for each in row.chunk_ids])
-        copy.executemany("INSERT INTO dropped VALUES (?, NULL, ?)", [(row.version, each) for each in row.page_ids])
+    for dropped in index_writer.read_dropped(db, tables):
+        chunks, pages = ([(dropped.version, each) for each in ids] for ids in (dropped.chunk_ids, dropped.page_ids))
+        copy.executemany("INSERT INTO dropped VALUES (?, ?, NULL)", chunks)
+        copy.executemany("INSERT INTO dropped VALUES (?, NULL, ?)", pages)
     # The store that imports the copy must not reuse ids either.
     copy.execute("DELETE FROM sqlite_sequence")
     last_ids = [("pages", state.next_page - 1), ("chunks", state.next_chunk - 1)]
