@@ -98,8 +98,7 @@ def test_a_node_warns_when_it_joins_a_server_with_too_few_connections(
 def test_what_a_server_allows_is_compared_with_what_nodes_use() -> None:
     assert ConnectionBudget(3, 42, 200).shortage == ""
     assert ConnectionBudget(3, 42, 97).shortage == (
-        "3 nodes may use 126 connections, and the server allows 97:"
-        " raise max_connections or lower postgres.connections"
+        "3 nodes may use 126 connections, and the server allows 97: raise max_connections or lower postgres.connections"
     )
 
 
