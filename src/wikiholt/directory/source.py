@@ -166,8 +166,9 @@ class DirectorySource(MirrorSource):
         rows = {decode_file_name(os.fsencode(path)): row for path, row in self._mirror.read_table().rows.items()}
         dates = {file: _to_datetime(rows[file].changed_ns) for file in files if file in rows and rows[file].changed_ns}
         for file in files:
-            if file not in dates and (stamp := find_stamp(self._root, file)) is not None:
-                dates[file] = _to_datetime(stamp.mtime_ns)
+            with suppress(OSError):  # in a directory that cannot be read any more
+                if file not in dates and (stamp := find_stamp(self._root, file)) is not None:
+                    dates[file] = _to_datetime(stamp.mtime_ns)
         missing = [file for file in files if file not in dates]
         commits = [self._find_commit(id_) if id_ else None for id_ in (revision, since)] if missing else []
         return dates | dict(super().get_change_dates(missing, commits[0] or "", commits[1]) if missing else {})

@@ -202,7 +202,7 @@ def _convert_callouts(text: str, dialect: Dialect, format_callout: Callable[[str
             return match[1] + format_callout(match[2].lower(), (match[3] or match[2].capitalize()).strip())
 
         text = _CALLOUT.sub(convert, text)
-    return remove_markup(text, dialect, keeps_tasks=True)
+    return remove_markup(text, dialect)
 
 
 # MDX: Markdown with imports, exports, components and expressions.

@@ -233,6 +233,22 @@ def check_server_url(url: str) -> str:
     return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
 
 
+def check_api_url(url: str) -> str:
+    """The base URL of an API, with a path but without credentials, query or fragment; may be empty."""
+    if not url:
+        return ""
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return "it is not a URL"
+    if parts.scheme not in ("http", "https") or not has_host or not url.isprintable() or " " in url:
+        return "it must be http:// or https:// and a host"
+    if parts.username or parts.password:
+        return "put the key into the variable that embedding.key_variable names"
+    return "it must not contain ? or #" if parts.query or parts.fragment else ""
+
+
 def check_store_address(address: str) -> str:
     """The URL of a database; may be empty. The reason never repeats the URL, because it contains a password."""
     if not address:

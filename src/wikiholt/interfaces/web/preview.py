@@ -116,13 +116,12 @@ def build_preview_document(
 
 def make_link_resolver(content: PageContent, dialect: Dialect = GFM) -> LinkResolver:
     """Return a function that resolves links on this page, from the links in the index."""
-    by_name = dialect.resolves_by_name
     aliases = {link.path: link.aliases for link in content.links_to}
-    names = PageNameIndex([*aliases, content.path], by_name=by_name, aliases=aliases)
+    names = PageNameIndex([*aliases, content.path], resolution=dialect.resolution, aliases=aliases)
     missing = frozenset(content.missing)  # such as an alias that another page has too
 
     def resolve(target: str, wiki: bool) -> str | None:
-        paths = resolve_link_paths((target,), wiki, content.file, by_name)
+        paths = resolve_link_paths((target,), wiki, content.file, dialect.resolution)
         if paths and paths[0] in missing:
             return None
         # Without an index the existing pages are unknown: accept a link by path as it is.

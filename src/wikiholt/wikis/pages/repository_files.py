@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from wikiholt.domain.git import AttachedFile
 from wikiholt.domain.protocols import Source
 from wikiholt.errors import AttachmentNotFound, InputTooLarge, PageNotFound
-from wikiholt.text.links import is_attachment
+from wikiholt.text.links import LinkResolution, is_attachment
 from wikiholt.wikis.pages.page_attachments import PageAttachments, guess_media_type
 from wikiholt.wikis.pages.page_locator import PageLocator, validate_path
 
@@ -67,7 +67,7 @@ class RepositoryFiles:
     def _find(self, path: str, head: str) -> AttachedFile | None:
         folder, _, name = path.rpartition("/")
         found = self._source.list_attached_files(folder, head).get(name)
-        if found is not None or not self._locator.get_pipeline().dialect.resolves_by_name:
+        if found is not None or self._locator.get_pipeline().dialect.resolution is not LinkResolution.BY_NAME:
             return found
         # Notes name a file without its folder; of several files the one nearest to the root is meant.
         files = (file for file in self._source.list_other_files(head) if file.rpartition("/")[2] == name)
