@@ -135,6 +135,20 @@ def test_a_short_page_is_one_chunk_and_a_blank_one_none() -> None:
     assert build_chunks(parse_text("\n \n\t\n"), get_token_spans) == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "path", "anchor"),
+    [
+        ("# Backups\n\n## Nightly\n\nAt two.\n\n## Restore\n\nAsk Ann.\n", ("Backups",), "backups"),
+        ("# Backups\n\n## Disks\n\n### A\n\nOne.\n\n### B\n\nTwo.\n", ("Backups", "Disks"), "disks"),
+        ("# Backups\n\n## Nightly\n\nAt two.\n", ("Backups", "Nightly"), "nightly"),
+        ("## Nightly\n\nAt two.\n\n## Restore\n\nAsk Ann.\n", (), ""),
+    ],
+)
+def test_a_short_page_is_cited_at_the_heading_above_all_its_text(text: str, path: tuple[str, ...], anchor: str) -> None:
+    (chunk,) = build_chunks(parse_text(text), get_token_spans)
+    assert (chunk.heading_path, chunk.anchor) == (path, anchor)
+
+
 def test_sections_start_chunks_and_keep_their_headings() -> None:
     text = f"---\ntags: a\n---\nIntro.\n\n# One\n\n{make_sentences(30, 'one')}\n\n"
     text += f"## Deep\n\n{make_sentences(3, 'deep')}\n\n# Two\n\nEnd."

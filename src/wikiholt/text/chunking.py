@@ -5,6 +5,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from wikiholt.domain.page import Chunk, Heading, MarkdownBlock, Page, PageMetadata
 from wikiholt.text.markdown import parse_outline
@@ -122,8 +123,9 @@ class _ChunkBuilder:
         return self._token_counter.count(start, end) <= self._target
 
     def add_whole_page(self, sections: list[PageSection]) -> None:
-        """Make the page one chunk, with the heading path of its first section that has text."""
-        self._section = next((section for section in sections if section.blocks), sections[0])
+        """Make the page one chunk, with the heading above all its sections that have text."""
+        with_text = [section for section in sections if section.blocks] or sections[:1]
+        self._section = _find_common_section(with_text, self._page.headings)
         self._start, self._end = _get_extent(sections)
         self._emit_chunk()
 
@@ -293,6 +295,17 @@ class _ChunkBuilder:
 
     def _get_line(self, position: int) -> int:
         return self._page.body_line + bisect_right(self._newlines, position - 1)
+
+
+def _find_common_section(sections: list[PageSection], headings: tuple[Heading, ...]) -> PageSection:
+    """The section itself if there is one; of several, the heading path and anchor that they share."""
+    first = sections[0]
+    levels = zip(*(section.heading_path for section in sections), strict=False)
+    path = tuple(texts[0] for texts in takewhile(lambda texts: len(set(texts)) == 1, levels))
+    if len(path) == len(first.heading_path):
+        return first
+    anchor = next((heading.anchor for heading in headings if path and heading.text == path[-1]), "")
+    return replace(first, heading_path=path, anchor=anchor)
 
 
 def _get_extent(sections: list[PageSection]) -> tuple[int, int]:

@@ -47,7 +47,8 @@ def test_both_protocol_versions_work(served: ServedApplication, base: str, mode:
         assert client.protocol_version == version
         assert client.server_info is not None
         assert client.server_info.name == "wikiholt"
-        assert "Start with search" in (client.instructions or "")
+        assert client.server_info.title == "Wikiholt: alpha"
+        assert "The wiki alpha in git. Start with search" in (client.instructions or "")
         assert (await client.list_tools()).tools
         result = await client.call_tool("search", {"query": "coffee"})
         assert isinstance(result, CallToolResult)

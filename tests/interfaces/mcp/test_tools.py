@@ -162,7 +162,7 @@ def test_a_long_page_is_split_into_parts_that_join_without_loss(served: ServedAp
     arguments: dict[str, Any] = {"id": "Long"} if tool == "fetch" else {"path": "Long"}
     texts, calls, using = [], 0, tool
     while True:
-        answer = call_tool(url, served.tokens["read"], using, **arguments, max_tokens=700)
+        answer = call_tool(url, served.tokens["read"], using, **{**arguments, "max_tokens": 700})
         calls += 1
         document = get_document(answer)
         text = document["content"] if using == "read_page" else document["text"]
@@ -383,8 +383,9 @@ def test_pages_are_resources_with_a_template_that_completes(served: ServedApplic
         assert isinstance(old, TextResourceContents)
         assert "Welcome" in old.text
         for wrong in ("wiki://page/Nowhere", "file:///etc/passwd", "wiki://page/../../etc/passwd", "wiki://other/Home"):
-            with pytest.raises(MCPError):
+            with pytest.raises(MCPError) as failed:
                 await client.read_resource(wrong)
+            assert failed.value.data == {"uri": wrong}
         with pytest.raises(MCPError):
             await client.list_resources(cursor="made up")
 

@@ -1,6 +1,8 @@
 """Pages of a wiki: reading and listing them."""
 
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -61,6 +63,19 @@ def test_reading_needs_no_index_and_names_unknown_fields(tmp_path: Path) -> None
 @pytest.mark.parametrize("path", ["tools/spade", "tools/spade.md", "/tools/spade/", "Tools/SPADE", "TOOLS/spade.MD"])
 def test_a_path_is_exact_or_differs_in_case_alone(notes: IndexedWiki, path: str) -> None:
     assert notes.pages.read(path).path == "tools/spade"
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize(("form", "other"), [("NFD", "NFC"), ("NFC", "NFD")])
+def test_a_path_matches_in_any_unicode_normalization(
+    tmp_path: Path, form: Literal["NFC", "NFD"], other: Literal["NFC", "NFD"], indexed: bool
+) -> None:
+    path = unicodedata.normalize(form, "Küche/Crème")
+    notes = IndexedWiki(tmp_path, {f"{path}.md": "# Crème\n"})
+    if indexed:
+        notes.sync()
+    for typed in (path, unicodedata.normalize(other, path), unicodedata.normalize(other, path.upper())):
+        assert notes.pages.read(typed).path == path
 
 
 @pytest.mark.parametrize("indexed", [True, False])

@@ -239,7 +239,7 @@ class Settings:
     mcp_max_tokens: int = setting(
         4000,
         "Approximate length of a tool result in tokens, unless the call sets max_tokens.",
-        minimum=200,
+        minimum=300,
         maximum=50_000,
     )
     mcp_aliases: bool = setting(False, "Whether the tools are also available by their otterwiki-mcp names.")

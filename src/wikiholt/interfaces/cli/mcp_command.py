@@ -46,7 +46,8 @@ def run_mcp(context: CommandContext) -> int:
     # In the background: the agent waits for the handshake, and loading takes seconds.
     Thread(target=_load_model, args=(application,), name="load-model", daemon=True).start()
     try:
-        serve_stdio(make_server(lambda _: tool_context, ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)))
+        options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
+        serve_stdio(make_server(lambda _: tool_context, options, arguments.slug))
     finally:
         if not application.scheduler.stop(_STOP_TIMEOUT_S):
             _log.warning("a sync was interrupted; committed batches are kept")

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
-from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -46,8 +45,8 @@ def add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
         app.router.routes.append(
             Route(f"{METADATA_PATH}/w/{{slug}}/mcp", _make_metadata_handler(verifier), methods=["GET"])
         )
-    server = make_server(_get_tool_context, ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases))
-    endpoint = _McpEndpoint(server, verifier, settings.limit_body_bytes, settings.serve_cors_origins)
+    options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
+    endpoint = _McpEndpoint(options, verifier, settings.limit_body_bytes, settings.serve_cors_origins)
     endpoint.route = Route(f"{prefix}{MCP_PATH}", endpoint, methods=["POST"])
     app.router.routes.append(endpoint.route)
 
@@ -68,9 +67,9 @@ class _McpEndpoint:
     """The ASGI endpoint for MCP messages."""
 
     def __init__(
-        self, server: Server[Any], verifier: TokenVerifier | None, body_bytes: int, origins: tuple[str, ...]
+        self, options: ServerOptions, verifier: TokenVerifier | None, body_bytes: int, origins: tuple[str, ...]
     ) -> None:
-        self._server = server
+        self._options = options
         self._verifier = verifier
         self._body_bytes = body_bytes
         self._origins = frozenset(origins)
@@ -87,8 +86,10 @@ class _McpEndpoint:
         limit = self._body_bytes if can_write else min(self._body_bytes, _MAX_READ_BODY_BYTES)
         # Read the body here, so that its errors get our error responses.
         body = await Request(scope, limit_body(scope, receive, limit)).body()
+        slug = "" if tool_context.wikis else tool_context.open().wiki.slug
+        server = make_server(_get_tool_context, self._options, slug)
         manager = StreamableHTTPSessionManager(
-            self._server, json_response=True, stateless=True, max_request_body_size=self._body_bytes
+            server, json_response=True, stateless=True, max_request_body_size=self._body_bytes
         )
         async with manager.run():
             await manager.handle_request(scope, _replay_body(body, receive), send)

@@ -7,7 +7,20 @@ from typing import Any, TypeVar
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidPage, NothingIndexed
-from wikiholt.interfaces.mcp.text_output import TextPart, cut_lines, estimate_tokens, take_fitting
+from wikiholt.interfaces.mcp.text_output import (
+    TextPart,
+    cut_lines,
+    estimate_json_tokens,
+    fit_to_budget,
+    format_changes,
+    format_fetch_result,
+    format_history,
+    format_links,
+    format_page,
+    format_page_list,
+    shorten_fields,
+    take_fitting,
+)
 from wikiholt.interfaces.mcp.tool_schemas import (
     DATA_NOTICE,
     ChangesArguments,
@@ -29,6 +42,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
 )
 from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
 from wikiholt.interfaces.schemas.page_schemas import (
+    LinksDocument,
     build_changelog_document,
     build_commit_document,
     build_links_document,
@@ -41,6 +55,10 @@ from wikiholt.wikis.session import WikiSession
 T = TypeVar("T")
 
 _MAX_HEADINGS = 60
+_MIN_COMMIT_SHARE = 150
+"""Tokens of content below which read_page leaves out the last commit."""
+_COMMIT_TEXTS = ("author", "email", "message")
+_PAGE_TEXTS = ("name", "category", "tags")
 _PAGE_ID_PATTERN = re.compile(r"(?s)(.+)#L([1-9][0-9]{0,8})(?:-L?([1-9][0-9]{0,8}))?")
 
 
@@ -48,30 +66,39 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
     page = wiki.handle.pages.read(wiki.path_style.to_git_path(params.path), params.revision)
     lines = page.content.split("\n")
     first, last = _resolve_line_range(page, lines, params)
-    part = cut_lines(lines, first, last, params.from_character, budget)
     path = wiki.path_style.to_display_path(page.path)
-    arguments: dict[str, Any] = {"path": path}
+    arguments: dict[str, Any] = {"path": path} | params.model_dump(include={"max_tokens"}, exclude_none=True)
     if params.revision:
         arguments["revision"] = params.revision
     if last < len(lines):
         arguments["to_line"] = last
-    return build_document(
-        ReadPageResult,
-        page,
-        wiki.path_style,
-        title=wiki.path_style.to_display_title(page.name, page.path),
-        content=part.text,
-        lines=[part.first, part.last],
-        total_lines=len(lines),
-        outline=build_documents(OutlineEntry, page.headings[:_MAX_HEADINGS]),
-        category=page.metadata.category,
-        tags=page.metadata.tags,
-        last_updated=page.metadata.last_updated,
-        last_commit=build_commit_document(page.last_commit) if page.last_commit else None,
-        warnings=[*page.warnings, *page.notes],
-        notice=DATA_NOTICE,
-        continuation=_build_page_continuation(part, last, "read_page", arguments),
-    )
+    commit = build_commit_document(page.last_commit) if page.last_commit else None
+    outline = build_documents(OutlineEntry, page.headings[:_MAX_HEADINGS])
+
+    def build(share: int) -> ReadPageResult:
+        part = cut_lines(lines, first, last, params.from_character, share)
+        document = build_document(
+            ReadPageResult,
+            page,
+            wiki.path_style,
+            title=wiki.path_style.to_display_title(page.name, page.path),
+            content=part.text,
+            lines=[part.first, part.last],
+            total_lines=len(lines),
+            outline=take_fitting(outline, estimate_json_tokens, share // 4, at_least=0),
+            category=page.metadata.category,
+            tags=page.metadata.tags,
+            last_updated=page.metadata.last_updated,
+            last_commit=shorten_fields(commit, _COMMIT_TEXTS, share // 10)
+            if commit and share >= _MIN_COMMIT_SHARE
+            else None,
+            warnings=[*page.warnings, *page.notes],
+            notice=DATA_NOTICE,
+            continuation=_build_page_continuation(part, last, "read_page", arguments),
+        )
+        return shorten_fields(document, ("title", "category", "tags", "warnings"), share // 8)
+
+    return fit_to_budget(build, format_page, budget)
 
 
 def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchResult:
@@ -82,34 +109,43 @@ def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchR
     lines = page.content.split("\n")
     if first > len(lines):
         raise _build_no_line_error(first, lines)
-    end = min(last or len(lines), len(lines))
-    part = cut_lines(lines, first, max(first, end), 0, budget)
+    end = max(first, min(last or len(lines), len(lines)))
     display_path = wiki.path_style.to_display_path(page.path)
-    continuation = _build_page_continuation(
-        part, end, "read_page", {"path": display_path} | ({"to_line": end} if end < len(lines) else {})
-    )
-    if continuation and part.next_position and not part.next_position[1]:
-        line_range = f"#L{part.next_position[0]}" + (f"-{end}" if end < len(lines) else "")
-        continuation = {
-            "message": continuation["message"],
-            "tool": "fetch",
-            "arguments": {"id": f"{display_path}{line_range}"},
+
+    def build(share: int) -> FetchResult:
+        part = cut_lines(lines, first, end, 0, share)
+        document: FetchResult = {
+            "id": params.id,
+            "title": wiki.path_style.to_display_title(page.name, page.path),
+            "text": part.text,
+            "url": wiki.handle.build_link(page.path),
+            "metadata": {
+                "path": display_path,
+                "lines": [part.first, part.last],
+                "total_lines": len(lines),
+                "revision": page.revision,
+                "last_updated": format_date(page.metadata.last_updated),
+                "notice": DATA_NOTICE,
+                "continuation": _build_fetch_continuation(part, end, display_path, len(lines), params.max_tokens),
+            },
         }
-    return {
-        "id": params.id,
-        "title": wiki.path_style.to_display_title(page.name, page.path),
-        "text": part.text,
-        "url": wiki.handle.build_link(page.path),
-        "metadata": {
-            "path": display_path,
-            "lines": [part.first, part.last],
-            "total_lines": len(lines),
-            "revision": page.revision,
-            "last_updated": format_date(page.metadata.last_updated),
-            "notice": DATA_NOTICE,
-            "continuation": continuation,
-        },
-    }
+        return shorten_fields(document, ("title",), share // 8)
+
+    return fit_to_budget(build, format_fetch_result, budget)
+
+
+def _build_fetch_continuation(
+    part: TextPart, end: int, path: str, total_lines: int, max_tokens: int | None
+) -> Continuation | None:
+    """The call of fetch with the next line, or of read_page within a line."""
+    budget = {"max_tokens": max_tokens} if max_tokens else {}
+    to_line = {"to_line": end} if end < total_lines else {}
+    continuation = _build_page_continuation(part, end, "read_page", {"path": path, **to_line, **budget})
+    if continuation and part.next_position and not part.next_position[1]:
+        line_range = f"#L{part.next_position[0]}" + (f"-{end}" if to_line else "")
+        arguments = {"id": f"{path}{line_range}", **budget}
+        return {"message": continuation["message"], "tool": "fetch", "arguments": arguments}
+    return continuation
 
 
 def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPageArguments) -> tuple[int, int]:
@@ -176,32 +212,42 @@ def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> Li
         page_list = snapshot.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
         stale = _is_stale(snapshot)
     document = build_page_list_document(page_list, wiki.path_style)
-    pages = _take_fitting_items(document["pages"], budget)
-    done = params.offset + len(pages)
     arguments = params.model_dump(exclude_defaults=True)
-    return {
-        **document,
-        "pages": pages,
-        "offset": params.offset,
-        "stale": stale,
-        "continuation": _build_list_continuation("list_pages", arguments, done, document["total"] - done, "pages"),
-    }
+
+    def build(share: int) -> ListPagesResult:
+        pages = _take_shortened(document["pages"], _PAGE_TEXTS, share)
+        done = params.offset + len(pages)
+        return {
+            **document,
+            "pages": pages,
+            "offset": params.offset,
+            "stale": stale,
+            "continuation": _build_list_continuation("list_pages", arguments, done, document["total"] - done, "pages"),
+        }
+
+    return fit_to_budget(build, format_page_list, budget)
 
 
 def find_orphans(wiki: WikiSession, params: OrphansArguments, budget: int) -> OrphansResult:
     with wiki.open_snapshot() as snapshot:
         document = build_orphans_document(snapshot.pages.find_orphans(), wiki.path_style)
         stale = _is_stale(snapshot)
-    pages = _take_fitting_items(document["pages"][params.offset : params.offset + params.limit], budget)
-    done = params.offset + len(pages)
+    listed = document["pages"][params.offset : params.offset + params.limit]
     arguments = params.model_dump(exclude_defaults=True)
-    return {
-        **document,
-        "pages": pages,
-        "offset": params.offset,
-        "stale": stale,
-        "continuation": _build_list_continuation("find_orphans", arguments, done, document["total"] - done, "pages"),
-    }
+
+    def build(share: int) -> OrphansResult:
+        pages = _take_shortened(listed, _PAGE_TEXTS, share)
+        done = params.offset + len(pages)
+        remaining = document["total"] - done
+        return {
+            **document,
+            "pages": pages,
+            "offset": params.offset,
+            "stale": stale,
+            "continuation": _build_list_continuation("find_orphans", arguments, done, remaining, "pages"),
+        }
+
+    return fit_to_budget(build, format_page_list, budget)
 
 
 def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksResult:
@@ -210,9 +256,13 @@ def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksRe
         with handle.open_snapshot() as snapshot:
             stale = _is_stale(snapshot)
     document = build_links_document(page_links, wiki.path_style)
+    return fit_to_budget(lambda share: _build_links_result(document, params, share, stale=stale), format_links, budget)
+
+
+def _build_links_result(document: LinksDocument, params: LinksArguments, share: int, *, stale: bool) -> LinksResult:
     all_lists = (document["links_to"], document["linked_from"], document["missing"])
     start, end = params.offset, params.offset + params.limit
-    shown = [_take_fitting_items(links[start:end], budget // 3) for links in all_lists]
+    shown = [take_fitting(links[start:end], estimate_json_tokens, share // 3) for links in all_lists]
     # The same number of each, so that one offset continues all of them.
     cut_lists = (part for part, links in zip(shown, all_lists, strict=True) if start + len(part) < len(links))
     step = min(map(len, cut_lists), default=0)
@@ -239,31 +289,40 @@ def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksRe
 
 def list_changes(wiki: WikiSession, params: ChangesArguments, budget: int) -> ChangesResult:
     commits = wiki.handle.pages.read_changelog(params.limit + 1, params.offset)
-    document = build_changelog_document(commits[: params.limit], wiki.path_style)
-    entries = _take_fitting_items(document["entries"], budget)
-    remaining = len(commits) - len(entries)
+    changes = build_changelog_document(commits[: params.limit], wiki.path_style)["entries"]
     arguments = params.model_dump(exclude_defaults=True)
-    return {
-        "entries": entries,
-        "continuation": _build_list_continuation(
-            "recent_changes", arguments, params.offset + len(entries), remaining, "commits", exact=False
-        ),
-    }
+
+    def build(share: int) -> ChangesResult:
+        entries = _take_shortened(changes, (*_COMMIT_TEXTS, "pages_affected"), share)
+        done, remaining = params.offset + len(entries), len(commits) - len(entries)
+        return {
+            "entries": entries,
+            "continuation": _build_list_continuation(
+                "recent_changes", arguments, done, remaining, "commits", exact=False
+            ),
+        }
+
+    return fit_to_budget(build, format_changes, budget)
 
 
 def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> HistoryResult:
     path = wiki.path_style.to_git_path(params.path)
-    commits = wiki.handle.pages.read_history(path, params.limit + 1)
-    entries = _take_fitting_items([build_commit_document(commit) for commit in commits[: params.limit]], budget)
-    continuation: Continuation | None = None
-    if len(entries) < len(commits):
-        wider = {"limit": min(200, params.limit * 2), "max_tokens": min(50_000, budget * 2)}
-        continuation = {
-            "message": "There are older commits.",
-            "tool": "page_history",
-            "arguments": {"path": params.path, **wider},
+    commits = wiki.handle.pages.read_history(path, params.offset + params.limit + 1)[params.offset :]
+    history = [build_commit_document(commit) for commit in commits[: params.limit]]
+    arguments = params.model_dump(exclude_defaults=True)
+
+    def build(share: int) -> HistoryResult:
+        entries = _take_shortened(history, _COMMIT_TEXTS, share)
+        done, remaining = params.offset + len(entries), len(commits) - len(entries)
+        return {
+            "path": wiki.path_style.to_display_path(path),
+            "history": entries,
+            "continuation": _build_list_continuation(
+                "page_history", arguments, done, remaining, "commits", exact=False
+            ),
         }
-    return {"path": wiki.path_style.to_display_path(path), "history": entries, "continuation": continuation}
+
+    return fit_to_budget(build, format_history, budget)
 
 
 def _is_stale(snapshot: IndexSnapshot) -> bool:
@@ -274,8 +333,10 @@ def _is_stale(snapshot: IndexSnapshot) -> bool:
     return snapshot.version.head not in (None, indexed.indexed_revision)
 
 
-def _take_fitting_items(items: Sequence[T], budget: int) -> list[T]:
-    return take_fitting(items, lambda item: estimate_tokens(str(item)), budget)
+def _take_shortened(items: Sequence[T], names: Sequence[str], share: int) -> list[T]:
+    """The first items that fit, at least one, whose named fields are shortened to a part of the share."""
+    shortened = (shorten_fields(item, names, share // (2 * len(names))) for item in items)
+    return take_fitting(shortened, estimate_json_tokens, share)
 
 
 def _build_list_continuation(

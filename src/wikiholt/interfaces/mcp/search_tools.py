@@ -7,7 +7,14 @@ from typing import Any
 from wikiholt.domain.search import Hit, SearchInterface, SearchResult
 from wikiholt.errors import Forbidden
 from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.mcp.text_output import estimate_tokens, truncate_text
+from wikiholt.interfaces.mcp.text_output import (
+    estimate_json_tokens,
+    estimate_tokens,
+    fit_to_budget,
+    format_search_result,
+    shorten_fields,
+    truncate_text,
+)
 from wikiholt.interfaces.mcp.tool_schemas import (
     DATA_NOTICE,
     Continuation,
@@ -23,8 +30,7 @@ from wikiholt.search.spell_check import format_as_typed
 from wikiholt.wikis.multi_search import OpenedWikis, search_wikis
 from wikiholt.wikis.session import STORED_PATHS, PathStyle, WikiSession
 
-_HIT_OVERHEAD_TOKENS = 60
-"""Tokens of the fields besides the passage: path, heading, lines, score."""
+_HIT_TEXTS = ("title", "heading_path", "category", "tags", "snippet")
 _STALE_NOTE = "The index is behind the newest commit: the latest changes may be missing."
 _NOTHING_RELEVANT_NOTE = (
     "Nothing relevant was found: the pages listed, if any, are only the closest ones. Say so, or search with other "
@@ -79,7 +85,6 @@ def run_similar(wiki: WikiSession, params: SimilarArguments, budget: int) -> Sea
 def _build_result(
     path_style: PathStyle, result: SearchResult, budget: int, get_call: Callable[[], tuple[str, dict[str, Any]]]
 ) -> SearchToolResult:
-    fitted = _fit_hits(path_style, result.hits, budget)
     notes = list(result.notes)
     if result.nothing_relevant or not result.hits:
         notes.insert(0, _NOTHING_RELEVANT_NOTE)
@@ -88,16 +93,23 @@ def _build_result(
         notes.insert(0, f"{format_did_you_mean(result)} To search for the original words, use the query: {typed}")
     if result.stale:
         notes.append(_STALE_NOTE)
-    return build_document(
-        SearchToolResult,
-        result,
-        did_you_mean=result.did_you_mean or None,
-        results=fitted.pages,
-        nothing_relevant=result.nothing_relevant or not result.hits,
-        notes=notes,
-        notice=DATA_NOTICE,
-        continuation=_build_continuation(fitted, budget, get_call) if fitted.omitted or fitted.was_shortened else None,
-    )
+
+    def build(share: int) -> SearchToolResult:
+        fitted = _fit_hits(path_style, result.hits, share)
+        is_cut = fitted.omitted or fitted.was_shortened
+        document = build_document(
+            SearchToolResult,
+            result,
+            did_you_mean=result.did_you_mean or None,
+            results=fitted.pages,
+            nothing_relevant=result.nothing_relevant or not result.hits,
+            notes=notes,
+            notice=DATA_NOTICE,
+            continuation=_build_continuation(fitted, budget, get_call) if is_cut else None,
+        )
+        return shorten_fields(document, ("query", "did_you_mean"), share // 4)
+
+    return fit_to_budget(build, format_search_result, budget)
 
 
 def _build_continuation(
@@ -116,21 +128,22 @@ def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _Fit
     pages: list[SearchToolHit] = []
     used, was_shortened = 0, False
     for number, hit in enumerate(hits):
-        overhead = _HIT_OVERHEAD_TOKENS + estimate_tokens(hit.snippet.text)
+        page = shorten_fields(_build_hit(path_style, hit), _HIT_TEXTS, budget // 8)
+        overhead = estimate_json_tokens(page)
         total = overhead + estimate_tokens(hit.text)
         if pages and used + overhead > budget:
             return _FittedHits(pages, len(hits) - number, was_shortened)
         fits = used + total <= budget
         text = hit.text
         if not fits:
-            text = "" if pages else truncate_text(hit.text, max(1, budget - overhead))
+            text = "" if pages or overhead >= budget else truncate_text(hit.text, budget - overhead)
             was_shortened = True
-        pages.append(_build_hit(path_style, hit, text))
+        pages.append({**page, "text": text})
         used += total if fits else overhead + estimate_tokens(text)
     return _FittedHits(pages, 0, was_shortened)
 
 
-def _build_hit(path_style: PathStyle, hit: Hit, text: str) -> SearchToolHit:
+def _build_hit(path_style: PathStyle, hit: Hit) -> SearchToolHit:
     return build_document(
         SearchToolHit,
         hit,
@@ -139,6 +152,6 @@ def _build_hit(path_style: PathStyle, hit: Hit, text: str) -> SearchToolHit:
         title=path_style.to_display_title(hit.name, hit.path),
         lines=[hit.first_line, hit.last_line],
         snippet=hit.snippet.text,
-        text=text,
+        text="",
         wiki=hit.wiki or None,
     )

@@ -1,11 +1,12 @@
 """The text of tool results and errors, and cutting text to a token budget. Pure functions."""
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -48,9 +49,60 @@ _MAX_COUNTED_CHARS = 20_000
 """Tokens are counted in at most this number of characters, because a page may have millions."""
 
 
+_JSON_SYNTAX = re.compile(r'[\[\]{}",:]+')
+_MAX_FIT_TRIES = 16
+
+
 def estimate_tokens(text: str) -> int:
     """The approximate number of tokens of a text."""
     return len(estimate_token_spans(text))
+
+
+def estimate_answer_tokens(text: str) -> int:
+    """The approximate number of tokens of text that may be JSON. Models read a run of its punctuation as one token."""
+    return estimate_tokens(_JSON_SYNTAX.sub('"', text))
+
+
+def estimate_json_tokens(document: Any) -> int:
+    """The approximate number of tokens of a document as JSON."""
+    return estimate_answer_tokens(format_compact_json(document))
+
+
+def fit_to_budget(build: Callable[[int], T], format_text: Callable[[T], str], budget: int) -> T:
+    """The document of the largest tried share whose text and structured content both keep to the budget.
+
+    `build` makes the document with about `share` tokens of content; what surrounds the content is measured here.
+    """
+    share = budget
+    document = build(share)
+    for _ in range(_MAX_FIT_TRIES):
+        used = max(estimate_answer_tokens(format_text(document)), estimate_json_tokens(document))
+        if used <= budget or share <= 1:
+            break
+        excess = used - budget
+        share = max(1, share - excess if 2 * excess <= share else share * budget // used)
+        document = build(share)
+    return document
+
+
+def shorten_fields(document: T, names: Iterable[str], budget: int) -> T:
+    """A copy of a document whose named texts and lists of texts have at most `budget` tokens each."""
+    fields = cast(dict[str, Any], document)
+    changed = {name: _shorten(fields[name], max(1, budget)) for name in names if fields.get(name)}
+    return cast(T, {**fields, **changed})
+
+
+def _shorten(value: Any, budget: int) -> Any:
+    if isinstance(value, str):
+        return truncate_text(value, budget)
+    kept: list[str] = []
+    remaining = budget
+    for item in value:
+        remaining -= estimate_tokens(item[:_MAX_COUNTED_CHARS]) + 1
+        if remaining < 0:
+            return [*kept, f"… and {len(value) - len(kept)} more"]
+        kept.append(item)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +144,13 @@ def _count_fitting_chars(text: str, budget: int) -> int:
     return max(1, spans[max(1, budget) - 1][1])
 
 
-def take_fitting(items: Sequence[T], get_cost: Callable[[T], int], budget: int) -> list[T]:
-    """The first items that fit the budget; at least one if there are any."""
+def take_fitting(items: Iterable[T], get_cost: Callable[[T], int], budget: int, *, at_least: int = 1) -> list[T]:
+    """The first items that fit the budget; at least `at_least` if there are that many."""
     taken: list[T] = []
     remaining = budget
     for item in items:
         remaining -= get_cost(item)
-        if remaining < 0 and taken:
+        if remaining < 0 and len(taken) >= at_least:
             break
         taken.append(item)
     return taken
@@ -107,7 +159,9 @@ def take_fitting(items: Sequence[T], get_cost: Callable[[T], int], budget: int) 
 def truncate_text(text: str, budget: int) -> str:
     """The start of a text, with an ellipsis if it was cut."""
     spans = list(islice(estimate_token_spans(text[:_MAX_COUNTED_CHARS]), budget + 1))
-    return text if len(spans) <= budget and len(text) <= _MAX_COUNTED_CHARS else f"{text[: spans[budget - 1][1]]}…"
+    if len(spans) <= budget:
+        return text if len(text) <= _MAX_COUNTED_CHARS else f"{text[:_MAX_COUNTED_CHARS]}…"
+    return f"{text[: spans[budget - 1][1]]}…"
 
 
 # The text of results, and of errors with the next step.
@@ -122,7 +176,7 @@ _NEXT_STEPS: Mapping[type[WikiholtError], str] = {
 }
 
 
-def format_compact_json(document: Mapping[str, Any]) -> str:
+def format_compact_json(document: Any) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 

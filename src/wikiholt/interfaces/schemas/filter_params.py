@@ -58,8 +58,8 @@ FILTER_PARAMS = (
     FilterParam(
         "path_prefix",
         "prefix",
-        description="Pages whose path starts with this.",
-        mcp_description="Only pages whose path starts with this.",
+        description="Pages at or below this path; names of folders must be complete, in the same case.",
+        mcp_description="Only pages at or below this path; names of folders must be complete, in the same case.",
         option="--path",
         metavar="PREFIX",
         help="only pages at or below this path",

@@ -24,7 +24,7 @@ def list_pages_from_git(
     blobs = {
         file: entry.blob
         for file, entry in sorted(source.read_tree(head).items(), key=lambda item: get_page_path(item[0]))
-        if entry.kind is EntryKind.FILE and get_page_path(file).startswith(where.path_prefix)
+        if entry.kind is EntryKind.FILE and _is_below(get_page_path(file), where.path_prefix.strip("/"))
     }
     end = None if limit is None else offset + limit
     files = list(blobs)
@@ -33,6 +33,10 @@ def list_pages_from_git(
         return PageList(pages, len(files), None)
     matching = [page for page in _read_pages(source, pipeline, head, blobs) if _matches(page, where)]
     return PageList(tuple(matching[offset:end]), len(matching), None)
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return not prefix or path == prefix or path.startswith(f"{prefix}/")
 
 
 def _read_pages(source: Source, pipeline: TextPipeline, head: str, blobs: dict[str, str]) -> Iterator[StoredPage]:

@@ -1,5 +1,6 @@
 """Finds the page file for a path."""
 
+import unicodedata
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class PageLocator:
         return page_file
 
     def find_page(self, path: str, revision: str | None) -> PageFile | None:
-        """The page with this path, or else the only one whose path differs only in case."""
+        """The page with this path, or else the only one whose path differs only in case or Unicode normalization."""
         path = validate_path(path)
         if revision is None:
             return None
@@ -79,7 +80,7 @@ class PageLocator:
         return PageFile(file, entry.blob) if entry is not None and entry.kind is EntryKind.FILE else None
 
     def _list_candidates(self, path: str, revision: str) -> Iterable[str]:
-        """Files that may have this path in another case: by the index if it has this revision, else by the tree."""
+        """Files that may have this path, written otherwise: by the index if it has this revision, else by the tree."""
         try:
             with self._open_index() as index:
                 if index.get_state().revision == revision:
@@ -110,7 +111,11 @@ def get_new_file(path: str) -> str:
 
 
 def _is_same_path(file: str, path: str) -> bool:
-    return path.casefold() in (file.casefold(), get_page_path(file).casefold())
+    return _fold_case(path) in (_fold_case(file), _fold_case(get_page_path(file)))
+
+
+def _fold_case(path: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def _is_text(path: str) -> bool:

@@ -19,9 +19,10 @@ _NO_FILTER = PageFilter()
 class WikiPages:
     """The pages of one wiki, bound to its source and its index. Safe to use from many threads.
 
-    A page is named by its path: exactly, or by the only path that differs only in case; `.md` may be added. Raises
-    PageNotFound if there is none. A write makes one commit by its author. `expected` is the revision (at least 7
-    digits) that last changed the page; if it is another, RevisionMismatch is raised with the current one.
+    A page is named by its path: exactly, or by the only path that differs only in case or Unicode normalization;
+    `.md` may be added. Raises PageNotFound if there is none. A write makes one commit by its author. `expected` is the
+    revision (at least 7 digits) that last changed the page; if it is another, RevisionMismatch is raised with the
+    current one.
     """
 
     def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
