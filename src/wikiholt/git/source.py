@@ -33,6 +33,7 @@ from wikiholt.git.objects import (
 )
 from wikiholt.git.process import GitRunner
 from wikiholt.git.refs import HeadReader, resolve_head
+from wikiholt.git.renames import RenameHistory, find_former_files, read_renames
 from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
@@ -72,6 +73,7 @@ class GitSource:
         self._confined_to = confined_to
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
+        self._renames: RenameHistory | None = None
 
     def get_head(self) -> str:
         """The commit at HEAD. Raises SourceMissing, SourceCorrupt, NoCommits."""
@@ -109,6 +111,20 @@ class GitSource:
         before = _validate_commit_id(since) if since else None
         dates = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before)
         return {names[name]: date for name, date in dates.items()}
+
+    def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
+        """The former names of page files; `wikiholt.git.renames` defines which are found."""
+        if not files:
+            return {}
+        git, pages = self._open_git(), self._page_files
+        history = self._renames = read_renames(git, self._find_commit(revision), self._renames)
+        found = find_former_files(history, map(pages.to_repository_path, files))
+        prefix = f"{pages.subdirectory}/" if pages.subdirectory else ""
+        inside = (
+            (file.removeprefix(prefix), [name.removeprefix(prefix) for name in names if name.startswith(prefix)])
+            for file, names in found.items()
+        )
+        return {file: names for file, names in inside if names}
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
         """The commits that changed a file, newest first, followed through renames; empty for an unknown file."""

@@ -102,8 +102,9 @@ class Reconciler:
         state = index.get_state()
         work = self._plan_work(index, state, revision)
         dates = self._get_change_dates(work.plan.to_index, revision, state.revision)
+        former = self._get_former_files(index, work, revision)
         indexer = BatchIndexer(
-            index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, dates
+            index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, dates, former
         )
         stats = indexer.run(
             work.entries,
@@ -129,6 +130,15 @@ class Reconciler:
         if known is None or known.revision != revision or not known.changed_at.keys() >= set(files):
             known = self._paused_sync = _PausedSync(revision, self._source.get_change_dates(files, revision, since))
         return known.changed_at
+
+    def _get_former_files(self, index: WikiIndex, work: SyncWork, revision: str) -> Mapping[str, Sequence[str]]:
+        """The former names of the files to index, without names that another page has now."""
+        former = self._source.get_former_files(work.plan.to_index, revision)
+        if not former:
+            return former
+        gone = {*work.plan.deleted, *work.plan.moved.values()}
+        existing = work.tree or {*index.get_page_blobs(), *work.plan.to_index} - gone
+        return {file: [name for name in names if name not in existing] for file, names in former.items()}
 
     def _plan_work(self, index: WikiIndex, state: IndexState, revision: str) -> SyncWork:
         """The difference between the index and the revision, from a diff of two trees where possible."""

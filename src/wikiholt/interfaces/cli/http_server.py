@@ -100,7 +100,7 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
             # Fail now, not at each request, if the registry is missing or damaged.
             wikis = len(application.service.list_wikis())
             if not as_json:
-                log_start(wikis, str(settings.data))
+                log_start(wikis, str(settings.data), roots)
         _require_keys(application)
         progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
         with (

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Header, Path
 from pydantic import Field
 from starlette.responses import Response
 
-from wikiholt.domain.git import Author
-from wikiholt.domain.page import PageContent, PageWriteResult
+from wikiholt.domain.page import PageContent
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
@@ -51,8 +50,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_rename_document,
     build_write_document,
 )
-from wikiholt.wikis.pages.page_locator import get_new_file
-from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
+from wikiholt.wikis.session import WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
@@ -197,7 +195,7 @@ def put_page(
             )
         except PageExists:
             raise build_page_exists_error(wiki, path, by_header=by_header) from None
-    _report_saved(wiki, written, author, message)
+    wiki.report_write(written, author, message)
     status = 201 if written.created else 200
     return make_json_response(build_write_document(written, wiki.path_style), status, etag=f'"{written.revision}"')
 
@@ -227,7 +225,7 @@ def patch_page(
         written = wiki.handle.pages.replace_text(
             path, body.old_string, body.new_string, author, message, expected=expected
         )
-    _report_saved(wiki, written, author, message)
+    wiki.report_write(written, author, message)
     return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
 
 
@@ -253,7 +251,7 @@ def delete_and_respond(
         expected = get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
         deleted = wiki.handle.pages.delete(path, author, message, expected=expected)
-    wiki.report_commit(CommitEvent(ChangeKind.DELETED, deleted.path, (deleted.file,), author, message))
+    wiki.report_write(deleted, author, message)
     return make_json_response(build_delete_document(deleted, wiki.path_style))
 
 
@@ -281,14 +279,8 @@ def rename_page(
             update_links=body.update_links,
             link_path=wiki.path_style.to_link_path(new_path),
         )
-    files = (renamed.file, *map(get_new_file, renamed.updated))
-    wiki.report_commit(CommitEvent(ChangeKind.RENAMED, renamed.old_path, files, author, message, renamed.path))
+    wiki.report_write(renamed, author, message)
     return make_json_response(build_rename_document(renamed, wiki.path_style), etag=f'"{renamed.revision}"')
-
-
-def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> None:
-    if result.changed:
-        wiki.report_commit(CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message))
 
 
 # Links between pages

@@ -11,6 +11,7 @@ from wikiholt.wikis.pages.page_attachments import PageAttachments
 from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, validate_path
 from wikiholt.wikis.pages.page_reader import PageReader
 from wikiholt.wikis.pages.page_writer import PageRenamer, PageWriter
+from wikiholt.wikis.pages.repository_files import RepositoryFiles
 
 _NO_FILTER = PageFilter()
 
@@ -45,6 +46,8 @@ class WikiPages:
         self.append = writer.append
         self.delete = writer.delete
         self.rename = PageRenamer(writer, open_index).rename
+
+        self.read_file = RepositoryFiles(source, locator, attachments, pipeline.max_bytes).read
 
         self.list_attachments = attachments.list
         self.read_attachment = attachments.read
