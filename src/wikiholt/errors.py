@@ -32,7 +32,9 @@ WikiholtError
 │   ├── ModelMissing
 │   ├── ModelCorrupt
 │   ├── ModelMismatch
-│   └── ModelSelfTestFailed
+│   ├── ModelSelfTestFailed
+│   ├── ModelUnavailable   the server of the model does not answer now
+│   └── ModelRefused       a model of the hub cannot be used as it is published
 ├── SourceError           the git repository cannot be read            (exit 6, HTTP 503)
 │   ├── SourceMissing
 │   ├── SourceCorrupt
@@ -227,6 +229,14 @@ class ModelSelfTestFailed(ModelError):
     code = "model-unproven"
 
 
+class ModelUnavailable(ModelError):
+    code = "model-unavailable"
+
+
+class ModelRefused(ModelError):
+    code = "model-refused"
+
+
 class SourceError(WikiholtError):
     code = "source-error"
     exit_code = 6
@@ -295,6 +305,18 @@ class DatabaseUnavailable(IndexUnavailable):
     def __init__(self, message: str, *, retry_after: float = 5.0, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
+
+
+class TooManyConnections(DatabaseUnavailable):
+    """The server accepts no further connection."""
+
+    code = "too-many-connections"
+
+
+class LoginRefused(DatabaseUnavailable):
+    """The server does not let the wiki's role log in. `wikiholt doctor --fix` and the next sync reset its password."""
+
+    code = "login-refused"
 
 
 class SyncFailed(WikiholtError):

@@ -175,11 +175,11 @@ class DirectorySource(MirrorSource):
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:  # noqa: ARG002
         """The attachable files in a directory on disk now, by name."""
-        if not folder or "\0" in folder or "\\" in folder or not {"", ".", ".."}.isdisjoint(folder.split("/")):
+        if "\0" in folder or "\\" in folder or (folder and not {"", ".", ".."}.isdisjoint(folder.split("/"))):
             return {}
         files = {}
         for name in list_names(self._root, folder):
-            file = f"{folder}/{name}"
+            file = f"{folder}/{name}" if folder else name
             is_text = not any("\ud800" <= char <= "\udfff" for char in name) and "\\" not in name
             if is_text and self._files.is_attachable(file) and (stamp := find_stamp(self._root, file)) is not None:
                 blob = self._remember_attachment(file, stamp)

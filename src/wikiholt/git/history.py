@@ -70,8 +70,13 @@ def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> l
     return commits
 
 
-def read_page_log(git: GitRunner, revision: str, pages: PageFiles, limit: int, skip: int) -> list[LogEntry]:
-    """The commits that touched a page, newest first, each with its page files; the first `skip` are left out."""
+def read_page_log(
+    git: GitRunner, revision: str, pages: PageFiles, limit: int, skip: int, *, all_commits: bool = False
+) -> list[LogEntry]:
+    """The commits that touched a page, newest first, each with its page files; the first `skip` are left out.
+
+    With `all_commits`, also those that touched only other files of the wiki's directory, such as attachments.
+    """
     entries: list[LogEntry] = []
     header, files = b"", []
     pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
@@ -84,7 +89,7 @@ def read_page_log(git: GitRunner, revision: str, pages: PageFiles, limit: int, s
                 file = pages.to_page_file(decode_file_name(token))
                 files += [file] if file is not None else []
                 continue
-            if files:
+            if files or (all_commits and header):
                 entries.append(LogEntry(_parse_commit(header), tuple(dict.fromkeys(files))))
             if len(entries) >= skip + limit:
                 return entries[skip : skip + limit]

@@ -149,13 +149,15 @@ class GitSource:
         """The attachable files directly in a directory, by name."""
         return read_attached_files(self._open_git(), folder, _validate_commit_id(revision), self._page_files)
 
-    def read_log(self, limit: int, skip: int = 0) -> list[LogEntry]:
-        """The commits that touched a page, newest first; empty in a repository without commits."""
+    def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> list[LogEntry]:
+        """The commits that touched a page, or all of them, newest first; empty in a repository without commits."""
         try:
             head = self._find_commit(None)
         except NoCommits:
             return []
-        return read_page_log(self._open_git(), head, self._page_files, max(limit, 0), max(skip, 0)) if limit > 0 else []
+        if limit <= 0:
+            return []
+        return read_page_log(self._open_git(), head, self._page_files, limit, max(skip, 0), all_commits=all_commits)
 
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:
         """Earlier versions of the pages at the revision, newest first, followed through renames."""

@@ -17,10 +17,10 @@ from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
 
-_MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch)
+_MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
 
 _EMBED_TEXTS_PER_CORE = 16

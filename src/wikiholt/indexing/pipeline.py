@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -17,7 +17,8 @@ from wikiholt.domain.protocols import Embedder, ModelInfo, Source
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunking import build_chunks
 from wikiholt.text.dialect import DIALECTS, GFM, Dialect
-from wikiholt.text.ignore_patterns import build_matcher
+from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
+from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
 from wikiholt.text.page_names import get_page_path, make_page_name
@@ -173,7 +174,16 @@ class TextPipeline:
         return max(_WORK_PER_BYTE * self.max_bytes, _MIN_WORK_LIMIT)
 
     def _is_hidden(self, file: str) -> bool:
-        return bool(self.hide) and _compile_patterns(self.hide)(file)
+        return bool(self.hide) and _compile_patterns(self.hide, self._ignores_case)(file)
+
+    @property
+    def _ignores_case(self) -> bool:
+        """Whether names of pages have no case of their own, so that patterns ignore it."""
+        return self.dialect.resolution is LinkResolution.OTTERWIKI
+
+    def find_unused_hide_patterns(self, files: Collection[str]) -> list[str]:
+        """The patterns of `hide` that match none of the files."""
+        return find_unused_patterns(self.hide, files, self._ignores_case)
 
 
 def _add_former_names(page: Page, former_files: Sequence[str]) -> Page:

@@ -5,6 +5,7 @@ While nobody else writes the index, it then reads only the difference between tw
 in a large wiki as in a small one.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,8 @@ from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
 RETRY_HINT = "run `wikiholt sync` again; if the error persists, run `wikiholt doctor`"
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class Reconciler:
         self._paused_sync = None
         index.apply(IndexChange(deleted=work.plan.deleted))
         problems = _verify_counts(index, work)
+        _log_unused_patterns(model_and_pipeline.pipeline, work)
         index.apply(IndexChange(revision=revision))
         self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
         if not work.page_count:
@@ -147,6 +151,12 @@ class Reconciler:
         tree = self._source.read_tree(revision)
         plan = build_plan(tree, index.get_page_blobs(), problems)
         return SyncWork(plan, {file: tree[file] for file in plan.to_index}, len(tree), tree)
+
+
+def _log_unused_patterns(pipeline: TextPipeline, work: SyncWork) -> None:
+    """Report patterns that hide nothing: the owner believes that they do."""
+    for pattern in pipeline.find_unused_hide_patterns(work.tree) if work.tree is not None else ():
+        _LOG.warning("the pattern %r of the setting `hide` matches no page, so it hides nothing", pattern)
 
 
 def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:

@@ -138,10 +138,9 @@ def _make_wiki_link(inside: str, offset: int, start: int, order: LinkOrder) -> I
     left, bar, right = inside.partition("|")
     if bar and left.endswith("\\"):
         left, bar = left[:-1], "\\|"
-    spans = {
-        left.strip(): _trim_span(start, left),
-        right.strip(): _trim_span(start + len(left) + len(bar), right),
-    }
+    sides = [(left.strip(), _trim_span(start, left)), (right.strip(), _trim_span(start + len(left) + len(bar), right))]
+    # If both sides are the same text, the span is that of the target.
+    spans = dict(reversed(sides) if order is LinkOrder.TARGET_FIRST else sides)
     is_unambiguous = order is not LinkOrder.EITHER or (target.startswith("/") and not text.startswith("/"))
     targets = (target,) if is_unambiguous or text == target else (target, text)
     return InlineLink(targets, text, offset, True, tuple(spans[side] for side in targets))

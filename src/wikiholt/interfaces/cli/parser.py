@@ -84,6 +84,7 @@ COMMANDS = {
     "eval": Summary(_QUALITY, "evaluation_command", "measure the search quality of a wiki"),
     "report": Summary(_QUALITY, "report_command", "show what was searched for in a wiki, if searches are logged"),
     "doctor": Summary(_OPERATION, "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
+    "model": Summary(_OPERATION, "model_commands", "fetch, list and remove embedding models"),
     "settings": Summary(_OPERATION, "admin_commands", "show all settings and their values"),
     "completion": Summary(_OPERATION, "shell_commands", "print the completion script for a shell"),
     "man": Summary(_OPERATION, "shell_commands", "print the manual page, for man -l -"),

@@ -263,7 +263,7 @@ def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: CommandR
     code, out, _ = synced("--set", "search.stale_check=false", "search", "-w", "night", "disks")
     assert code == 0
     assert ", up to date" not in out
-    assert "HEAD unknown" in out
+    assert "latest state unknown" in out
 
 
 def test_a_setting_can_be_set_for_one_command(synced: CommandRunner) -> None:
