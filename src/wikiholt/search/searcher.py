@@ -19,7 +19,6 @@ from wikiholt.domain.search import (
     Confidence,
     KeywordQuery,
     PageFilter,
-    PropertyFacets,
     SearchMode,
     SearchResult,
     StoredPage,
@@ -191,15 +190,7 @@ class Searcher:
             did_you_mean=context.interpreted.did_you_mean,
             reranked=context.reranked,
             offset=request.offset,
-            facets=self._count_facets(request) if request.facets else (),
-        )
-
-    def _count_facets(self, request: SearchRequest) -> tuple[PropertyFacets, ...]:
-        """The values of the requested properties; for `tags` also those in the text of pages."""
-        facets = self._index.get_facets(request.where, request.facets)
-        return tuple(
-            replace(facet, values=facets.tags) if facet.name.casefold() in ("tag", "tags") else facet
-            for facet in facets.properties
+            facets=self._index.get_facets(request.where, request.facets).requested if request.facets else (),
         )
 
     @property
