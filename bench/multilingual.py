@@ -1,0 +1,281 @@
+"""Search in twelve languages, and across languages: multilingual-e5-small beside the default model and beside words alone.
+
+    python -m bench.multilingual [--questions 200] [--languages de zh …] [--write]
+    python -m bench.multilingual --scale        # how the scale on the card was chosen
+
+XQuAD has the same 240 paragraphs and 1,190 questions in each language. A paragraph is a page of a real wiki without a
+title, with the wiki's `language` set where there is a stemmer (not for Thai, Vietnamese and Chinese). Questions about
+articles with even numbers are for choosing; the tables use questions about the other articles, at most `--questions`
+per language, chosen by hash. Every question is sent to all searches in turn. In the tables across languages the wiki is
+English and the question is in the language of the row. Indexes are kept in bench/data/multilingual.
+"""
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench import collections
+from bench.quality import measured, ours
+from bench.report import machine, write
+from wikiholt.app import bootstrap
+from wikiholt.domain.index import CosineScale
+from wikiholt.domain.search import SearchMode
+from wikiholt.embedding import DEFAULT_MODEL, load_embedder
+from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.evaluation.questions import Question, QuestionKind, sample_questions
+from wikiholt.wikis.evaluation.runner import EvaluationRun, run_question
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+MODEL = "multilingual-e5-small"
+DATA = Path("bench/data/multilingual")
+LANGUAGES = {
+    "ar": "arabic", "de": "german", "el": "greek", "en": "english", "es": "spanish", "hi": "hindi", "ro": "romanian",
+    "ru": "russian", "th": "", "tr": "turkish", "vi": "", "zh": "",
+}  # fmt: skip
+PARAGRAPHS_PER_ARTICLE = 5
+CHOOSING = ("en", "de", "ar", "ru", "zh")
+SCALES = ((0.0, 1.0), *((low, high) for low in (0.7, 0.74, 0.78) for high in (0.9, 0.95, 1.0)))
+HEADS = ("words", "granite", "granite hybrid", "e5", "e5 hybrid")
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Collection:
+    """XQuAD in one language: the text of each paragraph, and the questions about each."""
+
+    language: str
+    texts: list[str]
+    asked: list[list[tuple[str, str]]]
+
+    @classmethod
+    def read(cls, directory: Path, language: str) -> "Collection":
+        data = json.loads(gzip.decompress((directory / "xquad" / f"xquad.{language}.json.gz").read_bytes()))["data"]
+        paragraphs = [paragraph for article in data for paragraph in article["paragraphs"]]
+        asked = [[(each["id"], each["question"]) for each in paragraph["qas"]] for paragraph in paragraphs]
+        return cls(language, [paragraph["context"] for paragraph in paragraphs], asked)
+
+    def pages(self, *, half: bool = False) -> list[dict[str, str]]:
+        return [
+            {"id": str(number), "title": str(number), "text": text}
+            for number, text in enumerate(self.texts)
+            if not (half and is_measured(number))
+        ]
+
+    def questions(self, limit: int, *, measured: bool) -> list[Question]:
+        """The same questions in every language: they are chosen by their ids."""
+        rows = [
+            Question(name, QuestionKind.LABELLED, "", {str(number): 1})
+            for number, asked in enumerate(self.asked)
+            if is_measured(number) == measured
+            for name, _ in asked
+        ]
+        texts = {name: text for asked in self.asked for name, text in asked}
+        return [
+            Question(each.id, each.kind, texts[each.id], each.relevant) for each in sample_questions(rows, limit, 0)
+        ]
+
+
+def is_measured(paragraph: int) -> bool:
+    return paragraph // PARAGRAPHS_PER_ARTICLE % 2 == 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--languages", nargs="*", default=list(LANGUAGES), choices=LANGUAGES)
+    parser.add_argument("--questions", type=int, default=200, help="limit per language")
+    parser.add_argument("--scale", action="store_true", help="only try scales, on the questions for choosing")
+    parser.add_argument("--memory", metavar="MODEL", help="only print the memory that a process with this model needs")
+    parser.add_argument("--write", action="store_true", help="write bench/results/multilingual.md")
+    arguments = parser.parse_args()
+    if arguments.memory:
+        print(" ".join(map(str, memory(arguments.memory))))
+        return
+    read = {language: Collection.read(arguments.collections, language) for language in LANGUAGES}
+    if arguments.scale:
+        print("\n".join(scales(read, arguments.questions)))
+        return
+    text = "\n".join([*searches(read, arguments.languages, arguments.questions), *costs(read)])
+    print(text)
+    if arguments.write:
+        write("multilingual", f"{__doc__}\n{machine()}\n\n{text}\n")
+
+
+def open_wiki(service: WikiService, collection: Collection, *, half: bool = False) -> WikiHandle:
+    """The wiki of one language, indexed."""
+    name = f"{collection.language}-half" if half else collection.language
+    repository = DATA / f"{name}.git"
+    if not (repository / "HEAD").exists():
+        collections.write_pages(collection.pages(half=half), repository)
+    if name not in [wiki.slug for wiki in service.list_wikis()]:
+        language = LANGUAGES[collection.language]
+        service.add(name, str(repository.resolve()), {"language": language} if language else {})
+    wiki = service.get_handle(name)
+    report = wiki.sync()
+    wiki.wait_for_caches(600)
+    print(f"{name}: {report.chunks_embedded} chunks embedded", file=sys.stderr, flush=True)
+    return wiki
+
+
+def searches(read: dict[str, Collection], languages: Sequence[str], limit: int) -> Iterator[str]:
+    """A table in each language, and one across languages."""
+    with ExitStack() as stack:
+        services = []
+        for model in (DEFAULT_MODEL, MODEL):
+            service = bootstrap.open_service(DATA / model, overrides={"model": model})
+            stack.callback(service.close)
+            services.append(service)
+        english = [open_wiki(service, read["en"]) for service in services]
+        alone = {language: [open_wiki(service, read[language]) for service in services] for language in languages}
+        asked = {language: read[language].questions(limit, measured=True) for language in languages}
+        same = {language: ask(alone[language], asked[language]) for language in languages}
+        across = {language: ask(english, asked[language]) for language in languages if language != "en"}
+    for title, found in (("Wiki and question in one language", same), ("English wiki", across)):
+        yield f"\n## {title}\n"
+        yield from table(found)
+
+
+def ask(wikis: Sequence[WikiHandle], questions: Sequence[Question]) -> list[EvaluationRun]:
+    default, other = wikis
+    ways = [
+        ours(HEADS[0], default, SearchMode.KEYWORD),
+        ours(HEADS[1], default, SearchMode.SEMANTIC),
+        ours(HEADS[2], default, SearchMode.HYBRID),
+        ours(HEADS[3], other, SearchMode.SEMANTIC),
+        ours(HEADS[4], other, SearchMode.HYBRID),
+    ]
+    named = {each.id: each.text for each in questions}
+    relevant = {each.id: dict(each.relevant) for each in questions}
+    return measured(collections.Queries("xquad", "", named, relevant, {}), ways)
+
+
+def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
+    """Success@1 and nDCG@10 of every way, by language, with the mean of all languages."""
+    yield f"| success@1, nDCG@10 | {' | '.join(HEADS)} |"
+    yield "|---" * (len(HEADS) + 1) + "|"
+    rows = {}
+    for language, runs in found.items():
+        metrics = [run.compute_metrics() for run in runs]
+        rows[language] = [(each["success@1"].mean, each["ndcg@10"].mean) for each in metrics]
+    for language, cells in [*rows.items(), ("mean", np.mean(list(rows.values()), axis=0).tolist())]:
+        yield f"| {language} | {' | '.join(f'{first:.3f}, {gain:.3f}' for first, gain in cells)} |"
+    counts = {len(run.outcomes) for runs in found.values() for run in runs}
+    yield f"\n{min(counts)} questions per language."
+
+
+# The scale of cosines on the card.
+
+
+def scales(read: dict[str, Collection], limit: int) -> Iterator[str]:
+    """Hybrid search and confidence by scale, on wikis of the articles with even numbers.
+
+    Questions about the other articles have no answer there.
+    """
+    yield "| model | scale | semantic nDCG@10 | hybrid nDCG@10 | high, right of high | nothing relevant | foreign: nothing relevant |"
+    yield "|---|---|---|---|---|---|---|"
+    yield scale_row(read, limit, DEFAULT_MODEL, None, ("en",))
+    for low, high in SCALES:
+        yield scale_row(read, limit, MODEL, CosineScale(low, high), ("en",))
+        yield scale_row(read, limit, MODEL, CosineScale(low, high), CHOOSING)
+
+
+def scale_row(
+    read: dict[str, Collection], limit: int, model: str, scale: CosineScale | None, languages: Sequence[str]
+) -> str:
+    original = bootstrap.get_scale
+    if scale is not None:
+        bootstrap.get_scale = lambda _: scale
+    try:
+        service = bootstrap.open_service(DATA / model, overrides={"model": model})
+    finally:
+        bootstrap.get_scale = original
+    gains: dict[SearchMode, list[float]] = {SearchMode.SEMANTIC: [], SearchMode.HYBRID: []}
+    own, foreign = [], []
+    for language in languages:
+        wiki = open_wiki(service, read[language], half=True)
+        for question in read[language].questions(limit // len(languages), measured=False):
+            for mode, values in gains.items():
+                values.append(run_question(question, mode, lambda _, request: wiki.search(request)).metrics["ndcg@10"])  # noqa: B023
+            own.append(confidence(wiki, question))
+        foreign += [confidence(wiki, each) for each in read[language].questions(limit // len(languages), measured=True)]
+    service.close()
+    high = [right for right, name in own if name == "high"]
+    share = f"{len(high) / len(own):.0%}, {np.mean(high):.0%}" if high else "0 %"
+    nothing = [np.mean([name == "low" for _, name in rows]) for rows in (own, foreign)]
+    place = f"{scale.unrelated:.2f} to {scale.related:.2f}" if scale else "card"
+    means = " | ".join(f"{np.mean(values):.3f}" for values in gains.values())
+    line = f"| {model}, {' '.join(languages)} | {place} | {means} | {share} | {nothing[0]:.1%} | {nothing[1]:.1%} |"
+    print(line, file=sys.stderr, flush=True)
+    return line
+
+
+def confidence(wiki: WikiHandle, question: Question) -> tuple[bool, str]:
+    """Whether the first hit is right, and its confidence."""
+    hits = wiki.search(SearchRequest(question.text)).hits
+    return (hits[0].path in question.relevant, str(hits[0].confidence)) if hits else (False, "low")
+
+
+# Costs.
+
+
+def costs(read: dict[str, Collection]) -> Iterator[str]:
+    """CPU time on one thread, in turns, and the memory of a process."""
+    models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
+    yield "\n## Costs\n"
+    yield f"| CPU time on one thread, median of {ROUNDS} turns | {DEFAULT_MODEL} | {MODEL} | ratio |"
+    yield "|---|---|---|---|"
+    for language in ("en", "de", "zh"):
+        passages = read[language].texts[:24]
+        queries = [text for asked in read[language].asked[:24] for _, text in asked[:2]]
+        for what, texts in (("paragraph", passages), ("question", queries)):
+            turns = np.array([[cpu(embedder, what, texts) for embedder in models.values()] for _ in range(ROUNDS)])
+            first, second = np.median(turns, axis=0) / len(texts) * 1e3
+            ratio = np.median(turns[:, 1] / turns[:, 0])
+            yield f"| {language}, {what} | {first:.1f} ms | {second:.1f} ms | {ratio:.2f} |"
+    yield "\n| a new process | memory before loading | after loading and embedding | CPU time of loading |"
+    yield "|---|---|---|---|"
+    for model in models:
+        command = [sys.executable, "-m", "bench.multilingual", "--memory", model]
+        done = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        yield f"| {model} | {done[0]} MB | {done[1]} MB | {float(done[2]):.1f} s |"
+
+
+def cpu(embedder: object, what: str, texts: Sequence[str]) -> float:
+    began = time.process_time()
+    if what == "paragraph":
+        embedder.embed_passages(texts)
+    else:
+        for text in texts:
+            embedder.embed_query(text)
+    return time.process_time() - began
+
+
+def memory(model: str) -> tuple[int, int, float]:
+    """Resident megabytes before and after loading, with the libraries imported before, and seconds of CPU time."""
+    import onnxruntime  # noqa: F401
+    import tokenizers  # noqa: F401
+
+    before, began = resident(), time.process_time()
+    embedder = load_embedder(model, threads=1)
+    took = time.process_time() - began
+    embedder.embed_passages(["The cat sleeps on the sofa. " * 20])
+    return before, resident(), took
+
+
+def resident() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+
+
+if __name__ == "__main__":
+    main()
