@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -28,11 +29,14 @@ from bench.quality import measured, ours
 from bench.report import machine, write
 from wikiholt.app import bootstrap
 from wikiholt.domain.index import CosineScale
-from wikiholt.domain.search import SearchMode
-from wikiholt.embedding import DEFAULT_MODEL, load_embedder
+from wikiholt.domain.search import Confidence, PageFilter, SearchMode
+from wikiholt.embedding import DEFAULT_MODEL, identify_model, load_embedder
+from wikiholt.search import searcher
+from wikiholt.search.ranking import Candidate, get_competition, get_confidence, rank_candidates, with_likelihoods
 from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.evaluation.quality_metrics import RANKING_DEPTH, compute_ndcg
 from wikiholt.wikis.evaluation.questions import Question, QuestionKind, sample_questions
-from wikiholt.wikis.evaluation.runner import EvaluationRun, run_question
+from wikiholt.wikis.evaluation.runner import EvaluationRun
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
@@ -44,7 +48,7 @@ LANGUAGES = {
 }  # fmt: skip
 PARAGRAPHS_PER_ARTICLE = 5
 CHOOSING = ("en", "de", "ar", "ru", "zh")
-SCALES = ((0.0, 1.0), *((low, high) for low in (0.7, 0.74, 0.78) for high in (0.9, 0.95, 1.0)))
+SCALES = ((0.0, 1.0), *((low, high) for low in (0.65, 0.7, 0.72, 0.74, 0.76) for high in (0.9, 0.95, 1.0)))
 HEADS = ("words", "granite", "granite hybrid", "e5", "e5 hybrid")
 ROUNDS = 5
 
@@ -176,53 +180,95 @@ def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
 # The scale of cosines on the card.
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The candidates of hybrid search for one question, before they are ranked, and the ids of the right pages."""
+
+    candidates: list[Candidate]
+    right: frozenset[int]
+
+
 def scales(read: dict[str, Collection], limit: int) -> Iterator[str]:
-    """Hybrid search and confidence by scale, on wikis of the articles with even numbers.
-
-    Questions about the other articles have no answer there.
-    """
-    yield "| model | scale | semantic nDCG@10 | hybrid nDCG@10 | high, right of high | nothing relevant | foreign: nothing relevant |"
-    yield "|---|---|---|---|---|---|---|"
-    yield scale_row(read, limit, DEFAULT_MODEL, None, ("en",))
+    """Ranking and confidence by scale, on wikis of the articles with even numbers; other questions have no answer there."""
+    yield (
+        "| model, languages | scale | semantic nDCG@10 | hybrid nDCG@10 | on the common scale: right page | best wrong page "
+        "| best foreign page | high, right of high | nothing relevant | foreign: nothing relevant |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    english = {"en": gather(read["en"], DEFAULT_MODEL, limit)}
+    yield scale_row(f"{DEFAULT_MODEL}, en", identify_model(DEFAULT_MODEL, None).scale, english)
+    asked = {language: gather(read[language], MODEL, limit) for language in CHOOSING}
     for low, high in SCALES:
-        yield scale_row(read, limit, MODEL, CosineScale(low, high), ("en",))
-        yield scale_row(read, limit, MODEL, CosineScale(low, high), CHOOSING)
+        yield scale_row(f"{MODEL}, en", CosineScale(low, high), {"en": asked["en"]})
+        yield scale_row(f"{MODEL}, {' '.join(asked)}", CosineScale(low, high), asked)
 
 
-def scale_row(
-    read: dict[str, Collection], limit: int, model: str, scale: CosineScale | None, languages: Sequence[str]
-) -> str:
-    original = bootstrap.get_scale
-    if scale is not None:
-        bootstrap.get_scale = lambda _: scale
-    try:
-        service = bootstrap.open_service(DATA / model, overrides={"model": model})
-    finally:
-        bootstrap.get_scale = original
-    gains: dict[SearchMode, list[float]] = {SearchMode.SEMANTIC: [], SearchMode.HYBRID: []}
-    own, foreign = [], []
-    for language in languages:
-        wiki = open_wiki(service, read[language], half=True)
-        for question in read[language].questions(limit // len(languages), measured=False):
-            for mode, values in gains.items():
-                values.append(run_question(question, mode, lambda _, request: wiki.search(request)).metrics["ndcg@10"])  # noqa: B023
-            own.append(confidence(wiki, question))
-        foreign += [confidence(wiki, each) for each in read[language].questions(limit // len(languages), measured=True)]
+def gather(collection: Collection, model: str, limit: int) -> tuple[list[Asked], list[Asked]]:
+    """The candidates of questions that the wiki answers, and of questions that it does not."""
+    kept: list[list[Candidate]] = []
+
+    def rank_and_keep(mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
+        kept.append(list(candidates))
+        return rank_candidates(mode, candidates)
+
+    service = bootstrap.open_service(DATA / model, overrides={"model": model})
+    wiki = open_wiki(service, collection, half=True)
+    index = service.components.store.open(wiki.wiki.id)
+    ids = {page.path: page.page_id for page in index.list_pages(PageFilter(), None)[1]}
+    index.close()
+    found: list[list[Asked]] = []
+    with mock.patch.object(searcher, "rank_candidates", rank_and_keep):
+        for measured in (False, True):
+            found.append([])
+            for question in collection.questions(limit, measured=measured):
+                kept.clear()
+                wiki.search(SearchRequest(question.text))
+                found[-1].append(
+                    Asked(kept[0] if kept else [], frozenset(ids[path] for path in question.relevant if path in ids))
+                )
     service.close()
-    high = [right for right, name in own if name == "high"]
-    share = f"{len(high) / len(own):.0%}, {np.mean(high):.0%}" if high else "0 %"
-    nothing = [np.mean([name == "low" for _, name in rows]) for rows in (own, foreign)]
-    place = f"{scale.unrelated:.2f} to {scale.related:.2f}" if scale else "card"
-    means = " | ".join(f"{np.mean(values):.3f}" for values in gains.values())
-    line = f"| {model}, {' '.join(languages)} | {place} | {means} | {share} | {nothing[0]:.1%} | {nothing[1]:.1%} |"
-    print(line, file=sys.stderr, flush=True)
-    return line
+    return found[0], found[1]
 
 
-def confidence(wiki: WikiHandle, question: Question) -> tuple[bool, str]:
+def scale_row(name: str, scale: CosineScale, asked: dict[str, tuple[list[Asked], list[Asked]]]) -> str:
+    own, foreign = ([each for pair in asked.values() for each in pair[part]] for part in (0, 1))
+    gains = [np.mean([gain(mode, each, scale) for each in own]) for mode in (SearchMode.SEMANTIC, SearchMode.HYBRID)]
+    near = [meaning(each, scale) for each in own]
+    levels = [np.median([pair[0] for pair in near]), np.median([pair[1] for pair in near])]
+    levels.append(np.median([meaning(each, scale)[1] for each in foreign]))
+    rated, unrated = ([rate(each, scale) for each in part] for part in (own, foreign))
+    high = [right for right, level in rated if level is Confidence.HIGH]
+    nothing = [np.mean([level is Confidence.LOW for _, level in part]) for part in (rated, unrated)]
+    cells = [f"{each:.3f}" for each in gains] + [f"{each:.2f}" for each in levels]
+    cells += [f"{len(high) / len(rated):.0%}, {np.mean(high or [0]):.0%}", *(f"{each:.1%}" for each in nothing)]
+    return f"| {name} | {scale.unrelated:.2f} to {scale.related:.2f} | {' | '.join(cells)} |"
+
+
+def on_scale(asked: Asked, mode: SearchMode, scale: CosineScale) -> list[Candidate]:
+    found = [each for each in asked.candidates if mode is SearchMode.HYBRID or each.distance is not None]
+    return rank_candidates(mode, [each._replace(scale=scale) for each in found])
+
+
+def gain(mode: SearchMode, asked: Asked, scale: CosineScale) -> float:
+    pages = [str(each.page_id) for each in on_scale(asked, mode, scale)]
+    return compute_ndcg(pages[:RANKING_DEPTH], {str(page): 1 for page in asked.right})
+
+
+def meaning(asked: Asked, scale: CosineScale) -> tuple[float, float]:
+    """The nearness of the right page and of the nearest other one, on the common scale."""
+    near = [(each.page_id in asked.right, 1 - each.distance) for each in asked.candidates if each.distance is not None]
+    best = [max((cosine for right, cosine in near if right is wanted), default=0.0) for wanted in (True, False)]
+    return scale.normalize(best[0]), scale.normalize(best[1])
+
+
+def rate(asked: Asked, scale: CosineScale) -> tuple[bool, Confidence]:
     """Whether the first hit is right, and its confidence."""
-    hits = wiki.search(SearchRequest(question.text)).hits
-    return (hits[0].path in question.relevant, str(hits[0].confidence)) if hits else (False, "low")
+    mode = SearchMode.HYBRID
+    ranked = on_scale(asked, mode, scale)
+    if not ranked:  # a phrase in the question is on no page
+        return False, Confidence.LOW
+    likely = with_likelihoods(mode, ranked[:1], get_competition(mode, ranked))
+    return ranked[0].page_id in asked.right, get_confidence(mode, likely[0].likelihood or 0.0)
 
 
 # Costs.
