@@ -13,12 +13,15 @@ English and the question is in the language of the row. Indexes are kept in benc
 import argparse
 import gzip
 import json
+import re
 import subprocess
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -47,6 +50,7 @@ LANGUAGES = {
     "ru": "russian", "th": "", "tr": "turkish", "vi": "", "zh": "",
 }  # fmt: skip
 PARAGRAPHS_PER_ARTICLE = 5
+SENTENCE_END = re.compile(r"[.!?؟۔।]\s+|。")
 CHOOSING = ("en", "de", "ar", "ru", "zh")
 SCALES = ((0.0, 1.0), *((low, high) for low in (0.65, 0.7, 0.72, 0.74, 0.76) for high in (0.9, 0.95, 1.0)))
 HEADS = ("words", "granite", "granite hybrid", "e5", "e5 hybrid")
@@ -60,13 +64,17 @@ class Collection:
     language: str
     texts: list[str]
     asked: list[list[tuple[str, str]]]
+    answers: dict[str, int]
+    """Where the answer to each question begins in its paragraph."""
 
     @classmethod
     def read(cls, directory: Path, language: str) -> "Collection":
         data = json.loads(gzip.decompress((directory / "xquad" / f"xquad.{language}.json.gz").read_bytes()))["data"]
         paragraphs = [paragraph for article in data for paragraph in article["paragraphs"]]
         asked = [[(each["id"], each["question"]) for each in paragraph["qas"]] for paragraph in paragraphs]
-        return cls(language, [paragraph["context"] for paragraph in paragraphs], asked)
+        rows = [each for paragraph in paragraphs for each in paragraph["qas"]]
+        answers = {each["id"]: each["answers"][0]["answer_start"] for each in rows}
+        return cls(language, [paragraph["context"] for paragraph in paragraphs], asked, answers)
 
     def pages(self, *, half: bool = False) -> list[dict[str, str]]:
         return [
@@ -109,7 +117,12 @@ def main() -> None:
     if arguments.scale:
         print("\n".join(scales(read, arguments.questions)))
         return
-    text = "\n".join([*searches(read, arguments.languages, arguments.questions), *costs(read)])
+    parts = (
+        searches(read, arguments.languages, arguments.questions),
+        sentences(read, arguments.languages),
+        costs(read),
+    )
+    text = "\n".join(line for part in parts for line in part)
     print(text)
     if arguments.write:
         write("multilingual", f"{__doc__}\n{machine()}\n\n{text}\n")
@@ -269,6 +282,31 @@ def rate(asked: Asked, scale: CosineScale) -> tuple[bool, Confidence]:
         return False, Confidence.LOW
     likely = with_likelihoods(mode, ranked[:1], get_competition(mode, ranked))
     return ranked[0].page_id in asked.right, get_confidence(mode, likely[0].likelihood or 0.0)
+
+
+# The closest sentence.
+
+
+def sentences(read: dict[str, Collection], languages: Sequence[str]) -> Iterator[str]:
+    """How often the sentence that word vectors choose contains the answer, in the first paragraph of each article."""
+    models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
+    yield "\n## Closest sentence\n"
+    yield "The share of questions whose answer begins in the sentence that word vectors choose.\n"
+    yield f"| | questions | first sentence | {' | '.join(models)} |"
+    yield "|---|---|---|---|---|"
+    for language in languages:
+        found = []
+        for number in range(0, len(read[language].texts), PARAGRAPHS_PER_ARTICLE):
+            text = read[language].texts[number]
+            ends = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]
+            parts = [text[start:end] for start, end in pairwise(ends)]
+            for name, question in read[language].asked[number] if len(parts) > 2 else ():
+                right = bisect_right(ends, read[language].answers[name]) - 1
+                scorers = [embedder.make_sentence_scorer(question) for embedder in models.values()]
+                found.append([right == 0, *(int(np.argmax(score(parts))) == right for score in scorers)])
+        if found:
+            cells = " | ".join(f"{share:.2f}" for share in np.mean(found, axis=0))
+            yield f"| {language} | {len(found)} | {cells} |"
 
 
 # Costs.
