@@ -1,6 +1,6 @@
 """Search in twelve languages, and across languages: multilingual-e5-small beside the default model and beside words alone.
 
-    python -m bench.multilingual [--questions 100] [--languages de zh …] [--write]
+    python -m bench.multilingual [--questions 40] [--languages de zh …] [--write]
     python -m bench.multilingual --scale        # how the scale on the card was chosen
 
 XQuAD has the same 240 paragraphs and 1,190 questions in each language. A paragraph is a page of a real wiki without a
@@ -54,6 +54,7 @@ SENTENCE_END = re.compile(r"[.!?؟۔।]\s+|。")
 CHOOSING = ("en", "de", "ar", "ru", "zh")
 SCALES = ((0.0, 1.0), *((low, high) for low in (0.65, 0.7, 0.72, 0.74, 0.76) for high in (0.9, 0.95, 1.0)))
 HEADS = ("words", "granite hybrid", "e5", "e5 hybrid")
+PARTS = ("same", "across", "sentences", "costs")
 ROUNDS = 5
 
 
@@ -105,7 +106,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
     parser.add_argument("--languages", nargs="*", default=list(LANGUAGES), choices=LANGUAGES)
-    parser.add_argument("--questions", type=int, default=100, help="limit per language")
+    parser.add_argument("--questions", type=int, default=40, help="limit per language")
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="only these")
     parser.add_argument("--scale", action="store_true", help="only try scales, on the questions for choosing")
     parser.add_argument("--memory", metavar="MODEL", help="only print the memory that a process with this model needs")
     parser.add_argument("--write", action="store_true", help="write bench/results/multilingual.md")
@@ -117,13 +119,18 @@ def main() -> None:
     if arguments.scale:
         print("\n".join(scales(read, arguments.questions)))
         return
-    parts = (
-        searches(read, arguments.languages, arguments.questions),
-        sentences(read, arguments.languages),
-        costs(read),
-    )
-    text = "\n".join(line for part in parts for line in part)
-    print(text)
+    parts = {
+        "same": lambda: searches(read, arguments.languages, arguments.questions, across=False),
+        "across": lambda: searches(read, arguments.languages, arguments.questions, across=True),
+        "sentences": lambda: sentences(read, arguments.languages),
+        "costs": lambda: costs(read),
+    }
+    lines = []
+    for part in arguments.parts:
+        for line in parts[part]():
+            print(line, flush=True)
+            lines.append(line)
+    text = "\n".join(lines)
     if arguments.write:
         write("multilingual", f"{__doc__}\n{machine()}\n\n{text}\n")
 
@@ -144,22 +151,20 @@ def open_wiki(service: WikiService, collection: Collection, *, half: bool = Fals
     return wiki
 
 
-def searches(read: dict[str, Collection], languages: Sequence[str], limit: int) -> Iterator[str]:
-    """A table in each language, and one across languages."""
+def searches(read: dict[str, Collection], languages: Sequence[str], limit: int, *, across: bool) -> Iterator[str]:
+    """Success@1 and nDCG@10 in each language, or of questions in each language about an English wiki."""
     with ExitStack() as stack:
         services = []
         for model in (DEFAULT_MODEL, MODEL):
             service = bootstrap.open_service(DATA / model, overrides={"model": model})
             stack.callback(service.close)
             services.append(service)
-        english = [open_wiki(service, read["en"]) for service in services]
-        alone = {language: [open_wiki(service, read[language]) for service in services] for language in languages}
-        asked = {language: read[language].questions(limit, measured=True) for language in languages}
-        same = {language: ask(alone[language], asked[language]) for language in languages}
-        print("\n".join(table(same)), file=sys.stderr, flush=True)
-        across = {language: ask(english, asked[language]) for language in languages if language != "en"}
-    for title, found in (("Wiki and question in one language", same), ("English wiki", across)):
-        yield f"\n## {title}\n"
+        yield "\n## English wiki\n" if across else "\n## Wiki and question in one language\n"
+        found = {}
+        for language in languages:
+            if not (across and language == "en"):
+                wikis = [open_wiki(service, read["en" if across else language]) for service in services]
+                found[language] = ask(wikis, read[language].questions(limit, measured=True))
         yield from table(found)
 
 
