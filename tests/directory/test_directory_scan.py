@@ -13,7 +13,7 @@ from tests.directory.conftest import OLD_TIME_S, Vault, read_all
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
 from wikiholt.directory import directory_files, directory_mirror
-from wikiholt.directory.file_table import load_table
+from wikiholt.directory.snapshot import load_table
 from wikiholt.domain.git import Author, EntryKind, FileEdit
 from wikiholt.errors import (
     Busy,
@@ -197,6 +197,9 @@ def test_pages_in_an_unreadable_directory_stay_and_the_directory_is_listed(
     deny("new")
     assert vault.read() == {"Home.md": b"text", "private/Page.md": b"kept", "private/*": None, "new": None}
     assert vault.read() == {"Home.md": b"text", "private/Page.md": b"kept", "private/*": None, "new": None}
+    files = ["Home.md", "private/*", "private/Page.md"]
+    source = vault.open()
+    assert set(source.get_change_dates(files, source.get_head(), None)) == set(files)
 
 
 def test_a_huge_file_is_not_read_but_listed_with_its_size(vault: Vault) -> None:

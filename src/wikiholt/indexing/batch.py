@@ -17,10 +17,10 @@ from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
 
-_MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch)
+_MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
 
 _EMBED_TEXTS_PER_CORE = 16
@@ -39,6 +39,9 @@ class Pause(IntEnum):
     """Commit the current batch, then stop."""
     NOW = 2
     """Commit the pages of the current batch that are ready, then stop."""
+
+
+PauseCheck = Callable[[], Pause]
 
 
 def never_pause() -> Pause:
@@ -90,6 +93,7 @@ class BatchIndexer:
         embedder: Embedder,
         pipeline: TextPipeline,
         changed_at: Mapping[str, datetime],
+        former_files: Mapping[str, Sequence[str]],
     ) -> None:
         self._index = index
         self._vector_sources = [index]
@@ -99,13 +103,14 @@ class BatchIndexer:
         self._embedder = embedder
         self._pipeline = pipeline
         self._changed_at = changed_at
+        self._former_files = former_files
 
     def run(
         self,
         entries: Mapping[str, TreeEntry],
         moved: Mapping[str, str],
         on_progress: Callable[[BatchStats], None],
-        pause: Callable[[], Pause] = never_pause,
+        pause: PauseCheck = never_pause,
     ) -> BatchStats:
         """Index every file. A moved file replaces its old path in the same transaction.
 
@@ -134,7 +139,9 @@ class BatchIndexer:
         return stats
 
     def _prepare_batch(self, entries: Mapping[str, TreeEntry]) -> _Batch:
-        results = self._pipeline.prepare_batch(self._source, entries, self._embedder, self._changed_at)
+        results = self._pipeline.prepare_batch(
+            self._source, entries, self._embedder, self._changed_at, self._former_files
+        )
         pages = [result for result in results if isinstance(result, PreparedPage)]
         problems = [result for result in results if isinstance(result, PageProblem)]
         texts = {h: text for page in pages for h, text in zip(page.hashes, page.texts, strict=True)}
@@ -143,7 +150,7 @@ class BatchIndexer:
             known |= index.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
 
-    def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: Callable[[], Pause]) -> _EmbedResult:
+    def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: PauseCheck) -> _EmbedResult:
         """Embed the texts until `pause` returns NOW. Texts with an invalid vector are left out of the result."""
         embedded: dict[bytes, FloatArray] = {}
         hashes = list(new_texts)

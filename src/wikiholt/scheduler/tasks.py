@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from wikiholt.errors import (
@@ -16,7 +17,7 @@ from wikiholt.errors import (
     WikiholtError,
     WikiNotFound,
 )
-from wikiholt.indexing.batch import Pause, SyncPaused
+from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
 from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.scheduler.nodes import publish_state
 from wikiholt.scheduler.reindex_job import ActivityReporter, ReindexRunner, lock_activity, read_job
@@ -276,7 +277,7 @@ class WikiTasks:
             lambda progress: self._report_progress(entry, "reindex", progress, reporter),
         )
 
-    def _make_pause_check(self, entry: WikiEntry, *, reindexing: bool = False) -> Callable[[], Pause]:
+    def _make_pause_check(self, entry: WikiEntry, *, reindexing: bool = False) -> PauseCheck:
         """The `pause` callback of a sync that starts now."""
         state, began = self._state, time.monotonic()
 
@@ -300,7 +301,7 @@ class WikiTasks:
     ) -> None:
         previous = entry.activity
         since = previous.since if previous is not None and previous.kind == kind else datetime.now(UTC)
-        entry.activity = WikiActivity(kind, since, progress.pages_done, progress.pages_total, progress.chunks_embedded)
+        entry.activity = WikiActivity(kind, since, **asdict(progress))
         if reporter is not None:
             reporter.report(entry.activity)
 

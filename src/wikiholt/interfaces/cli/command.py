@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wikiholt.errors import DatabaseUnavailable, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.interfaces.cli.parser import COMMANDS, COMMON_OPTIONS
 
 if TYPE_CHECKING:  # the service takes half a second to import, and some commands do without it
     from wikiholt.app.settings.definitions import Settings
@@ -74,18 +75,25 @@ class CommandContext:
             return [self.arguments.slug]
         slugs = [wiki.slug for wiki in self.list_wikis()]
         if not slugs:
-            raise WikiNotFound("there are no wikis yet", hint="add one: wikiholt add SLUG PATH")
+            raise self.make_no_wikis_error()
         return slugs
+
+    def make_no_wikis_error(self) -> WikiNotFound:
+        """The error for a command that needs a wiki when there is none."""
+        return WikiNotFound(f"There are no wikis yet in {self._describe_place()}.", hint="Add one: wikiholt add PATH")
+
+    def _describe_place(self) -> str:
+        return "the database of the setting store" if self.settings.store else str(self.settings.data)
 
     def explain_missing_wiki(self, error: WikiNotFound) -> WikiNotFound:
         """The same error, with the place where the wiki was looked for, and similar slugs."""
         if not error.slug:
             return error
         similar = self.service.registry.suggest_slugs(error.slug)
-        place = "the database of the setting store" if self.settings.store else str(self.settings.data)
         suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
         return WikiNotFound(
-            f"There is no wiki {error.slug!r} in {place}.", hint=suggestion + "`wikiholt list` shows all wikis."
+            f"There is no wiki {error.slug!r} in {self._describe_place()}.",
+            hint=suggestion + "`wikiholt list` shows all wikis.",
         )
 
     def print_result(self, document: Mapping[str, Any], lines: Sequence[str]) -> int:
@@ -107,30 +115,34 @@ CommandFunction = Callable[[CommandContext], int]
 def add_command(
     commands: Subparsers,
     name: str,
-    text: str,
     run: CommandFunction,
     *,
+    text: str = "",
     json: bool = True,
     changes_registry: bool = False,
     logs: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add a command with its help text. `changes_registry` has the registry backed up afterwards. Without `logs` the
-    command sets up logging itself, if it needs it."""
-    parser = commands.add_parser(name, help=text, description=_to_sentence(text))
+    """Add a command. `text` is the help text of a command in a group; that of the others is their summary.
+
+    `changes_registry` has the registry backed up afterwards. Without `logs` the command sets up logging itself.
+    """
+    parser = _add_parser(commands, name, text or COMMANDS[name].summary)
     if json:
-        parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-        # No default here, so that the option also works before the command.
-        parser.add_argument(
-            "--no-color", action="store_true", default=argparse.SUPPRESS, help="print no colors and no links"
-        )
+        # No defaults here, so that the options also work before the command.
+        for option, effect in COMMON_OPTIONS.items():
+            parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=effect)
     parser.set_defaults(run=run, changes_registry=changes_registry, logs=logs)
     return parser
 
 
-def add_group(commands: Subparsers, name: str, text: str, dest: str, metavar: str) -> Subparsers:
+def add_group(commands: Subparsers, name: str, dest: str) -> Subparsers:
     """Add a command that has commands of its own."""
-    parser = commands.add_parser(name, help=text, description=_to_sentence(text))
-    return parser.add_subparsers(dest=dest, metavar=metavar, required=True)
+    parser = _add_parser(commands, name, COMMANDS[name].summary)
+    return parser.add_subparsers(dest=dest, metavar=dest.upper(), required=True)
+
+
+def _add_parser(commands: Subparsers, name: str, text: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
 
 
 def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -151,10 +163,6 @@ def confirm(question: str) -> bool:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress bar")
-
-
-def _to_sentence(text: str) -> str:
-    return text[0].upper() + text[1:] + "."
 
 
 def print_error(error: WikiholtError, slug: str = "") -> None:
