@@ -64,12 +64,16 @@ def _queries(directory: Path, kind: str) -> Queries:
 
 def write_repository(directory: Path, to: Path) -> None:
     """Commit the collection's documents as pages, unless that was done before."""
-    if (to / "HEAD").exists():
-        return
+    if not (to / "HEAD").exists():
+        write_pages(documents(directory), to)
+
+
+def write_pages(pages: list[dict[str, str]], to: Path) -> None:
+    """Commit these documents (id, title, text) as the pages of a new repository."""
     to.mkdir(parents=True, exist_ok=True)
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(to)], check=True)
     stream = bytearray(b"commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 4\npage\n")
-    for document in documents(directory):
+    for document in pages:
         title = json.dumps(document["title"], ensure_ascii=False)
         page = f"---\ntitle: {title}\n---\n\n{document['text']}\n".encode()
         name = page_path(document["id"]) + ".md"
