@@ -15,7 +15,14 @@ import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, SupportsSentenceScoring, VectorCache
-from wikiholt.domain.search import Confidence, KeywordQuery, PageFilter, SearchMode, SearchResult, StoredPage
+from wikiholt.domain.search import (
+    Confidence,
+    KeywordQuery,
+    PageFilter,
+    SearchMode,
+    SearchResult,
+    StoredPage,
+)
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
     CacheCannotAnswer,
@@ -109,21 +116,24 @@ class Searcher:
         fields = parse_fields(request.query)
         request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
-        self._check_query(request, interpreted, has_words=bool(fields.text.strip()))
+        is_listing = bool(fields.any_of) and not fields.text.strip()
+        if not is_listing:
+            self._check_query(request, interpreted, has_words=bool(fields.text.strip()))
         allowed = self._find_allowed_pages(request, interpreted)
         context = SearchContext(interpreted, request, allowed, state.version, known)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
             context.notes.append("keyword results are not reranked")
-        best = self._find_best(context, state.recipe.fingerprint)
+        if is_listing and allowed is not None:
+            best = self._order.list_newest(request, allowed)
+        else:
+            best = self._find_best(context, state.recipe.fingerprint)
         return self._build_result(context, best, state, began)
 
     def _check_query(self, request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool) -> None:
         query = interpreted.query
-        if not has_words:
-            raise InvalidQuery("the query contains only filters", hint="add a word to search for")
-        if query.excluded and not query:
+        if not has_words or (query.excluded and not query):
             raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
         if request.mode is SearchMode.KEYWORD and not query:
             raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
@@ -174,12 +184,13 @@ class Searcher:
             head_revision=head,
             stale=self._get_head is not None and head != state.revision,
             degraded=context.degraded,
-            nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
+            # Later pages of hits say nothing about the first.
+            nothing_relevant=not request.offset and all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(context.notes),
             did_you_mean=context.interpreted.did_you_mean,
             reranked=context.reranked,
             offset=request.offset,
-            facets=self._index.get_facets(request.where, request.facets).properties if request.facets else (),
+            facets=self._index.get_facets(request.where, request.facets).requested if request.facets else (),
         )
 
     @property

@@ -43,7 +43,7 @@ def build_snippet(
     """
     display_text = to_display_text(text, dialect)
     plain, sentences = display_text.text, display_text.sentences
-    matches = list(_find_matches(plain, query, get_query_analyser(language))) if query else []
+    matches = find_matches(plain, query, language) if query else []
     closest = _find_closest_sentence(plain, sentences, matches, sentence_scorer)
     start, end = _find_window(plain, matches, closest, max(length, 1))
     lead = ELLIPSIS if start > 0 else ""
@@ -53,6 +53,11 @@ def build_snippet(
     return Snippet(
         f"{lead}{plain[start:end]}{tail}", _merge_spans(spans), _clip_span(plain, closest, start, end, shift)
     )
+
+
+def find_matches(plain: str, query: KeywordQuery, language: str) -> list[_Match]:
+    """Start, end and term of each word of a text that matches a query."""
+    return list(_find_matches(plain, query, get_query_analyser(language)))
 
 
 def _find_closest_sentence(
