@@ -108,6 +108,10 @@ class Searcher:
 
     def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
+        with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
+            return self._search(request, known)
+
+    def _search(self, request: SearchRequest, known: IndexVersion | None) -> SearchResult:
         began = time.perf_counter()
         state = self._get_state()
         fields = parse_fields(request.query)
