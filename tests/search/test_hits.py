@@ -9,8 +9,9 @@ from wikiholt.domain.git import Blob
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.search import Hit, PageFilter, SearchMode
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline
-from wikiholt.search import hits
-from wikiholt.search.hits import HitBuilder, count_mentions, get_stems, strip_leading_headings
+from wikiholt.search import passages
+from wikiholt.search.hits import HitBuilder, strip_leading_headings
+from wikiholt.search.passages import PassageChooser, count_mentions, get_stems
 from wikiholt.search.ranking import Candidate
 from wikiholt.storage.sqlite import rows
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -36,7 +37,9 @@ def show(tmp_path: Path) -> Show:
         query = parse_query(typed)
         (found,) = index.search_keywords(query, 5, PageFilter())
         (hit,) = HitBuilder(index, "{path}", "english").build(
-            query, SearchMode.KEYWORD, [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))]
+            PassageChooser(query),
+            SearchMode.KEYWORD,
+            [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))],
         )
         index.close()
         return hit
@@ -79,13 +82,13 @@ def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.M
     read = list[int]()
     whole = rows.to_stored_chunk
     monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
-    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(hits._MAX_PAGE_CHUNKS + 50))
+    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(passages._MAX_PAGE_CHUNKS + 50))
     assert show(page, "word7 ").anchor == "part-7"
-    assert len(read) <= hits._MAX_PAGE_CHUNKS
+    assert len(read) <= passages._MAX_PAGE_CHUNKS
 
 
 def test_a_word_beyond_what_is_read_still_gives_a_hit(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 3)
+    monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 3)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
     assert show(page, "word8 ").anchor == "part-0"
 

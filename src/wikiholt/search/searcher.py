@@ -28,6 +28,7 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter
 from wikiholt.search.ranking import (
     Candidate,
@@ -61,6 +62,7 @@ search need not be deep. See docs/adr for the results of other depths.
 _MAX_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
 
+_Passages = Mapping[int, Sequence[Candidate]]
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
 
@@ -157,7 +159,13 @@ class Searcher:
         if state.revision is None:
             context.degrade("the index is being built; some pages are missing")
         hits = tuple(
-            self._hit_builder.build(context.interpreted.expanded, context.found_by, candidates, context.sentence_scorer)
+            self._hit_builder.build(
+                PassageChooser(context.interpreted.expanded, self._find_passages(context, candidates)),
+                context.found_by,
+                candidates,
+                context.sentence_scorer,
+                has_lead=bool(context.interpreted.text) and not request.offset,
+            )
         )
         head = self._get_head_revision(context)
         return SearchResult(
@@ -272,7 +280,11 @@ class Searcher:
         if page is not None:
             return page
         folded = path.strip("/").casefold()
-        pages = [page for page in self._index.find_pages_by_key([fold_path(folded)]) if folded in _get_names(page)]
+        pages = [
+            page
+            for page in self._index.find_pages_by_key([fold_path(folded)])
+            if folded in (page.path.casefold(), page.file.casefold())
+        ]
         if len(pages) != 1:
             raise PageNotFound(
                 f"there is no page {path[:200]!r} in the index", hint="list the pages; a sync indexes new ones"
@@ -307,11 +319,9 @@ class Searcher:
                     hint="run `wikiholt sync` to rebuild it with the configured model",
                 )
             vector = embedder.embed_query(context.interpreted.text)
-            context.sentence_scorer = (
-                embedder.make_sentence_scorer(context.interpreted.text)
-                if isinstance(embedder, SupportsSentenceScoring)
-                else None
-            )
+            if isinstance(embedder, SupportsSentenceScoring):
+                context.sentence_scorer = embedder.make_sentence_scorer(context.interpreted.text)
+            context.vector = vector
             return vector
         except ModelError as error:
             if context.request.mode is SearchMode.SEMANTIC:
@@ -398,15 +408,28 @@ class Searcher:
 
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
-    ) -> Mapping[int, Sequence[Candidate]]:
+    ) -> _Passages:
         """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
         known = {candidate.page_id for candidate in meaning}
         missing = np.array(sorted(page_id for page_id in shares if page_id not in known), np.int64)
         if not len(missing):
             return {}
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing)
+        return self._group_passages(context, vector, missing, context.request.chunks_per_page)
+
+    def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
+        """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
+        if context.vector is None or context.request.chunks_per_page > 1 or not shown:
+            return {}
+        page_ids = np.array(sorted({candidate.page_id for candidate in shown}), np.int64)
+        return self._group_passages(context, context.vector, page_ids, PASSAGES_PER_PAGE)
+
+    def _group_passages(
+        self, context: SearchContext, vector: FloatArray, page_ids: IntArray, per_page: int
+    ) -> _Passages:
+        """Page id → its nearest passages, nearest first."""
+        hits = self._search_vectors(context, vector, _MAX_CHUNKS, page_ids)
         by_page: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for candidate in group_by_page(hits, context.request.chunks_per_page, self._scale):
+        for candidate in group_by_page(hits, per_page, self._scale):
             by_page[candidate.page_id].append(candidate)
         return by_page
 
@@ -424,7 +447,3 @@ class Searcher:
             # Report only the code: the message may contain a local path, and notes are public.
             context.notes.append(f"HEAD is unknown: the repository cannot be read ({error.code})")
             return None
-
-
-def _get_names(page: StoredPage) -> tuple[str, str]:
-    return page.path.casefold(), page.file.casefold()

@@ -7,14 +7,14 @@ from operator import itemgetter
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
 from wikiholt.text.analysis import (
     TOKEN_PATTERN,
-    Analyser,
-    MultiLanguageAnalyser,
     get_query_analyser,
     iter_script_runs,
     make_bigrams,
+    split_languages,
 )
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.display_text import to_display_text
+from wikiholt.text.keyword_query import get_stop_terms
 from wikiholt.text.segmentation import CJK_RANGES
 
 ELLIPSIS = "…"
@@ -43,7 +43,7 @@ def build_snippet(
     """
     display_text = to_display_text(text, dialect)
     plain, sentences = display_text.text, display_text.sentences
-    matches = list(_find_matches(plain, query, get_query_analyser(language))) if query else []
+    matches = list(_find_matches(plain, query, language)) if query else []
     closest = _find_closest_sentence(plain, sentences, matches, sentence_scorer)
     start, end = _find_window(plain, matches, closest, max(length, 1))
     lead = ELLIPSIS if start > 0 else ""
@@ -53,6 +53,12 @@ def build_snippet(
     return Snippet(
         f"{lead}{plain[start:end]}{tail}", _merge_spans(spans), _clip_span(plain, closest, start, end, shift)
     )
+
+
+def find_match_spans(text: str, query: KeywordQuery, *, language: str = "english") -> tuple[Span, ...]:
+    """The ranges of a name or heading that match the query."""
+    matches = _find_matches(text, query, language) if query else ()
+    return _merge_spans(tuple(Span(start, end) for start, end, _ in matches))
 
 
 def _find_closest_sentence(
@@ -85,8 +91,12 @@ def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: i
     return Span(first + shift, last + shift) if first < last else None
 
 
-def _find_matches(plain: str, query: KeywordQuery, analyser: Analyser | MultiLanguageAnalyser) -> Iterator[_Match]:
-    terms_to_match = frozenset(query.terms).union(*query.phrases)
+def _find_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_Match]:
+    """The words that match, in order. Function words match only if the query has no other words."""
+    analyser = get_query_analyser(language)
+    query_terms = frozenset(query.terms).union(*query.phrases)
+    stop_terms = frozenset[str]().union(*map(get_stop_terms, split_languages(language)))
+    terms_to_match = query_terms - stop_terms or query_terms
     prefix = query.prefix
     # A stem begins like its word, so most words can be skipped without analysis.
     heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*terms_to_match, prefix) if term}))
@@ -115,7 +125,7 @@ def _find_matches(plain: str, query: KeywordQuery, analyser: Analyser | MultiLan
             term = next(
                 (term for term in (*reversed(terms), *analyser.get_token_forms(run)) if term in terms_to_match), None
             )
-            if term is None and prefix:
+            if term is None and prefix and not stop_terms.issuperset(terms):
                 term = next(
                     (term for term in (*terms, *analyser.get_token_forms(run)) if term.startswith(prefix)), None
                 )

@@ -15,7 +15,10 @@ _ENVIRONMENT = (
     ("NO_COLOR", "if set, no colors and no links"),
 )
 _EXAMPLES = (
-    ("Index a wiki and search it", ("wikiholt add notes ~/notes", "wikiholt sync", 'wikiholt search -w notes black tea')),
+    (
+        "Index a wiki and search it",
+        ("wikiholt add notes ~/notes", "wikiholt sync", "wikiholt search -w notes black tea"),
+    ),
     ("Read a page that was found, and open it in the editor", ("wikiholt read Tea", "wikiholt open notes/Tea.md:12")),
     ("Complete commands in bash", ("source <(wikiholt completion bash)",)),
 )

@@ -49,7 +49,7 @@ function renderHitOption(hit, index) {
   const headings = hit.heading_path.filter((heading, position) => position || heading !== hit.name);
   const place = [formatPath(hit.path), ...headings].join(" › ");
   return renderOption(index, pageUrl(hit.path, hit.anchor),
-    el("span", { class: "name" }, hit.name), el("span", { class: "place" }, place), el("span", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)));
+    el("span", { class: "name" }, renderHighlights(hit.name, hit.name_matches)), el("span", { class: "place" }, place), el("span", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)));
 }
 
 function renderAllResultsOption(query, index, text) {

@@ -7,9 +7,10 @@ const CHANNELS = { semantic: "meaning", keyword: "words" };
 
 // The path of the page and the headings above the passage, without repeating the page name.
 function renderLocation(hit) {
-  const headings = hit.heading_path.filter((heading, index) => index || heading !== hit.name);
+  const headings = hit.heading_path.map((heading, index) => [heading, hit.heading_matches[index]])
+    .filter(([heading], index) => index || heading !== hit.name);
   return el("p", { class: "place" }, el("span", { class: "path" }, formatPath(hit.path)),
-    headings.map((heading) => [el("span", { class: "turn", "aria-hidden": "true" }, " › "), el("span", {}, heading)]));
+    headings.map(([heading, matches]) => [el("span", { class: "turn", "aria-hidden": "true" }, " › "), el("span", {}, renderHighlights(heading, matches))]));
 }
 
 function renderConfidence(confidence) {
@@ -30,7 +31,7 @@ const renderTags = (tags) => (tags?.length ? el("span", { class: "tags" }, tags.
 export function renderHit(hit, state) {
   const href = pageUrl(hit.path, hit.anchor, state);
   return el("li", {}, el("article", { class: `card ${hit.confidence}`, "data-page": hit.path },
-    el("h2", {}, el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, lang: hit.language }, hit.name)),
+    el("h2", {}, el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, lang: hit.language }, renderHighlights(hit.name, hit.name_matches))),
     renderLocation(hit),
     el("p", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)),
     renderFacts(hit)));
