@@ -64,15 +64,23 @@ def _queries(directory: Path, kind: str) -> Queries:
 
 def write_repository(directory: Path, to: Path) -> None:
     """Commit the collection's documents as pages, unless that was done before."""
+    if not (to / "HEAD").exists():
+        write_pages({page_path(each["id"]) + ".md": _to_page(each) for each in documents(directory)}, to)
+
+
+def _to_page(document: dict[str, str]) -> str:
+    return f"---\ntitle: {json.dumps(document['title'], ensure_ascii=False)}\n---\n\n{document['text']}\n"
+
+
+def write_pages(pages: dict[str, str], to: Path) -> None:
+    """Commit these pages by file name to a new repository, unless it exists."""
     if (to / "HEAD").exists():
         return
     to.mkdir(parents=True, exist_ok=True)
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(to)], check=True)
     stream = bytearray(b"commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 4\npage\n")
-    for document in documents(directory):
-        title = json.dumps(document["title"], ensure_ascii=False)
-        page = f"---\ntitle: {title}\n---\n\n{document['text']}\n".encode()
-        name = page_path(document["id"]) + ".md"
+    for name, text in pages.items():
+        page = text.encode()
         stream += b"M 100644 inline " + json.dumps(name, ensure_ascii=False).encode()
         stream += b"\ndata %d\n%s\n" % (len(page), page)
     subprocess.run(["git", "-C", str(to), "fast-import", "--quiet"], input=bytes(stream), check=True)

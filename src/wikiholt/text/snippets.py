@@ -43,7 +43,7 @@ def build_snippet(
     """
     display_text = to_display_text(text, dialect)
     plain, sentences = display_text.text, display_text.sentences
-    matches = list(_find_matches(plain, query, language)) if query else []
+    matches = find_matches(plain, query, language) if query else []
     closest = _find_closest_sentence(plain, sentences, matches, sentence_scorer)
     start, end = _find_window(plain, matches, closest, max(length, 1))
     lead = ELLIPSIS if start > 0 else ""
@@ -55,9 +55,17 @@ def build_snippet(
     )
 
 
+def find_matches(plain: str, query: KeywordQuery, language: str) -> list[_Match]:
+    """Start, end and term of each word of a text that matches a query.
+
+    Function words match only if the query has no other words.
+    """
+    return list(_iter_matches(plain, query, language))
+
+
 def find_match_spans(text: str, query: KeywordQuery, *, language: str = "english") -> tuple[Span, ...]:
     """The ranges of a name or heading that match the query."""
-    matches = _find_matches(text, query, language) if query else ()
+    matches = find_matches(text, query, language) if query else ()
     return _merge_spans(tuple(Span(start, end) for start, end, _ in matches))
 
 
@@ -91,8 +99,7 @@ def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: i
     return Span(first + shift, last + shift) if first < last else None
 
 
-def _find_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_Match]:
-    """The words that match, in order. Function words match only if the query has no other words."""
+def _iter_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_Match]:
     analyser = get_query_analyser(language)
     query_terms = frozenset(query.terms).union(*query.phrases)
     stop_terms = frozenset[str]().union(*map(get_stop_terms, split_languages(language)))

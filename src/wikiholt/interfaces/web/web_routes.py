@@ -18,7 +18,7 @@ from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message, make_error_response
 from wikiholt.interfaces.http.request_context import RequestContext
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
-from wikiholt.interfaces.schemas.search_schemas import render_matches, render_snippet
+from wikiholt.interfaces.schemas.search_schemas import render_snippet
 from wikiholt.interfaces.web import preview
 from wikiholt.interfaces.web.preview import build_preview_document
 from wikiholt.search.request import SearchRequest
@@ -178,12 +178,11 @@ def _render_result(result: SearchResult) -> Iterator[str]:
 
 def _render_hit(hit: Hit) -> str:
     href = "read?" + urlencode({"page": hit.path}) + (f"#{quote(hit.anchor)}" if hit.anchor else "")
-    headings = [render_matches(*row) for row in zip(hit.heading_path, hit.heading_matches, strict=True)]
-    shown = headings[1:] if hit.heading_path[:1] == (hit.name,) else headings
-    place = " › ".join([escape(hit.path.replace("/", " / ")), *shown])
+    headings = hit.heading_path[1:] if hit.heading_path[:1] == (hit.name,) else hit.heading_path
+    place = " › ".join([hit.path.replace("/", " / "), *headings])
     return (
-        f'<li><article class="card"><h2><a href="{escape(href)}">{render_matches(hit.name, hit.name_matches)}</a></h2>'
-        f'<p class="place">{place}</p><p class="snippet">{render_snippet(hit.snippet)}</p>'
+        f'<li><article class="card"><h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
+        f'<p class="place">{escape(place)}</p><p class="snippet">{render_snippet(hit.snippet)}</p>'
         "</article></li>"
     )
 

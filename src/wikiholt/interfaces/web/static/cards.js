@@ -7,10 +7,9 @@ const CHANNELS = { semantic: "meaning", keyword: "words" };
 
 // The path of the page and the headings above the passage, without repeating the page name.
 function renderLocation(hit) {
-  const headings = hit.heading_path.map((heading, index) => [heading, hit.heading_matches[index]])
-    .filter(([heading], index) => index || heading !== hit.name);
+  const headings = hit.heading_path.filter((heading, index) => index || heading !== hit.name);
   return el("p", { class: "place" }, el("span", { class: "path" }, formatPath(hit.path)),
-    headings.map(([heading, matches]) => [el("span", { class: "turn", "aria-hidden": "true" }, " › "), el("span", {}, renderHighlights(heading, matches))]));
+    headings.map((heading) => [el("span", { class: "turn", "aria-hidden": "true" }, " › "), el("span", {}, heading)]));
 }
 
 function renderConfidence(confidence) {
@@ -31,7 +30,7 @@ const renderTags = (tags) => (tags?.length ? el("span", { class: "tags" }, tags.
 export function renderHit(hit, state) {
   const href = pageUrl(hit.path, hit.anchor, state);
   return el("li", {}, el("article", { class: `card ${hit.confidence}`, "data-page": hit.path },
-    el("h2", {}, el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, lang: hit.language }, renderHighlights(hit.name, hit.name_matches))),
+    el("h2", {}, el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, lang: hit.language }, hit.name)),
     renderLocation(hit),
     el("p", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)),
     renderFacts(hit)));
