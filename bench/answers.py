@@ -19,15 +19,15 @@ from bench import collections
 from bench.quality import DATA, bring_up_to_date
 from bench.report import machine, write
 from wikiholt.app.bootstrap import open_service
-from wikiholt.search import hits, searcher
+from wikiholt.search import hits, passages
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 
 WAYS = {
-    "the nearest passage, 150 characters (before)": (1, 150),
-    "the nearest passage, 300 characters": (1, 300),
-    "by words and meaning, 150 characters": (searcher.PASSAGES_PER_PAGE, 150),
-    "**by words and meaning, 300 characters**": (searcher.PASSAGES_PER_PAGE, hits.LEAD_SNIPPET_CHARS),
+    "the nearest passage, 150 characters (before)": (0.0, 150),
+    "the nearest passage, 300 characters": (0.0, 300),
+    "by words and meaning, 150 characters": (passages.WORD_WEIGHT, 150),
+    "**by words and meaning, 300 characters**": (passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS),
 }
 
 
@@ -77,8 +77,8 @@ def load_articles(file: Path) -> tuple[dict[str, str], list[AnsweredQuestion]]:
 def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterator[str]:
     yield "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
     yield "|---|---|---|---|---|"
-    for way, (passages, length) in WAYS.items():
-        searcher.PASSAGES_PER_PAGE, hits.LEAD_SNIPPET_CHARS = passages, length
+    for way, (weight, length) in WAYS.items():
+        passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS = weight, length
         right, contained, shown = zip(*(ask(wiki, question) for question in questions), strict=True)
         yield f"| {way} | {len(questions)} | {mean(right):.1%} | {mean(contained):.1%} | {mean(shown):.1%} |"
 

@@ -13,7 +13,7 @@ from wikiholt.text.analysis import strip_accents
 PASSAGES_PER_PAGE = 5
 """Passages of a page, nearest first, among which one is chosen."""
 
-_WORD_WEIGHT = 0.5
+WORD_WEIGHT = 0.5
 """Weight of the contained words; the meaning has 1. Chosen with bench/snippets, see docs/adr/0035."""
 
 _MAX_PAGE_CHUNKS = 200
@@ -62,7 +62,7 @@ def _choose_passage(
         return known[0][1] if known else None
     shares = _score_words([chunk.text for _, chunk in known], stems)
     scores = [
-        passage.scale.normalize(1.0 - (passage.distance or 0.0)) + _WORD_WEIGHT * share
+        passage.scale.normalize(1.0 - (passage.distance or 0.0)) + WORD_WEIGHT * share
         for (passage, _), share in zip(known, shares, strict=True)
     ]
     return known[scores.index(max(scores))][1]

@@ -40,10 +40,7 @@ def services(database: str, tmp_path: Path) -> Iterator[tuple[WikiService, WikiS
 
 
 def get_visible(answer: SearchResult) -> list[tuple[object, ...]]:
-    return [
-        (hit.path, hit.chunk_index, hit.channels, hit.confidence, hit.snippet, hit.anchor)
-        for hit in answer.hits
-    ]
+    return [(hit.path, hit.chunk_index, hit.channels, hit.confidence, hit.snippet, hit.anchor) for hit in answer.hits]
 
 
 def test_both_stores_give_the_same_hits_in_the_same_order(services: tuple[WikiService, WikiService]) -> None:
