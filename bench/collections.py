@@ -1,12 +1,28 @@
-"""The retrieval test collections as wikis: each document a page of a real git repository."""
+"""The retrieval test collections as wikis: each document a page of a real git repository.
 
+    python -m bench.collections TO [--collections DIR]
+
+Writes smaller collections, for experiments: the relevant pages and some others, without very long pages, and the
+queries that remain answerable. Name them with `--collections` in the other benchmarks.
+"""
+
+import argparse
 import gzip
 import json
+import random
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT = Path("../shared/collections")
+SMALL = {
+    "scifact": (10**9, 220),
+    "cranfield": (10**9, 10**9),
+    "wiki-dendron": (9_000, 10**9),
+    "wiki-k8s-en": (12_000, 300),
+}
+"""Of each smaller collection the characters of its longest page, and how many pages are relevant to no query."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +100,36 @@ def write_pages(pages: dict[str, str], to: Path) -> None:
         stream += b"M 100644 inline " + json.dumps(name, ensure_ascii=False).encode()
         stream += b"\ndata %d\n%s\n" % (len(page), page)
     subprocess.run(["git", "-C", str(to), "fast-import", "--quiet"], input=bytes(stream), check=True)
+
+
+def write_small(directory: Path, to: Path) -> None:
+    """Write a smaller collection."""
+    to.mkdir(parents=True)
+    max_chars, other_count = SMALL[directory.name]
+    kinds = queries(directory)
+    relevant = {page for kind in kinds for query in kind.texts for page in kind.relevant[query]}
+    short = [each for each in documents(directory) if len(each["text"]) < max_chars]
+    others = [each["id"] for each in short if page_path(each["id"]) not in relevant]
+    random.Random(1).shuffle(others)
+    left_out = set(others[other_count:])
+    kept = [each for each in short if each["id"] not in left_out]
+    (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in kept))
+    paths = {page_path(each["id"]) for each in kept}
+    for file in (*directory.glob("queries*.jsonl"), *directory.glob("exclude.tsv")):
+        shutil.copy(file, to / file.name)
+    for file in directory.glob("qrels*.tsv"):
+        rows = [row for row in file.read_text().splitlines() if page_path(row.split("\t")[1]) in paths]
+        (to / file.name).write_text("\n".join(rows) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("to", type=Path)
+    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    arguments = parser.parse_args()
+    for name in SMALL:
+        write_small(arguments.collections / name, arguments.to / name)
+
+
+if __name__ == "__main__":
+    main()

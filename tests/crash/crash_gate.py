@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from tests.crash.acks import UNSURE, Acks
+from tests.crash.acks import Acks
 from tests.crash.child_process import ChildChannel, ChildProcess
 from tests.crash.crash_round import CrashRound
 from tests.crash.failures import FAILURES, GIT_OPERATIONS, Failure, can_fail
@@ -140,18 +140,7 @@ class CrashGate:
         inject_bug(self._bug)
         outcome = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
         inject_bug("")
-        round_.concurrent_operation, round_.writer_outcome, round_.hit_window = (
-            outcome.concurrent_operation,
-            outcome.outcome,
-            outcome.hit_window,
-        )
-        round_.searches = outcome.searches
-        for fault in outcome.faults:
-            round_.add_fault(fault)
-        for messages in outcome.messages:
-            expected.record(messages)
-        if expected.wikis[subject] is None and failure.operation != "remove":
-            expected.wikis[subject] = UNSURE
+        round_.record(outcome, expected, subject)
         if failure.kind != "files" and not (failure.kind.startswith("kill") and rng.random() < 0.25):
             return {}
         others = {wiki_id for slug, wiki_id in self._ids.items() if slug != subject}

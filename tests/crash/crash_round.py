@@ -4,6 +4,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.crash.acks import UNSURE, Acks
+from tests.crash.child_process import Messages
+
+
+@dataclass(slots=True)
+class FailureOutcome:
+    """The results of the processes of one round."""
+
+    concurrent_operation: str = ""
+    outcome: str = ""
+    hit_window: bool = False
+    lost_lease: str = ""
+    """The revision to which another node synced the index while the writer was suspended."""
+    searches: dict[str, int] = field(default_factory=dict)
+    messages: list[Messages] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
 
 @dataclass(slots=True)
 class CrashRound:
@@ -28,6 +45,17 @@ class CrashRound:
 
     def add_fault(self, fault: str) -> None:
         self.fault = f"{self.fault}\n{fault}".strip()
+
+    def record(self, outcome: FailureOutcome, expected: Acks, subject: str) -> None:
+        """Record what the processes did, and what they acknowledged."""
+        self.concurrent_operation, self.writer_outcome = outcome.concurrent_operation, outcome.outcome
+        self.hit_window, self.searches = outcome.hit_window, outcome.searches
+        for fault in outcome.faults:
+            self.add_fault(fault)
+        for messages in outcome.messages:
+            expected.record(messages)
+        if expected.wikis[subject] is None and self.operation != "remove":
+            expected.wikis[subject] = UNSURE
 
     def __str__(self) -> str:
         damage = f" ({', '.join(self.damage)})" if self.damage else ""

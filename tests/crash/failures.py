@@ -5,7 +5,6 @@ import resource
 import shutil
 import subprocess
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -15,14 +14,15 @@ from tests.crash.child_process import (
     UNEXPECTED_ERROR,
     ChildChannel,
     ChildProcess,
-    Messages,
     search_until,
 )
+from tests.crash.crash_round import FailureOutcome
 from tests.crash.fault_injection import UNSYNCED, FaultInjector, InjectedFault
 from tests.crash.git_failures import GitFailure
 from tests.crash.operations import OPERATIONS, SERVE, make_context, run_operation
 from tests.crash.server_process import RandomClient, run_random_client, run_server
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_up_to
 
 FAILURES = (
     *["kill at a step"] * 4,
@@ -54,18 +54,6 @@ def can_fail(kind: str, operation: str) -> bool:
     if kind == "git":
         return operation in GIT_OPERATIONS
     return kind in FAILURES and (operation != SERVE or kind not in ("read-only", "memory", "clock"))
-
-
-@dataclass(slots=True)
-class FailureOutcome:
-    """The results of the processes."""
-
-    concurrent_operation: str = ""
-    outcome: str = ""
-    hit_window: bool = False
-    searches: dict[str, int] = field(default_factory=dict)
-    messages: list[Messages] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
 
 
 class Failure:
@@ -142,16 +130,12 @@ class Failure:
             FaultInjector(channel, fault, None)
             return run_server(self._data, model, 0.02, self._scratch / "address", self._scratch / "log")
         FaultInjector(channel, fault, OPERATIONS[self.operation].window)
-        if model != "fake":
-            return run_operation(
-                self.operation,
-                make_context(
-                    self.operation, self._data, self._spare_repository, page_prefix, rng, channel, tokens, model
-                ),
-            )
+        own_model = "" if model == "fake" else model
         return run_operation(
             self.operation,
-            make_context(self.operation, self._data, self._spare_repository, page_prefix, rng, channel, tokens),
+            make_context(
+                self.operation, self._data, self._spare_repository, page_prefix, rng, channel, tokens, own_model
+            ),
         )
 
     @property
@@ -207,14 +191,14 @@ class Failure:
         """Wait for the moment of a failure that comes from outside, and cause it."""
         if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut", "out of memory"):
             if self.operation == SERVE:
-                _wait_until(lambda: others[-1].has_ended() or writer.has_ended(), 20)
+                wait_up_to(lambda: others[-1].has_ended() or writer.has_ended(), 20)
             return
         if self.kind == "power cut":
-            _wait_until(writer.has_ended, 20)
+            wait_up_to(writer.has_ended, 20)
             for child in others:
                 child.send_signal(group=True) if writer.has_ended() else None
             return
-        _wait_until(lambda: writer.channel.has_entered or writer.has_ended(), 20)
+        wait_up_to(lambda: writer.channel.has_entered or writer.has_ended(), 20)
         if self.kind == "out of memory":
             self._kill_by_memory(writer)
             return
@@ -230,7 +214,7 @@ class Failure:
         """Kill the process with SIGKILL when it uses too much memory, as the kernel does."""
         base = _read_resident_bytes(writer.pid)
         most = base + self._rng.randrange(1, 8 << 20)
-        _wait_until(lambda: writer.has_ended() or _read_resident_bytes(writer.pid) > most, 5)
+        wait_up_to(lambda: writer.has_ended() or _read_resident_bytes(writer.pid) > most, 5)
         writer.send_signal() if not writer.has_ended() else None
 
     def _wait_for_writer(self, writer: ChildProcess) -> dict[str, object]:
@@ -325,9 +309,3 @@ def _read_resident_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError):
         return 0
-
-
-def _wait_until(condition: "object", seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:  # type: ignore[operator]
-        time.sleep(0.002)

@@ -1,6 +1,6 @@
 """The operations of a round, and the method of each in which the failure is injected."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -192,10 +192,10 @@ SERVE = "serve"
 """The operation that is not in OPERATIONS: `wikiholt serve`, with clients that send random requests."""
 
 
-def run_operation(name: str, context: OperationContext) -> None:
+def run_operation(name: str, context: OperationContext, operations: Mapping[str, Operation] = OPERATIONS) -> None:
     """Run an operation. It is no fault if another process has the lock or has removed the page."""
     try:
-        OPERATIONS[name].task(context)
+        operations[name].task(context)
     except (Busy, PageNotFound):
         context.channel.send("gave way", name, None, None)
     context.service.close()

@@ -7,8 +7,7 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -22,6 +21,7 @@ from tests.support.git_repository import Repository
 from tests.support.paths import ROOT
 from tests.support.services import build_test_service
 from tests.support.tiers import choose
+from tests.support.wait import wait_until
 from tests.wikis.query_log.query_log_fixtures import RETENTION, make_query_record
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import NotWritable
@@ -196,13 +196,6 @@ def test_a_registry_backup_started_before_a_removal_does_not_contain_the_removed
     assert not find_files_containing(data / "backups" / "registry", b"victim")
     other.close()
     third.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "timeout"
-        time.sleep(0.01)
 
 
 def test_leftovers_of_a_killed_restore_are_removed_by_the_next_writer(service: WikiService) -> None:

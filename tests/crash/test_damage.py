@@ -17,8 +17,9 @@ import pytest
 
 from tests.crash.damage_rounds import DamageRounds, count_faults
 from tests.crash.file_damage import OTHER_FILE, DamageFunction, flip, make_directory
-from tests.support.damaged_wiki import DamagedWiki, wait_until
+from tests.support.damaged_wiki import DamagedWiki
 from tests.support.tiers import choose
+from tests.support.wait import wait_until
 from wikiholt.domain.index import HealthCondition, VerificationResult
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import BackupReason

@@ -13,7 +13,7 @@ from tests.directory.conftest import OLD_TIME_S, Vault, read_all
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
 from wikiholt.directory import directory_files, directory_mirror
-from wikiholt.directory.file_table import load_table
+from wikiholt.directory.snapshot import load_table
 from wikiholt.domain.git import Author, EntryKind, FileEdit
 from wikiholt.errors import (
     Busy,

@@ -195,6 +195,14 @@ def test_a_card_with_wrong_files_is_refused(tmp_path: Path, line: str) -> None:
         load_embedder(tmp_path)
 
 
+@pytest.mark.parametrize("number", ["0", "128", "true", "6.4"])
+def test_a_card_with_a_wrong_int8_range_is_refused(tmp_path: Path, number: str) -> None:
+    card = write_model(tmp_path) / "card.toml"
+    card.write_text(card.read_text().replace("[files]", f"int8_max = {number}\n[files]"))
+    with pytest.raises(ModelCorrupt, match="int8_max"):
+        load_embedder(tmp_path)
+
+
 def test_a_card_with_the_wrong_dimension_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="4 dimensions, its card says 5"):
         load_embedder(write_model(tmp_path, dimensions=5))

@@ -54,7 +54,8 @@ def test_the_published_example_gets_the_published_scores(marco: OnnxReranker) ->
     marco.run_self_test()
     pairs = marco._model.pairs[:2]
     found = marco.score(pairs[0].query, [pair.text for pair in pairs], 60.0)
-    assert found == pytest.approx([9.219, -4.078], abs=0.2)
+    # CPUs without VNNI saturate in the int8 graph of the package, and are .35 off.
+    assert found == pytest.approx([9.219, -4.078], abs=marco._model.variant.tolerance)
 
 
 @packaged

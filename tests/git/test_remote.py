@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,12 +32,6 @@ LOCAL_LIMITS = FetchLimits(schemes=("http", "https", "ssh", "git"), allow_privat
 
 def wait_for_release(release: threading.Event) -> None:
     release.wait(20)
-
-
-@pytest.fixture
-def server(repository: Repository) -> Iterator[LocalServer]:
-    with run_http_server(make_git_handler(repository.path.parent)) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """Nodes that share a wiki whose repository is elsewhere: each has a mirror, and fetches what another has found."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.git_repository import Repository
-from tests.support.git_servers import LocalServer, make_git_handler, run_http_server
+from tests.support.git_servers import LocalServer
 from wikiholt.errors import SourceError, SourceMissing
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import MirrorRefresher, SharedHead
@@ -25,12 +24,6 @@ class FakeSharedHead:
 
     def _publish(self, revision: str) -> None:
         self.published = revision
-
-
-@pytest.fixture
-def server(repository: Repository) -> Iterator[LocalServer]:
-    with run_http_server(make_git_handler(repository.path.parent)) as running:
-        yield running
 
 
 def open_node(server: LocalServer, place: Path, board: FakeSharedHead) -> RemoteSource:

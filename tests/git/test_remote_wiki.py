@@ -26,12 +26,6 @@ from wikiholt.wikis.service import WikiService
 SECRET = "hunter2"
 
 
-@pytest.fixture
-def server(repository: Repository) -> Iterator[LocalServer]:
-    with run_http_server(make_git_handler(repository.path.parent)) as running:
-        yield running
-
-
 def open_test_service(settings: Settings) -> WikiService:
     directory, embedder = open_backend(settings, BackupPolicy()), FakeEmbedder()
     store = directory.store

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.damaged_wiki import DamagedWiki, truncate_file, wait_until
+from tests.support.damaged_wiki import DamagedWiki, truncate_file
+from tests.support.wait import wait_until
 from wikiholt.domain.index import HealthCondition
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.storage_protocols import IndexStore

@@ -12,8 +12,9 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.support.damaged_wiki import DamagedWiki, GatedEmbedder, overwrite_bytes, wait_until
+from tests.support.damaged_wiki import DamagedWiki, GatedEmbedder, overwrite_bytes
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import Recipe

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.damaged_wiki import DamagedWiki, overwrite_bytes, remove_path, truncate_file, wait_until
+from tests.support.damaged_wiki import DamagedWiki, overwrite_bytes, remove_path, truncate_file
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import HealthCondition, IndexHealth

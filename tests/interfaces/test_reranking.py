@@ -2,13 +2,13 @@
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.app.bootstrap import build_service
@@ -19,7 +19,6 @@ from wikiholt.interfaces.http import openapi
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 
-Run = Callable[..., tuple[int, str, str]]
 RERANK_MODEL_OPTION = "rerank.model=ms-marco-MiniLM-L-12-v2"
 RERANK_BUDGET_OPTION = "rerank.budget=60000"
 FILLER = "It has been so for as long as anybody here can remember, and nobody has thought of changing it since then."
@@ -43,25 +42,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main(["--data", str(place), *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-def parse_document(result: tuple[int, str, str]) -> Any:
-    code, out, err = result
-    assert (code, err) == (0, "")
-    return json.loads(out)
+def run(place: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(place, capsys)
 
 
 @packaged
 @pytest.mark.model
-def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
+def test_one_setting_reranks_and_one_option_does_not(run: CommandRunner) -> None:
     search = (
         "--set",
         RERANK_MODEL_OPTION,
@@ -76,18 +63,18 @@ def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
     assert code == 0
     assert out.startswith("1. Backups")
     assert "hybrid · reranked · " in out
-    assert parse_document(run(*search, "--json"))["reranked"]
-    plain = parse_document(run(*search, "--no-rerank", "--json"))
+    assert run(*search, "--json").parse()["reranked"]
+    plain = run(*search, "--no-rerank", "--json").parse()
     assert (plain["reranked"], plain["degraded"]) == (False, False)
 
 
-def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: Run) -> None:
+def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: CommandRunner) -> None:
     code, out, err = run("search", "-w", "night", "copies", "--rerank")
     assert (code, out) == (2, "")
     assert "rerank.model" in err
 
 
-def test_a_missing_reranker_degrades_the_answer_and_doctor_says_why(run: Run) -> None:
+def test_a_missing_reranker_degrades_the_answer_and_doctor_says_why(run: CommandRunner) -> None:
     missing = ("--set", "rerank.model=no-such-model")
     code, out, _ = run(*missing, "search", "-w", "night", "how long are copies kept", "--json")
     document = json.loads(out)
@@ -113,9 +100,9 @@ def test_doctor_tests_the_configured_reranker(place: Path) -> None:
 
 @packaged
 @pytest.mark.model
-def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
+def test_eval_compares_with_and_without_the_reranker(run: CommandRunner) -> None:
     against = ("--against", RERANK_MODEL_OPTION, "--against", RERANK_BUDGET_OPTION)
-    document = parse_document(run("eval", "night", "--mode", "hybrid", *against, "--json"))
+    document = run("eval", "night", "--mode", "hybrid", *against, "--json").parse()
     theirs = document["comparison"]["theirs"]
     assert "rerank.model=ms-marco" in theirs["configuration"]
     assert theirs["figures"]["recall@10"]["mean"] == 1.0

@@ -3,7 +3,6 @@ search plugin that was made for one wiki and used for many."""
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.services import make_cached_service, read_all_files
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.vectors.factory import create_vector_cache
@@ -200,13 +200,6 @@ def run_scheduler(wikis: IncidentWikis, *roots: Path) -> Iterator[Application]:
         yield application
     finally:
         assert application.scheduler.stop(30)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until, "timeout after 30 seconds"
-        time.sleep(0.05)
 
 
 def can_find(wikis: IncidentWikis, slug: str, query: str) -> bool:

@@ -1,7 +1,6 @@
 """A directory of real repositories, a data directory, schedulers that use both, and a fake model."""
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Event, Lock
 
@@ -135,11 +134,3 @@ class SchedulerFixture:
 def make_pages(count: int, word: str) -> dict[str, str | bytes | None]:
     """Pages of a large wiki. Every page contains the word and its number."""
     return {f"{word}-{number:04}.md": f"# {word} {number}\n\n{word} text {number}\n" for number in range(count)}
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for a condition. Fails after `seconds`."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true"
-        Event().wait(0.005)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
+from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from tests.support.paths import PYTHON_PATH
+from tests.support.wait import wait_until
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.wiki import Wiki

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import SchedulerFixture, wait_until
+from tests.scheduler.scheduler_fixtures import SchedulerFixture
+from tests.support.wait import wait_until
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.watcher import DirectoryWatcher
 from wikiholt.domain.wiki import Wiki

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import SchedulerFixture, wait_until
+from tests.scheduler.scheduler_fixtures import SchedulerFixture
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
+from tests.support.wait import wait_until
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite.schema import open_connection

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
+from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import DatabaseUnavailable, LockTimeout, WikiNotFound
 from wikiholt.scheduler import tasks

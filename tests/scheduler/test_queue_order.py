@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
+from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.scheduler.wiki_records import SyncPriority, WikiQueue
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
+from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from tests.support.paths import PYTHON_PATH
+from tests.support.wait import wait_until
 from wikiholt.errors import Busy
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
 from wikiholt.storage.sqlite.store import SqliteStore

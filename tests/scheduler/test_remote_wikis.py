@@ -7,9 +7,10 @@ from threading import Event
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import SchedulerFixture, make_pages, wait_until
+from tests.scheduler.scheduler_fixtures import SchedulerFixture, make_pages
 from tests.support.git_repository import Repository
 from tests.support.git_servers import make_git_handler, run_http_server
+from tests.support.wait import wait_until
 from wikiholt.domain.wiki import Wiki
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.remote import RemoteSource

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import SchedulerFixture, wait_until
+from tests.scheduler.scheduler_fixtures import SchedulerFixture
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.scheduler.periodic import ScheduledBackups
 from wikiholt.scheduler.scheduler import Scheduler

@@ -6,8 +6,9 @@ from itertools import count, pairwise
 
 import pytest
 
-from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
+from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import NoPages, SourceCorrupt, WikiNotFound

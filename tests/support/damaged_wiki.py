@@ -3,12 +3,10 @@
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
 from tests.support.git_repository import Repository
 from wikiholt.app import bootstrap
@@ -145,11 +143,3 @@ def truncate_file(file: Path) -> None:
 
 def remove_path(file: Path) -> None:
     shutil.rmtree(file) if file.is_dir() else file.unlink()
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    """Wait for a condition. Fails after `seconds`."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true"
-        Event().wait(0.01)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.wait import wait_until
 from wikiholt.interfaces.cli.demo_wikis.demo_repositories import write_demo_wikis
 
 _COMMAND = [sys.executable, "-c", "from wikiholt.interfaces.cli.main import main; raise SystemExit(main())"]
@@ -71,11 +71,3 @@ def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = 
         finally:
             process.terminate()
             assert process.wait(60) == 0
-
-
-def wait_until(condition: Any, seconds: float = _TIMEOUT_S) -> None:
-    """Wait until the condition is true; fail after the timeout."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true in time"
-        time.sleep(0.05)

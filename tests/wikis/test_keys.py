@@ -24,12 +24,6 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def registry(path: Path) -> Iterator[Registry]:
-    with closing(Registry(path)) as made:
-        yield made
-
-
-@pytest.fixture
 def garden(registry: Registry) -> Wiki:
     return registry.add("garden", "/srv/garden")
 

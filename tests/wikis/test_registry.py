@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,18 +20,6 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.wikis.registry import Registry
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "registry.db"
-
-
-@pytest.fixture
-def registry(path: Path) -> Iterator[Registry]:
-    registry = Registry(path)
-    yield registry
-    registry.close()
 
 
 def test_a_wiki_that_was_added_is_found_again(registry: Registry, path: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import random
 import sqlite3
 import string
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,18 +12,23 @@ import pytest
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import IndexCorrupt, IndexTooNew, StorageError
 from wikiholt.wikis.registry import Registry
+from wikiholt.wikis.registry_recovery import ChecksumFile
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "registry.db"
+def test_a_registry_that_another_process_creates_meanwhile_is_not_lost(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = ChecksumFile.read
 
+    def read_after_creation(file: ChecksumFile) -> frozenset[str]:
+        monkeypatch.setattr(ChecksumFile, "read", read)
+        with closing(Registry(path)) as other:
+            other.add("garden", "/srv/garden")
+        return read(file)
 
-@pytest.fixture
-def registry(path: Path) -> Iterator[Registry]:
-    registry = Registry(path)
-    yield registry
-    registry.close()
+    monkeypatch.setattr(ChecksumFile, "read", read_after_creation)
+    with closing(Registry(path)) as registry:
+        assert [wiki.slug for wiki in registry.list_wikis()] == ["garden"]
 
 
 # ── checksums ──

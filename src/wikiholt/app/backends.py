@@ -10,7 +10,7 @@ from wikiholt.errors import MissingDependency
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
-from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets
+from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, no_shared_buckets
 from wikiholt.wikis.registry import REGISTRY_FILE, Registry
 from wikiholt.wikis.registry_recovery import LeftoverData
 
@@ -18,11 +18,6 @@ KEYWORD_CACHE_MIN_PAGES = 300
 """Below this size FTS5 answers in half a millisecond, and a keyword cache would only cost memory."""
 KEYWORD_CACHE_MIN_PAGES_REMOTE = 50
 """The same for a database, which has to send the terms of the pages first."""
-
-
-def no_shared_buckets(_: str, __: BucketSize) -> TokenBuckets | None:
-    """No shared buckets: each process counts its own requests."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)

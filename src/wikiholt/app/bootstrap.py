@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
-from wikiholt.app.backends import Backend, no_shared_buckets, open_backend
+from wikiholt.app.backends import Backend, open_backend
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
@@ -45,7 +45,7 @@ from wikiholt.wikis.access import AccessPolicy
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.rate_limit import RateLimiter
+from wikiholt.wikis.rate_limit import RateLimiter, no_shared_buckets
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 

@@ -24,9 +24,8 @@ from wikiholt.directory.directory_files import (
     read_link,
     wait_until_quiet,
 )
-from wikiholt.directory.file_table import FileRow, FileTable, load_table
 from wikiholt.directory.ignored_files import is_ignored, list_ignored_files
-from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR, SnapshotWriter, open_snapshot
+from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR, FileRow, FileTable, SnapshotWriter, load_table, open_snapshot
 from wikiholt.domain.git import Author, EntryKind
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, NoPages, NotWritable, StorageError

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -36,16 +37,16 @@ from wikiholt.domain.search import (
 from wikiholt.domain.wiki import DatabaseStatus
 
 
-class VectorSnapshot(Protocol):
-    """All vectors of an index at one version."""
+@dataclass(frozen=True, slots=True)
+class VectorSnapshot:
+    """All vectors of an index at one version, while its transaction is open."""
 
-    @property
-    def version(self) -> int: ...
+    version: int
+    count: int
+    _iter_blocks: Callable[[], Iterator[VectorRows]]
 
-    @property
-    def count(self) -> int: ...
-
-    def iter_blocks(self) -> Iterator[VectorRows]: ...
+    def iter_blocks(self) -> Iterator[VectorRows]:
+        return self._iter_blocks()
 
 
 class WikiIndex(Protocol):

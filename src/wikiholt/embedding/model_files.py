@@ -10,6 +10,7 @@ from wikiholt.domain.index import CosineScale
 from wikiholt.embedding.model_card import (
     CARD_FILE,
     EMBEDDER,
+    INT8_MAX,
     RERANKER,
     ModelCard,
     ModelVariant,
@@ -152,6 +153,8 @@ def compute_fingerprint(card: ModelCard, variant: ModelVariant) -> str:
     ]
     if card.tokenizer_bytes != slice(None):
         settings.append(f"{card.tokenizer_bytes.start}:{card.tokenizer_bytes.stop}")
+    if variant.int8_max != INT8_MAX:
+        settings.append(f"int8_max={variant.int8_max}")
     digest = hashlib.sha256("\n".join([*settings, *digests]).encode()).hexdigest()
     return f"{card.name}/{variant.precision}/{digest[:8]}"
 

@@ -19,7 +19,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.embedding.model_card import EMBEDDER, RERANKER, ModelCard, ModelVariant
+from wikiholt.embedding.model_card import EMBEDDER, INT8_MAX, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
 from wikiholt.embedding.tokenizer import ModelTokenizer
@@ -27,7 +27,6 @@ from wikiholt.embedding.word_vectors import BlockTable, WordVectors
 from wikiholt.errors import ModelCorrupt, ModelMismatch
 
 Array = NDArray[Any]
-_INT8_MAX = 127
 _BLOCK_SIZE = 64
 WORD_TABLE = "words"
 """The name of the table of word vectors in a layout."""
@@ -69,7 +68,9 @@ def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Arr
     return tensors
 
 
-def extract_int8_tensors(layout: WeightsLayout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
+def extract_int8_tensors(
+    layout: WeightsLayout, weights: memoryview, smoothing: bytes, int8_max: int = INT8_MAX
+) -> dict[str, Array]:
     """Every tensor; quantized matrices as `.int8` and `.scale` and, if smoothed, `.smooth`."""
     tensors = extract_tensors(layout, weights)
     factors: FloatArray = np.load(io.BytesIO(smoothing), allow_pickle=False)
@@ -81,12 +82,12 @@ def extract_int8_tensors(layout: WeightsLayout, weights: memoryview, smoothing: 
             start += len(matrix)
             matrix = np.divide(matrix, smooth[:, None], dtype=np.float32)
             tensors[f"{name}.smooth"] = smooth
-        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _quantize(matrix)
+        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _quantize(matrix, int8_max)
     return tensors
 
 
-def _quantize(matrix: FloatArray) -> tuple[Array, FloatArray]:
-    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(_INT8_MAX)
+def _quantize(matrix: FloatArray, int8_max: int) -> tuple[Array, FloatArray]:
+    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(int8_max)
     scale[scale == 0] = 1
     return np.rint(matrix / scale).astype(np.int8), scale
 
@@ -216,7 +217,7 @@ def _read_tensors(files: ModelFiles, variant: ModelVariant, weights: memoryview)
     layout = WeightsLayout.parse(files.read_verified(variant.layout or ""))
     if variant.smoothing is None:
         return extract_tensors(layout, weights)
-    return extract_int8_tensors(layout, weights, files.read_verified(variant.smoothing))
+    return extract_int8_tensors(layout, weights, files.read_verified(variant.smoothing), variant.int8_max)
 
 
 def _make_options() -> onnxruntime.SessionOptions:

@@ -41,6 +41,9 @@ class Pause(IntEnum):
     """Commit the pages of the current batch that are ready, then stop."""
 
 
+PauseCheck = Callable[[], Pause]
+
+
 def never_pause() -> Pause:
     return Pause.CONTINUE
 
@@ -105,7 +108,7 @@ class BatchIndexer:
         entries: Mapping[str, TreeEntry],
         moved: Mapping[str, str],
         on_progress: Callable[[BatchStats], None],
-        pause: Callable[[], Pause] = never_pause,
+        pause: PauseCheck = never_pause,
     ) -> BatchStats:
         """Index every file. A moved file replaces its old path in the same transaction.
 
@@ -143,7 +146,7 @@ class BatchIndexer:
             known |= index.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
 
-    def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: Callable[[], Pause]) -> _EmbedResult:
+    def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: PauseCheck) -> _EmbedResult:
         """Embed the texts until `pause` returns NOW. Texts with an invalid vector are left out of the result."""
         embedded: dict[bytes, FloatArray] = {}
         hashes = list(new_texts)

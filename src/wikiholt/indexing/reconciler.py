@@ -15,7 +15,7 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import NoPages, SyncFailed
-from wikiholt.indexing.batch import BatchIndexer, BatchStats, Pause
+from wikiholt.indexing.batch import BatchIndexer, BatchStats, PauseCheck
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
@@ -36,6 +36,9 @@ class SyncProgress:
     """Estimated number of passages to embed, from the pages prepared so far."""
 
 
+ProgressCallback = Callable[[SyncProgress], None]
+
+
 def ignore_progress(_: SyncProgress) -> None:
     pass
 
@@ -44,8 +47,8 @@ def ignore_progress(_: SyncProgress) -> None:
 class SyncCallbacks:
     """Callbacks of a sync: one reports progress, the other says whether to pause."""
 
-    on_progress: Callable[[SyncProgress], None]
-    pause: Callable[[], Pause]
+    on_progress: ProgressCallback
+    pause: PauseCheck
 
 
 @dataclass(frozen=True, slots=True)

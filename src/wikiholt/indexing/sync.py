@@ -27,12 +27,13 @@ from wikiholt.errors import (
     SyncFailed,
     WikiNotFound,
 )
-from wikiholt.indexing.batch import Pause, SyncPaused, never_pause
+from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused, never_pause
 from wikiholt.indexing.dialect_detector import DialectDetector
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.reconciler import (
     RETRY_HINT,
     ModelAndPipeline,
+    ProgressCallback,
     Reconciler,
     SyncCallbacks,
     SyncProgress,
@@ -80,8 +81,8 @@ class Syncer:
 
     def sync(
         self,
-        progress: Callable[[SyncProgress], None] = ignore_progress,
-        pause: Callable[[], Pause] = never_pause,
+        progress: ProgressCallback = ignore_progress,
+        pause: PauseCheck = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
         """Bring the index to HEAD and report what was done.
@@ -94,8 +95,8 @@ class Syncer:
 
     def rebuild(
         self,
-        progress: Callable[[SyncProgress], None] = ignore_progress,
-        pause: Callable[[], Pause] = never_pause,
+        progress: ProgressCallback = ignore_progress,
+        pause: PauseCheck = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
         """Build a new generation without reusing vectors and publish it, or continue one that was paused.

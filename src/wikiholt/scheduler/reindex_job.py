@@ -12,8 +12,8 @@ from typing import Any
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.errors import Busy, SourceError, WikiholtError, WikiNotFound
-from wikiholt.indexing.batch import Pause, SyncPaused
-from wikiholt.indexing.reconciler import SyncProgress
+from wikiholt.indexing.batch import PauseCheck, SyncPaused
+from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
 from wikiholt.scheduler.wiki_records import WikiActivity, WikiEntry
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
@@ -99,9 +99,7 @@ def _parse_job(document: Mapping[str, Any]) -> ReindexJob:
 class ReindexRunner:
     """Runs the job of one wiki in slices."""
 
-    def __init__(
-        self, entry: WikiEntry, store: IndexStore, scheduler_id: str, on_progress: Callable[[SyncProgress], None]
-    ) -> None:
+    def __init__(self, entry: WikiEntry, store: IndexStore, scheduler_id: str, on_progress: ProgressCallback) -> None:
         self._entry = entry
         self._store = store
         self._scheduler_id = scheduler_id
@@ -109,7 +107,7 @@ class ReindexRunner:
         self._job = ReindexJob()
         self._saved_at = 0.0
 
-    def run_slice(self, handle: WikiHandle, pause: Callable[[], Pause]) -> None:
+    def run_slice(self, handle: WikiHandle, pause: PauseCheck) -> None:
         """Run one slice. Raises SyncPaused or Busy when there is more to do. A failure ends the job."""
         job = read_job(self._store, self._entry.wiki.id)
         if not job.is_open:
@@ -152,7 +150,7 @@ class ReindexRunner:
                 )
             )
 
-    def _make_progress_handler(self, previous: ReindexJob) -> Callable[[SyncProgress], None]:
+    def _make_progress_handler(self, previous: ReindexJob) -> ProgressCallback:
         """A progress callback that continues the counts of earlier slices."""
 
         def report(progress: SyncProgress) -> None:
@@ -210,7 +208,7 @@ def lock_activity(store: IndexStore, wiki_id: str) -> Iterator[ActivityReporter]
 
 
 @contextmanager
-def report_activity(service: WikiService, wiki_id: str, kind: str) -> Iterator[Callable[[SyncProgress], None]]:
+def report_activity(service: WikiService, wiki_id: str, kind: str) -> Iterator[ProgressCallback]:
     """A callback that stores the progress for `status` in other processes, unless another process works on the wiki."""
     since = datetime.now(UTC)
     with ExitStack() as stack:

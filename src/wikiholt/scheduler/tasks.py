@@ -16,7 +16,7 @@ from wikiholt.errors import (
     WikiholtError,
     WikiNotFound,
 )
-from wikiholt.indexing.batch import Pause, SyncPaused
+from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
 from wikiholt.indexing.reconciler import SyncProgress
 from wikiholt.scheduler.nodes import publish_state
 from wikiholt.scheduler.reindex_job import ActivityReporter, ReindexRunner, lock_activity, read_job
@@ -276,7 +276,7 @@ class WikiTasks:
             lambda progress: self._report_progress(entry, "reindex", progress, reporter),
         )
 
-    def _make_pause_check(self, entry: WikiEntry, *, reindexing: bool = False) -> Callable[[], Pause]:
+    def _make_pause_check(self, entry: WikiEntry, *, reindexing: bool = False) -> PauseCheck:
         """The `pause` callback of a sync that starts now."""
         state, began = self._state, time.monotonic()
 

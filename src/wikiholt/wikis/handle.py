@@ -27,10 +27,10 @@ from wikiholt.errors import (
     QueryLogNotFound,
     WikiholtError,
 )
-from wikiholt.indexing.batch import Pause, SyncPaused, never_pause
+from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused, never_pause
 from wikiholt.indexing.estimate import estimate_reindex
 from wikiholt.indexing.index_backups import IndexBackups
-from wikiholt.indexing.reconciler import SyncProgress, ignore_progress
+from wikiholt.indexing.reconciler import ProgressCallback, ignore_progress
 from wikiholt.indexing.repair import CONFIRMATION_TTL_S, EMPTY_CONFIRMATION_TTL_S, IndexRepair
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
@@ -173,8 +173,8 @@ class WikiHandle:
 
     def sync(
         self,
-        progress: Callable[[SyncProgress], None] = ignore_progress,
-        pause: Callable[[], Pause] = never_pause,
+        progress: ProgressCallback = ignore_progress,
+        pause: PauseCheck = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
         """Bring the index to HEAD. Raises SyncPaused, Busy, and the errors of a sync."""
@@ -182,8 +182,8 @@ class WikiHandle:
 
     def reindex(
         self,
-        progress: Callable[[SyncProgress], None] = ignore_progress,
-        pause: Callable[[], Pause] = never_pause,
+        progress: ProgressCallback = ignore_progress,
+        pause: PauseCheck = never_pause,
         lock_timeout: float | None = None,
     ) -> SyncReport:
         """Build a new generation from scratch, or continue a paused one. The published one answers meanwhile."""
@@ -208,9 +208,9 @@ class WikiHandle:
 
     def _run_sync(
         self,
-        work: Callable[[Callable[[SyncProgress], None], Callable[[], Pause], float | None], SyncReport],
-        progress: Callable[[SyncProgress], None],
-        pause: Callable[[], Pause],
+        work: Callable[[ProgressCallback, PauseCheck, float | None], SyncReport],
+        progress: ProgressCallback,
+        pause: PauseCheck,
         lock_timeout: float | None,
     ) -> SyncReport:
         removing = False

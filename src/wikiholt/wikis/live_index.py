@@ -1,7 +1,7 @@
 """The published generation of a wiki: an open index with its caches, searched with the model it was built with."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -16,6 +16,7 @@ from wikiholt.search.request import IndexVersion
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
 from wikiholt.search.sort_order import BoostRule
+from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.query_log import QueryLogWriter
 
 LexiconGetter = Callable[[], Lexicon | None]
@@ -83,6 +84,11 @@ class IndexSnapshot:
 
     live_index: "LiveIndex"
     version: IndexVersion
+
+    @property
+    def pages(self) -> IndexedPages:
+        """The pages as this generation has them."""
+        return IndexedPages(lambda: nullcontext(self.live_index.index))
 
 
 class LiveIndex:

@@ -133,8 +133,12 @@ class RegistryFile:
             status = self.path.stat()
         except FileNotFoundError:
             self.close()
-            self._require_none_lost()
-            return None
+            remains = self._find_remains()
+            if not remains:
+                return None
+            if not self.path.exists():
+                raise make_lost_registry_error(f"The registry {self.path}", remains) from None
+            return self._get_connection()  # another process has created it in the meantime
         except OSError:
             if not is_irregular(self.path, follow=True):
                 raise
@@ -156,13 +160,12 @@ class RegistryFile:
             with suppress(FileNotFoundError):
                 self._current = (_get_stamp(self.path.stat()), self._current[1])
 
-    def _require_none_lost(self) -> None:
-        """Raise IndexCorrupt if there was a registry before; the file is missing now."""
+    def _find_remains(self) -> str:
+        """What is left of a registry whose file is missing; empty if there was none."""
         remains = self.remains.find() if self.remains else ""
         if not remains and self._checksum_file.read() - {EMPTY_CHECKSUM}:
-            remains = "traces of one that had wikis"
-        if remains:
-            raise make_lost_registry_error(f"The registry {self.path}", remains)
+            return "traces of one that had wikis"
+        return remains
 
     def _open_verified(self, status: os.stat_result) -> sqlite3.Connection:
         self._require_regular_files()

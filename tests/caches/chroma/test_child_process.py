@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +26,6 @@ from tests.caches.chroma.chroma_fixtures import (
 from tests.support.paths import ROOT
 from wikiholt.domain.index import IndexChange
 from wikiholt.testing.fakes import make_entry
-
-
-@pytest.fixture
-def fixture(tmp_path: Path) -> Iterator[ChromaFixture]:
-    made = ChromaFixture(tmp_path)
-    yield made
-    made.close()
 
 
 def test_the_first_search_uses_chroma_and_is_right(fixture: ChromaFixture) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,13 +38,6 @@ for collection in client.list_collections():
     }
 print(json.dumps(found))
 """
-
-
-@pytest.fixture
-def fixture(tmp_path: Path) -> Iterator[ChromaFixture]:
-    made = ChromaFixture(tmp_path)
-    yield made
-    made.close()
 
 
 def read_collections(path: Path) -> dict[str, Any]:

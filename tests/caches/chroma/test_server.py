@@ -24,13 +24,6 @@ from tests.caches.chroma.chroma_fixtures import (
 )
 
 
-@pytest.fixture
-def fixture(tmp_path: Path) -> Iterator[ChromaFixture]:
-    made = ChromaFixture(tmp_path)
-    yield made
-    made.close()
-
-
 class ChromaServer:
     """`chroma run` on its own port."""
 

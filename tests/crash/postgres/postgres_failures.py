@@ -3,20 +3,18 @@
 import shutil
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.crash.child_process import TIMEOUT_S, UNEXPECTED_ERROR, ChildChannel, ChildProcess, Messages, search_until
+from tests.crash.child_process import TIMEOUT_S, UNEXPECTED_ERROR, ChildChannel, ChildProcess, search_until
+from tests.crash.crash_round import FailureOutcome
 from tests.crash.fault_injection import InjectedFault
-from tests.crash.operations import SERVE
+from tests.crash.operations import SERVE, run_operation
 from tests.crash.postgres.postgres_operations import (
     LEASE_S,
     LEASED_OPERATIONS,
     POSTGRES_OPERATIONS,
     make_postgres_context,
-    run_postgres_operation,
 )
 from tests.crash.postgres.round_server import RestorableServer
 from tests.crash.postgres.statement_faults import CRASH, SESSIONS, StatementFaultInjector
@@ -24,6 +22,7 @@ from tests.crash.random_edits import make_random_edits
 from tests.crash.server_process import RandomClient, run_random_client, run_server
 from tests.support.git_repository import Repository
 from tests.support.services import build_test_service
+from tests.support.wait import wait_up_to
 
 KILL_STEP, KILL_MOMENT, KILL_ALL = "kill at a step", "kill at a moment", "kill all"
 SERVER_CRASH, SESSIONS_ENDED, SERVER_AWAY, WRITER_ASLEEP, ROW_DAMAGE = (
@@ -57,20 +56,6 @@ def can_fail(kind: str, operation: str) -> bool:
     return kind in POSTGRES_FAILURES
 
 
-@dataclass(slots=True)
-class PostgresOutcome:
-    """The results of the processes."""
-
-    concurrent_operation: str = ""
-    outcome: str = ""
-    hit_window: bool = False
-    lost_lease: str = ""
-    """The revision to which another node synced the index while the writer was suspended."""
-    searches: dict[str, int] = field(default_factory=dict)
-    messages: list[Messages] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-
-
 class PostgresFailure:
     """The failure of one round. There are two nodes with separate directories and the same `store`."""
 
@@ -86,9 +71,9 @@ class PostgresFailure:
     def subject(self) -> str:
         return "victim" if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].subject
 
-    def run_processes(self, tokens: dict[str, str], operator: str, number: int) -> PostgresOutcome:
+    def run_processes(self, tokens: dict[str, str], operator: str, number: int) -> FailureOutcome:
         """Run a searcher, the writer and sometimes another process, cause the failure, and collect the results."""
-        outcome, page_prefix, seed = PostgresOutcome(), f"n{number}", self._rng.random()
+        outcome, page_prefix, seed = FailureOutcome(), f"n{number}", self._rng.random()
         shared = sorted(tokens)
         writer_tokens, other_tokens = ({token: tokens[token] for token in half} for half in (shared[:2], shared[2:]))
         searcher = ChildProcess(
@@ -130,7 +115,7 @@ class PostgresFailure:
             channel,
             tokens,
         )
-        return run_postgres_operation(self.operation, context)
+        return run_operation(self.operation, context, POSTGRES_OPERATIONS)
 
     def _choose_fault(self, rng: Random) -> InjectedFault:
         steps = _SERVED_STEPS if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].steps
@@ -142,7 +127,7 @@ class PostgresFailure:
         tokens: dict[str, str],
         operator: str,
         page_prefix: str,
-        outcome: PostgresOutcome,
+        outcome: FailureOutcome,
         writer: ChildProcess,
         rng: Random,
     ) -> ChildProcess | None:
@@ -158,21 +143,19 @@ class PostgresFailure:
             return None
         outcome.concurrent_operation = name = rng.choice(POSTGRES_OPERATIONS[self.operation].concurrent)
 
-        def run_operation(channel: ChildChannel) -> object:
-            node = self._get_node_directory("other")
-            return run_postgres_operation(
-                name,
-                make_postgres_context(
-                    name, node, self._get_node_directory("bystander"), f"{page_prefix}b", rng, channel, tokens
-                ),
+        def run_concurrently(channel: ChildChannel) -> object:
+            spare = self._get_node_directory("bystander")
+            context = make_postgres_context(
+                name, self._get_node_directory("other"), spare, f"{page_prefix}b", rng, channel, tokens
             )
+            return run_operation(name, context, POSTGRES_OPERATIONS)
 
-        return ChildProcess(self._scratch / "concurrent", run_operation)
+        return ChildProcess(self._scratch / "concurrent", run_concurrently)
 
-    def _cause_failure(self, outcome: PostgresOutcome, writer: ChildProcess, others: list[ChildProcess]) -> None:
+    def _cause_failure(self, outcome: FailureOutcome, writer: ChildProcess, others: list[ChildProcess]) -> None:
         """Wait for the moment of a failure that comes from outside, and cause it."""
         if self.kind in (SERVER_CRASH, SESSIONS_ENDED):
-            _wait_until(
+            wait_up_to(
                 lambda: self._server.has_crashed or writer.has_ended() or self._have_clients_left(others), TIMEOUT_S
             )
             if self._server.has_crashed:
@@ -181,9 +164,9 @@ class PostgresFailure:
             return
         if self.kind in (KILL_STEP, ROW_DAMAGE):
             if self.operation == SERVE:
-                _wait_until(lambda: self._have_clients_left(others) or writer.has_ended(), 20)
+                wait_up_to(lambda: self._have_clients_left(others) or writer.has_ended(), 20)
             return
-        _wait_until(lambda: writer.channel.has_entered or writer.has_ended(), 20)
+        wait_up_to(lambda: writer.channel.has_entered or writer.has_ended(), 20)
         time.sleep(self._rng.uniform(0, _DURATIONS_S.get(self.operation, 1.0)))
         if self.kind == SERVER_AWAY:
             self._server.stop_for(self._rng.uniform(0.2, 1.2))
@@ -198,7 +181,7 @@ class PostgresFailure:
         """Whether the clients of a service have ended; False without a service."""
         return self.operation == SERVE and others[-1].has_ended()
 
-    def _suspend_writer(self, outcome: PostgresOutcome, writer: ChildProcess) -> None:
+    def _suspend_writer(self, outcome: FailureOutcome, writer: ChildProcess) -> None:
         """Suspend the node for longer than its lease, sync a newer revision on another node, and resume the first."""
         if writer.has_ended():
             return
@@ -224,7 +207,7 @@ class PostgresFailure:
         return writer.wait()
 
     def _collect_messages(
-        self, result: PostgresOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]
+        self, result: FailureOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]
     ) -> None:
         for name, (child, ended) in children.items():
             result.messages.append([line for line in child.channel.receive_all() if line[0] in ("begin", "done")])
@@ -254,9 +237,3 @@ def copy_template(template: Path, directory: Path) -> None:
     """Copy the directories of a round: repositories and the data of two nodes."""
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(template, directory)
-
-
-def _wait_until(condition: Callable[[], object], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.002)

@@ -10,16 +10,15 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from tests.crash.acks import UNSURE, Acks
+from tests.crash.acks import Acks
 from tests.crash.child_process import ChildProcess
-from tests.crash.crash_round import CrashRound
+from tests.crash.crash_round import CrashRound, FailureOutcome
 from tests.crash.injected_bugs import inject_bug
 from tests.crash.operations import SERVE
 from tests.crash.postgres.postgres_failures import (
     POSTGRES_FAILURES,
     ROW_DAMAGE,
     PostgresFailure,
-    PostgresOutcome,
     can_fail,
     copy_template,
 )
@@ -113,22 +112,11 @@ class PostgresCrashGate:
                     found[table] = sha256(repr(sorted(content, key=repr)).encode()).hexdigest()
         return found
 
-    def _run_failure(self, failure: PostgresFailure, round_: CrashRound, expected: Acks) -> PostgresOutcome:
+    def _run_failure(self, failure: PostgresFailure, round_: CrashRound, expected: Acks) -> FailureOutcome:
         inject_bug(self._bug)
         outcome = failure.run_processes(self._tokens, self._operator, round_.number)
         inject_bug("")
-        round_.concurrent_operation, round_.writer_outcome, round_.hit_window = (
-            outcome.concurrent_operation,
-            outcome.outcome,
-            outcome.hit_window,
-        )
-        round_.searches = outcome.searches
-        for fault in outcome.faults:
-            round_.add_fault(fault)
-        for messages in outcome.messages:
-            expected.record(messages)
-        if expected.wikis[failure.subject] is None and failure.operation != "remove":
-            expected.wikis[failure.subject] = UNSURE
+        round_.record(outcome, expected, failure.subject)
         return outcome
 
     def _damage_rows(self, subject: str, rng: Random, round_number: int) -> list[str]:
@@ -139,7 +127,7 @@ class PostgresCrashGate:
                 return damage_rows(address, schema, rng, round_number)
         return []
 
-    def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, outcome: PostgresOutcome) -> None:
+    def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, outcome: FailureOutcome) -> None:
         """Check the next start in a separate process, because it may crash."""
         model = POSTGRES_OPERATIONS[round_.operation].model if round_.operation in POSTGRES_OPERATIONS else "fake"
         case = RecoveryCase(self._round / "data", self._scratch, Path(), subject, model, expected, self._operator)

@@ -8,10 +8,9 @@ from random import Random
 from psycopg import sql
 
 from tests.crash.child_process import ChildChannel
-from tests.crash.operations import OPERATIONS, SERVE, Operation, OperationContext
-from tests.support.services import build_test_service
+from tests.crash.operations import OPERATIONS, SERVE, Operation, OperationContext, make_context
 from wikiholt.domain.storage_protocols import DatabaseAdmin
-from wikiholt.errors import Busy, PageNotFound, WikiNotFound
+from wikiholt.errors import WikiNotFound
 from wikiholt.storage.postgres import pool
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
@@ -88,15 +87,6 @@ LEASED_OPERATIONS = ("sync", "reindex", "other model", "publish", "restore", "mo
 """Operations that write with a lease, which another node can take over while they are suspended."""
 
 
-def run_postgres_operation(name: str, context: OperationContext) -> None:
-    """Run an operation. It is no fault if another process has the lock or has removed the page."""
-    try:
-        POSTGRES_OPERATIONS[name].task(context)
-    except (Busy, PageNotFound):
-        context.channel.send("gave way", name, None, None)
-    context.service.close()
-
-
 def make_postgres_context(
     name: str,
     data: Path,
@@ -107,15 +97,8 @@ def make_postgres_context(
     tokens: dict[str, str],
 ) -> OperationContext:
     pool._IDLE_TRANSACTION_TIMEOUT = "2s"
-    service = build_test_service(data, POSTGRES_OPERATIONS[name].model, 0.02)
-    return OperationContext(
-        service,
-        rng,
-        channel,
-        [(key_id, token) for token, key_id in sorted(tokens.items())],
-        spare_repository,
-        page_prefix,
-    )
+    model = POSTGRES_OPERATIONS[name].model
+    return make_context(name, data, spare_repository, page_prefix, rng, channel, tokens, model)
 
 
 __all__ = [
@@ -125,5 +108,4 @@ __all__ = [
     "WikiNotFound",
     "install_newer_version",
     "make_postgres_context",
-    "run_postgres_operation",
 ]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
+from tests.support.wait import wait_until
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy
 from wikiholt.git.source import GitSource
@@ -76,7 +77,7 @@ def test_a_writer_killed_at_any_time_leaves_the_old_or_the_new_commit(
         assert process.stdout is not None
         process.stdout.readline()
         before = source.get_head()
-        _wait_until(lambda before=before: source.get_head() != before)  # type: ignore[misc]
+        wait_until(lambda before=before: source.get_head() != before)  # type: ignore[misc]
         time.sleep(chance.uniform(0, 0.06))  # the time of the kill, not a wait for a condition
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -111,9 +112,3 @@ def test_only_locks_left_by_a_killed_writer_are_removed(
     with pytest.raises(Busy):
         source.commit([FileEdit("c.md", b"c", None)], Author("A", "a"), "Held by somebody else")
     assert locks[0].exists()
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline

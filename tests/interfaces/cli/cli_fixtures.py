@@ -1,7 +1,8 @@
-"""Runs commands in this process, with a stand-in for the model."""
+"""Runs commands in this process."""
 
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,18 +18,28 @@ class Output(NamedTuple):
     out: str
     err: str
 
+    def parse(self) -> Any:
+        """The JSON that the command printed, if it printed nothing else."""
+        assert (self.code, self.err) == (0, "")
+        return json.loads(self.out)
+
 
 class CommandRunner:
-    """Runs `wikiholt` with a data directory and a stand-in for the model."""
+    """Runs `wikiholt` with a data directory; with `monkeypatch`, a stand-in replaces the model."""
 
-    def __init__(self, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._data = data
+    def __init__(
+        self, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch | None = None
+    ) -> None:
+        self._options = ["--data", str(data)]
         self._capsys = capsys
-        use_fake_model(monkeypatch)
+        if monkeypatch is not None:
+            use_fake_model(monkeypatch)
+            self._options += ["--set", "model=fake"]
 
     def __call__(self, *arguments: str) -> Output:
+        self._capsys.readouterr()  # what fixtures printed
         try:
-            code = main(["--data", str(self._data), "--set", "model=fake", *arguments])
+            code = main([*self._options, *arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = self._capsys.readouterr()

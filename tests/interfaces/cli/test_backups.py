@@ -1,40 +1,22 @@
 """`wikiholt backup` and `wikiholt restore`, as text and as JSON."""
 
-import json
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
-from wikiholt.app import bootstrap
-from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.schemas.common import parse_until
-from wikiholt.testing import FakeEmbedder
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    embedder = FakeEmbedder()
-    monkeypatch.setattr(bootstrap, "make_embedder_loader", lambda _: lambda: embedder)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        try:
-            code = main(["--data", str(tmp_path / "data"), *arguments])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
+    return CommandRunner(tmp_path / "data", capsys, monkeypatch)
 
 
 @pytest.fixture
-def garden(run: Run, tmp_path: Path) -> Repository:
+def garden(run: CommandRunner, tmp_path: Path) -> Repository:
     repository = Repository(tmp_path / "garden")
     repository.commit({"Home.md": "# Home\n\nThe heron stands by the pond."})
     assert run("add", "garden", str(repository.path))[0] == 0
@@ -42,13 +24,7 @@ def garden(run: Run, tmp_path: Path) -> Repository:
     return repository
 
 
-def parse_document(answer: tuple[int, str, str]) -> Any:
-    code, out, err = answer
-    assert (code, err) == (0, "")
-    return json.loads(out)
-
-
-def test_everything_is_backed_up_listed_and_restored(run: Run, garden: Repository) -> None:
+def test_everything_is_backed_up_listed_and_restored(run: CommandRunner, garden: Repository) -> None:
     code, out, err = run("backup")
     assert (code, err) == (0, "")
     assert [line.split(":")[0] for line in out.splitlines()] == ["✓ garden", "✓ the registry"]
@@ -62,26 +38,26 @@ def test_everything_is_backed_up_listed_and_restored(run: Run, garden: Repositor
     assert run("sync", "garden")[0] == 0
 
 
-def test_the_documents_of_backup_and_restore(run: Run, garden: Repository) -> None:
-    document = parse_document(run("backup", "garden", "--json"))
+def test_the_documents_of_backup_and_restore(run: CommandRunner, garden: Repository) -> None:
+    document = run("backup", "garden", "--json").parse()
     assert (document["wiki"], document["revision"], document["pages"], document["fault"]) == (
         "garden",
         garden.get_head(),
         1,
         None,
     )
-    everything = parse_document(run("backup", "--json"))
+    everything = run("backup", "--json").parse()
     assert [wiki["wiki"] for wiki in everything["wikis"]] == ["garden"]
     assert everything["registry"]["wikis"] == 1
-    listed = parse_document(run("restore", "--list", "garden", "--json"))
+    listed = run("restore", "--list", "garden", "--json").parse()
     assert [backup["name"] for backup in listed["backups"]][-1] == document["name"]
-    assert parse_document(run("restore", "--list", "--json"))["registry"][0]["name"] == everything["registry"]["name"]
-    assert set(parse_document(run("restore", "--list", "--registry", "--json"))) == {"registry"}
-    restored = parse_document(run("restore", "garden", "--at", document["taken_at"], "--json"))
+    assert run("restore", "--list", "--json").parse()["registry"][0]["name"] == everything["registry"]["name"]
+    assert set(run("restore", "--list", "--registry", "--json").parse()) == {"registry"}
+    restored = run("restore", "garden", "--at", document["taken_at"], "--json").parse()
     assert restored == document
 
 
-def test_a_displayed_time_selects_that_backup(run: Run, garden: Repository) -> None:
+def test_a_displayed_time_selects_that_backup(run: CommandRunner, garden: Repository) -> None:
     _, out, _ = run("backup", "garden")
     displayed = out.split(": ", 1)[1][:19].replace(" ", "T")
     garden.commit({"New.md": "# New"})
@@ -107,7 +83,7 @@ def test_a_displayed_time_selects_that_backup(run: Run, garden: Repository) -> N
     ],
 )
 def test_invalid_arguments_are_rejected_and_change_nothing(
-    run: Run, garden: Repository, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+    run: CommandRunner, garden: Repository, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     (index,) = (tmp_path / "data" / "wikis").glob("*/g000001.sqlite")
     before = index.read_bytes()
@@ -119,7 +95,7 @@ def test_invalid_arguments_are_rejected_and_change_nothing(
     assert run("search", "-w", "garden", "heron", "--mode", "keyword")[0] == 0
 
 
-def test_a_wiki_that_cannot_be_backed_up_does_not_stop_the_others(run: Run, garden: Repository) -> None:
+def test_a_wiki_that_cannot_be_backed_up_does_not_stop_the_others(run: CommandRunner, garden: Repository) -> None:
     assert run("add", "empty", str(garden.path))[0] == 0
     code, out, err = run("backup")
     assert code == 7
@@ -127,17 +103,17 @@ def test_a_wiki_that_cannot_be_backed_up_does_not_stop_the_others(run: Run, gard
     assert [line.split(":")[0] for line in out.splitlines()] == ["✓ garden", "✓ the registry"]
 
 
-def test_commands_that_change_the_registry_back_it_up(run: Run, garden: Repository) -> None:
-    first = parse_document(run("restore", "--list", "--registry", "--json"))["registry"]
+def test_commands_that_change_the_registry_back_it_up(run: CommandRunner, garden: Repository) -> None:
+    first = run("restore", "--list", "--registry", "--json").parse()["registry"]
     assert [backup["wikis"] for backup in first] == [1]
     assert run("key", "create", "garden")[0] == 0
     assert run("list")[0] == 0
-    then = parse_document(run("restore", "--list", "--registry", "--json"))["registry"]
+    then = run("restore", "--list", "--registry", "--json").parse()["registry"]
     assert [backup["keys"] for backup in then] == [1, 0]
 
 
 def test_a_damaged_registry_is_restored_by_the_command_in_its_error(
-    run: Run, garden: Repository, tmp_path: Path
+    run: CommandRunner, garden: Repository, tmp_path: Path
 ) -> None:
     _, out, _ = run("key", "create", "garden", "--json")
     file = tmp_path / "data" / "registry.sqlite"
@@ -154,14 +130,14 @@ def test_a_damaged_registry_is_restored_by_the_command_in_its_error(
     assert run("search", "-w", "garden", "heron", "--mode", "keyword")[0] == 0
 
 
-def test_remove_lists_the_deleted_backups(run: Run, garden: Repository, tmp_path: Path) -> None:
-    name = parse_document(run("backup", "garden", "--json"))["name"]
-    removed = parse_document(run("remove", "garden", "--json"))["removed"]
+def test_remove_lists_the_deleted_backups(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
+    name = run("backup", "garden", "--json").parse()["name"]
+    removed = run("remove", "garden", "--json").parse()["removed"]
     assert any(file.startswith(f"backups/{name}") for file in removed)
     assert [entry.name for entry in (tmp_path / "data" / "backups").iterdir()] == ["registry"]
 
 
-def test_backups_are_stored_in_the_configured_directory(run: Run, garden: Repository, tmp_path: Path) -> None:
+def test_backups_are_stored_in_the_configured_directory(run: CommandRunner, garden: Repository, tmp_path: Path) -> None:
     for place in (str(tmp_path / "elsewhere"), "within"):
         assert run("--set", f"backup.directory={place}", "backup")[0] == 0
         assert len(list((tmp_path / "data" / place).iterdir())) == 2

@@ -3,22 +3,19 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized
-from wikiholt.interfaces.cli.main import main
 from wikiholt.wikis.access import AccessPolicy, RequestIdentity
 from wikiholt.wikis.registry import Registry
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -27,20 +24,12 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        try:
-            code = main(["--data", str(data), *arguments])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+def run(data: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(data, capsys)
 
 
 @pytest.fixture
-def garden(run: Run, tmp_path: Path) -> Repository:
+def garden(run: CommandRunner, tmp_path: Path) -> Repository:
     repository = Repository(tmp_path / "garden")
     repository.commit({"Home.md": "# Home\n\nThe heron stands by the pond."})
     assert run("add", "garden", str(repository.path))[0] == 0
@@ -53,16 +42,12 @@ def registry(data: Path) -> Iterator[Registry]:
         yield opened
 
 
-def parse_document(answer: tuple[int, str, str]) -> Any:
-    code, out, err = answer
-    assert (code, err) == (0, "")
-    return json.loads(out)
-
-
 # ── key ──
 
 
-def test_key_create_prints_only_the_token_and_it_works(run: Run, garden: Repository, registry: Registry) -> None:
+def test_key_create_prints_only_the_token_and_it_works(
+    run: CommandRunner, garden: Repository, registry: Registry
+) -> None:
     code, out, err = run("key", "create", "garden", "--scope", "write", "--label", "nightly import", "--expires", "30d")
     token = out.strip()
     key = registry.keys.find_by_token(token)
@@ -77,13 +62,10 @@ def test_key_create_prints_only_the_token_and_it_works(run: Run, garden: Reposit
 
 
 def test_a_key_is_read_only_by_default_and_the_operator_key_allows_everything(
-    run: Run, garden: Repository, registry: Registry
+    run: CommandRunner, garden: Repository, registry: Registry
 ) -> None:
-    assert (
-        registry.keys.find_by_token(parse_document(run("key", "create", "garden", "--json"))["token"]).scope
-        is Scope.READ
-    )  # type: ignore[union-attr]
-    document = parse_document(run("key", "create", "--operator", "--json"))
+    assert registry.keys.find_by_token(run("key", "create", "garden", "--json").parse()["token"]).scope is Scope.READ  # type: ignore[union-attr]
+    document = run("key", "create", "--operator", "--json").parse()
     assert (document["wiki"], document["scope"], document["expires_at"], document["expired"]) == (
         None,
         "admin",
@@ -95,13 +77,13 @@ def test_a_key_is_read_only_by_default_and_the_operator_key_allows_everything(
     assert operator.wiki_id is None
 
 
-def test_an_operator_key_can_be_created_before_the_first_wiki(run: Run) -> None:
+def test_an_operator_key_can_be_created_before_the_first_wiki(run: CommandRunner) -> None:
     code, out, _ = run("key", "create", "--operator")
     assert code == 0
     assert out.startswith("wh_")
 
 
-def test_the_first_key_names_the_wikis_that_it_closes(run: Run, garden: Repository) -> None:
+def test_the_first_key_names_the_wikis_that_it_closes(run: CommandRunner, garden: Repository) -> None:
     run("add", "open", str(garden.path), "--public")
     run("add", "pond", str(garden.path))
     _, out, err = run("key", "create", "garden")
@@ -110,28 +92,26 @@ def test_the_first_key_names_the_wikis_that_it_closes(run: Run, garden: Reposito
     assert "This is the first key. From now on, reading needs a key in: garden, pond\n" in err
     assert "hint: to keep a wiki open to everyone: wikiholt set SLUG public=true\n" in err
     assert "first key" not in run("key", "create", "garden")[2], "it was closed before"
-    assert parse_document(run("key", "create", "garden", "--json"))["closed_wikis"] == []
+    assert run("key", "create", "garden", "--json").parse()["closed_wikis"] == []
 
 
-def test_the_first_key_closes_nothing_where_all_wikis_are_public(run: Run, garden: Repository) -> None:
-    document = parse_document(run("--set", "serve.public=true", "key", "create", "--operator", "--json"))
+def test_the_first_key_closes_nothing_where_all_wikis_are_public(run: CommandRunner, garden: Repository) -> None:
+    document = run("--set", "serve.public=true", "key", "create", "--operator", "--json").parse()
     assert document["closed_wikis"] == []
 
 
-def test_json_names_the_closed_wikis(run: Run, garden: Repository) -> None:
-    assert parse_document(run("key", "create", "--operator", "--json"))["closed_wikis"] == ["garden"]
+def test_json_names_the_closed_wikis(run: CommandRunner, garden: Repository) -> None:
+    assert run("key", "create", "--operator", "--json").parse()["closed_wikis"] == ["garden"]
 
 
 @pytest.mark.parametrize("when", ["2099-01-31", "2099-01-31T12:00", "2099-01-31T12:00+09:00"])
-def test_an_expiry_may_be_a_date(run: Run, garden: Repository, when: str) -> None:
-    expires = datetime.fromisoformat(
-        parse_document(run("key", "create", "garden", "--expires", when, "--json"))["expires_at"]
-    )
+def test_an_expiry_may_be_a_date(run: CommandRunner, garden: Repository, when: str) -> None:
+    expires = datetime.fromisoformat(run("key", "create", "garden", "--expires", when, "--json").parse()["expires_at"])
     expected = datetime.fromisoformat(when)
     assert expires == (expected if expected.tzinfo else expected.replace(tzinfo=UTC))
 
 
-def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> None:
+def test_keys_are_listed_without_their_secrets(run: CommandRunner, garden: Repository) -> None:
     assert "No keys yet" in run("key", "list")[1]
     token = run("key", "create", "garden", "--label", "nightly import", "--expires", "8w")[1].strip()
     operator = run("key", "create", "--operator")[1].strip()
@@ -141,13 +121,15 @@ def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> 
         assert token.split("_")[2] not in answer[1]
     assert re.search(r"\(operator\) +admin +never expires", run("key", "list")[1])
     assert operator.split("_")[1] not in run("key", "list", "garden")[1]
-    displayed = parse_document(run("key", "list", "--json"))["keys"]
+    displayed = run("key", "list", "--json").parse()["keys"]
     assert [(key["wiki"], key["scope"]) for key in displayed] == [("garden", "read"), (None, "admin")]
     assert not any("token" in key for key in displayed)
 
 
 @pytest.mark.parametrize("by_token", [True, False])
-def test_a_key_is_revoked_by_id_or_token(run: Run, garden: Repository, registry: Registry, by_token: bool) -> None:
+def test_a_key_is_revoked_by_id_or_token(
+    run: CommandRunner, garden: Repository, registry: Registry, by_token: bool
+) -> None:
     token = run("key", "create", "garden")[1].strip()
     code, out, err = run("key", "revoke", token if by_token else token.split("_")[1])
     assert (code, err) == (0, "")
@@ -157,7 +139,7 @@ def test_a_key_is_revoked_by_id_or_token(run: Run, garden: Repository, registry:
     assert run("key", "revoke", token.split("_")[1])[0] == 3
 
 
-def test_a_key_takes_effect_in_a_running_process(run: Run, garden: Repository, registry: Registry) -> None:
+def test_a_key_takes_effect_in_a_running_process(run: CommandRunner, garden: Repository, registry: Registry) -> None:
     access = AccessPolicy(registry, domain="", public=False, own_hosts=())
     visit = RequestIdentity(slug="garden", host="localhost", loopback=True)
     assert access.authorize(visit, Scope.READ).wiki.slug == "garden"
@@ -190,22 +172,22 @@ def test_a_key_takes_effect_in_a_running_process(run: Run, garden: Repository, r
     ],
     ids=lambda value: " ".join(value)[:60].replace("\0", "NUL").replace("\n", " ") if isinstance(value, list) else "",
 )
-def test_an_invalid_key_is_not_created(run: Run, garden: Repository, arguments: list[str], code: int) -> None:
+def test_an_invalid_key_is_not_created(run: CommandRunner, garden: Repository, arguments: list[str], code: int) -> None:
     got, out, err = run(*arguments)
     assert (got, out) == (code, "")
     assert err.strip().splitlines()[-1].startswith(("hint: ", "wikiholt"))
-    assert parse_document(run("key", "list", "--json"))["keys"] == []
+    assert run("key", "list", "--json").parse()["keys"] == []
 
 
 # ── add and set ──
 
 
 def test_a_wiki_is_added_as_public_with_hosts_and_its_own_interval(
-    run: Run, tmp_path: Path, registry: Registry
+    run: CommandRunner, tmp_path: Path, registry: Registry
 ) -> None:
     Repository(tmp_path / "r").commit({"a.md": "alpha"})
     options = ("--public", "--host", "a.example.org", "--host", "B.example.org", "--interval", "300")
-    added = parse_document(run("add", "one", str(tmp_path / "r"), *options, "--json"))
+    added = run("add", "one", str(tmp_path / "r"), *options, "--json").parse()
     assert added["settings"] == {"public": "true", "hosts": "a.example.org, B.example.org", "interval": "300"}
     assert registry.find_by_host("b.example.org") == registry.get("one")
     assert run("add", "two", str(tmp_path / "r"), "--host", "a.example.org")[0] == 4
@@ -214,7 +196,7 @@ def test_a_wiki_is_added_as_public_with_hosts_and_its_own_interval(
     assert [wiki.slug for wiki in registry.list_wikis()] == ["one"]
 
 
-def test_settings_are_changed_in_place_and_shown(run: Run, garden: Repository, registry: Registry) -> None:
+def test_settings_are_changed_in_place_and_shown(run: CommandRunner, garden: Repository, registry: Registry) -> None:
     assert "no settings" in run("set", "garden")[1]
     before = registry.get("garden")
     code, out, _ = run("set", "garden", "public=true", "hosts=garden.example.org", "language=german")
@@ -224,14 +206,14 @@ def test_settings_are_changed_in_place_and_shown(run: Run, garden: Repository, r
         ("language", "german"),
         ("public", "true"),
     ]
-    displayed = parse_document(run("set", "garden", "language=", "hosts=", "--json"))
+    displayed = run("set", "garden", "language=", "hosts=", "--json").parse()
     assert displayed["settings"] == {"public": "true"}
     assert registry.get("garden").id == before.id
     assert registry.find_by_host("garden.example.org") is None
 
 
 def test_a_secret_is_read_from_standard_input_and_never_shown(
-    run: Run, garden: Repository, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    run: CommandRunner, garden: Repository, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("capercaillie\nmore\n"))
     outputs = [run("set", "garden", "webhook_secret=-")]
@@ -263,7 +245,7 @@ def test_a_secret_is_read_from_standard_input_and_never_shown(
     ids=ascii,
 )
 def test_invalid_settings_change_nothing(
-    run: Run, garden: Repository, registry: Registry, pairs: list[str], code: int
+    run: CommandRunner, garden: Repository, registry: Registry, pairs: list[str], code: int
 ) -> None:
     assert run("add", "other", str(garden.path), "--host", "other.example.org")[0] == 0
     run("set", "garden", "public=true")
@@ -300,7 +282,7 @@ def test_invalid_settings_change_nothing(
     ids=lambda text: ascii(text)[:24],
 )
 def test_an_invalid_slug_is_rejected_with_the_reason(
-    run: Run, garden: Repository, registry: Registry, slug: str, why: str
+    run: CommandRunner, garden: Repository, registry: Registry, slug: str, why: str
 ) -> None:
     code, out, err = run("add", slug, str(garden.path))
     assert (code, out) == (2, "")
@@ -319,7 +301,7 @@ def read_all_files(directory: Path) -> bytes:
 
 
 @pytest.mark.model
-def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_path: Path) -> None:
+def test_nothing_of_a_removed_wiki_is_left_on_disk(run: CommandRunner, data: Path, tmp_path: Path) -> None:
     canaries = {"one": "zanzibarquagga", "two": "ouagadougouibis"}
     for slug, canary in canaries.items():
         repository = Repository(tmp_path / f"{slug}-{canary}")
@@ -341,7 +323,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
     before = read_all_files(data)
     assert all(trace.encode() in before for found in traces.values() for trace in found)
 
-    removed = parse_document(run("remove", "wiki-one", "--json"))
+    removed = run("remove", "wiki-one", "--json").parse()
     assert removed["keys"] == [keys["one"]]
     assert removed["hosts"] == ["one.example.org"]
     assert any(name.endswith(".sqlite") for name in removed["removed"])
@@ -351,7 +333,7 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
     assert run("search", "-w", "wiki-two", canaries["two"])[0] == 0
 
 
-def test_remove_lists_the_revoked_keys(run: Run, garden: Repository) -> None:
+def test_remove_lists_the_revoked_keys(run: CommandRunner, garden: Repository) -> None:
     key_id = run("key", "create", "garden")[1].split("_")[1]
     code, out, _ = run("remove", "garden")
     assert code == 0
@@ -373,7 +355,12 @@ class Terminal(io.StringIO):
     ("answer", "removed"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", False)]
 )
 def test_remove_asks_on_a_terminal(
-    run: Run, garden: Repository, registry: Registry, monkeypatch: pytest.MonkeyPatch, answer: str, removed: bool
+    run: CommandRunner,
+    garden: Repository,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    removed: bool,
 ) -> None:
     run("key", "create", "garden")
     errors = Terminal()
@@ -389,7 +376,7 @@ def test_remove_asks_on_a_terminal(
 
 
 def test_remove_does_not_ask_with_yes_or_without_a_terminal(
-    run: Run, garden: Repository, monkeypatch: pytest.MonkeyPatch
+    run: CommandRunner, garden: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert run("remove", "garden")[0] == 0
@@ -401,7 +388,7 @@ def test_remove_does_not_ask_with_yes_or_without_a_terminal(
     assert errors.getvalue() == ""
 
 
-def test_remove_of_an_unknown_wiki_asks_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_of_an_unknown_wiki_asks_nothing(run: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = Terminal()
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     monkeypatch.setattr("sys.stderr", errors)

@@ -22,7 +22,7 @@ def get_commands(parser: ArgumentParser) -> dict[str, str | None]:
     return {choice.dest: choice.help for choice in action._choices_actions}
 
 
-def test_the_overview_has_every_command_with_the_summary_of_its_module() -> None:
+def test_the_overview_has_every_command_with_its_summary() -> None:
     assert get_commands(build_parser()) == {name: command.summary for name, command in COMMANDS.items()}
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wikiholt.interfaces.cli import serve_status
+from wikiholt.interfaces.cli import serve_command
 from wikiholt.interfaces.cli.log_output import configure_logging
-from wikiholt.interfaces.cli.serve_status import ProgressReporter, log_start, report_progress, show_status
+from wikiholt.interfaces.cli.serve_command import ProgressReporter, log_start, report_progress, show_status
 from wikiholt.scheduler.wiki_records import SchedulerProgress, WikiActivity
 
 SYNC = WikiActivity("sync", datetime(2026, 11, 16, tzinfo=UTC), 120, 400, 700)
@@ -53,7 +53,7 @@ def test_a_new_wiki_is_reported_again() -> None:
 
 
 def test_the_thread_reports_and_ends(status_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve_status, "_POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(serve_command, "_POLL_INTERVAL_S", 0.001)
     calls: list[int] = []
 
     def get_progress() -> SchedulerProgress:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.paths import ROOT
-from wikiholt.interfaces.cli.command_tree import read_commands
 from wikiholt.interfaces.cli.parser import build_parser
+from wikiholt.interfaces.cli.shell_commands import read_commands
 
 MAN_PAGE = "docs/wikiholt.1"
 

@@ -1,19 +1,11 @@
 """A broken index over HTTP: an error with a reason, never an empty list. After the repair the status says so."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.served_application import ServedApplication
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+from tests.support.wait import wait_until
 
 
 def get_index_file(writable: ServedApplication) -> Path:

@@ -3,24 +3,16 @@
 import hashlib
 import hmac
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication
+from tests.support.wait import wait_until
 
 BODY = b'{"ref": "refs/heads/main"}'
 SECRET = "correct horse"
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def test_a_search_in_a_wiki_without_commits_says_so_without_retry(writable: ServedApplication, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +20,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
+
+from tests.support.wait import wait_until
 
 T = TypeVar("T")
 ClientWork = Callable[[Client], Awaitable[T]]
@@ -48,13 +49,6 @@ def run_server(app: FastAPI) -> Iterator[str]:
         server.should_exit = True
         thread.join(TIMEOUT_S)
         assert not thread.is_alive()
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true in time"
-        threading.Event().wait(0.02)
 
 
 def run_over_http(

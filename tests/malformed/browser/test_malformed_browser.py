@@ -11,7 +11,8 @@ from tests.malformed.malformed_pages import MALFORMED_PAGES, ODD_NAMES
 from tests.malformed.malformed_wiki import HEALTHY_PAGES, commit_files
 from tests.support.browser import OpenTab
 from tests.support.git_repository import Repository
-from tests.support.web_server import WebServer, run_web_server, wait_until
+from tests.support.wait import wait_until
+from tests.support.web_server import WebServer, run_web_server
 from wikiholt.git.source import GitSource
 from wikiholt.text.page_names import get_page_path
 

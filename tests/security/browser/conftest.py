@@ -4,7 +4,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.security.browser.hostile_wiki import SLUG, write_hostile_wiki
-from tests.support.web_server import WebServer, run_web_server, wait_until
+from tests.support.wait import wait_until
+from tests.support.web_server import WebServer, run_web_server
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.git_servers import make_git_handler, run_http_server
-from tests.support.web_server import wait_until
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.model
 

@@ -1,6 +1,5 @@
 """Pages of a wiki: reading and listing them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,6 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.indexing.pipeline import TextPipeline
-
-
-@pytest.fixture
-def notes(tmp_path: Path) -> Iterator[IndexedWiki]:
-    made = IndexedWiki(tmp_path, {"home.md": HOME, "compost.md": COMPOST, "tools/spade.md": SPADE})
-    yield made.sync()
-    made.close()
-
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,12 +1,12 @@
 """Writing pages: every write is a commit, and concurrent writes are not lost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support.indexed_wiki import ADA, COMPOST, HOME, SPADE, IndexedWiki, PageFiles, assert_unchanged
+from tests.support.indexed_wiki import ADA, COMPOST, HOME, IndexedWiki, PageFiles, assert_unchanged
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import (
     Busy,
@@ -20,13 +20,6 @@ from wikiholt.errors import (
 from wikiholt.git.source import GitSource
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.wikis.pages.wiki_pages import WikiPages
-
-
-@pytest.fixture
-def notes(tmp_path: Path) -> Iterator[IndexedWiki]:
-    made = IndexedWiki(tmp_path, {"home.md": HOME, "compost.md": COMPOST, "tools/spade.md": SPADE})
-    yield made.sync()
-    made.close()
 
 
 def test_a_page_is_created_changed_and_deleted_by_commits(notes: IndexedWiki) -> None:

@@ -1,11 +1,12 @@
 """A wiki with a query log, in a complete application."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.search import QueryRecord, QueryRetention, SearchInterface
@@ -74,13 +75,6 @@ class QueryLogFixture:
     def read_queries(self) -> list[str]:
         found = self.open_log().read(0)
         return [searched.query for searched in found.records] if found else []
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "timed out"
-        time.sleep(0.005)
 
 
 def make_query_record(query: str, at: float | None = None, **changes: object) -> QueryRecord:

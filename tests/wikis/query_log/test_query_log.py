@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record, wait_until
+from tests.support.wait import wait_until
+from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record
 from wikiholt.app.bootstrap import open_evaluation_handle
 from wikiholt.domain.search import PageFilter, QueryRecord, QueryRecords, QueryRetention, SearchInterface, SearchMode
 from wikiholt.errors import IndexMissing, QueryLogNotFound, StorageError

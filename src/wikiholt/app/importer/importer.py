@@ -29,7 +29,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexUnavailable, SyncFailed, WikiholtError, WikiNotFound
 from wikiholt.indexing.estimate import WRITE_SECONDS_PER_CHUNK, measure_seconds_per_text
 from wikiholt.indexing.pipeline import PreparedPage, iter_batches
-from wikiholt.indexing.reconciler import SyncProgress
+from wikiholt.indexing.reconciler import ProgressCallback
 from wikiholt.wikis.live_index import WikiConfig
 from wikiholt.wikis.service import WikiService
 
@@ -191,10 +191,10 @@ def _build_failure(reason: str) -> SyncFailed:
 _CACHE_TIMEOUT_S = 600.0
 """How long to wait for the caches of a large wiki, so that the next search finds them."""
 
-ProgressOpener = Callable[[str], AbstractContextManager[Callable[[SyncProgress], None]]]
+ProgressOpener = Callable[[str], AbstractContextManager[ProgressCallback]]
 
 
-def _ignore_progress(_: str) -> AbstractContextManager[Callable[[SyncProgress], None]]:
+def _ignore_progress(_: str) -> AbstractContextManager[ProgressCallback]:
     return nullcontext(lambda _: None)
 
 

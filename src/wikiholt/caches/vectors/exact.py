@@ -8,7 +8,6 @@ real text are close together, and many rows pass. One byte per dimension is near
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from wikiholt.caches.vectors.cache_state import Array, select_best, to_float_array
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.domain.storage_protocols import WikiIndex
 
 CodeWords = NDArray[np.uint64]
 BitDifferences = NDArray[np.uint8]
@@ -197,15 +195,4 @@ def _compute_mean_and_max(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
 class ExactVectorCache(FileVectorCache):
     """Nearest chunks by exact scores; in a large index the codes may miss one in a hundred. Needs only numpy."""
 
-    def __init__(
-        self,
-        index: WikiIndex,
-        directory: Path,
-        *,
-        background: bool = True,
-        inline_build_rows: int = 20_000,
-        engine: QuantizedEngine | None = None,
-    ) -> None:
-        super().__init__(
-            index, directory, engine or QuantizedEngine(), background=background, inline_build_rows=inline_build_rows
-        )
+    _make_engine = QuantizedEngine

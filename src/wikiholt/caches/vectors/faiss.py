@@ -6,7 +6,6 @@ Clustered and graph indexes lose neighbours on real text; a fast scan of flat co
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from wikiholt.caches.cache_file import CacheBroken
 from wikiholt.caches.vectors.cache_state import Array, is_in_sorted
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import MissingDependency
 
 _TRAINING_ROWS = 50_000
@@ -49,6 +47,10 @@ class FaissEngine:
     base_candidates: int = 400
     candidate_factor: int = 4
     verified_sections: tuple[str, ...] = ("codes",)
+
+    def __post_init__(self) -> None:
+        """Raise MissingDependency if FAISS is not installed."""
+        import_faiss()
 
     def build_sections(self, vectors: FloatArray) -> Iterator[tuple[str, Array]]:
         faiss = import_faiss()
@@ -104,16 +106,4 @@ class FaissFinder:
 class FaissVectorCache(FileVectorCache):
     """The same contract as the exact cache, for wikis whose scan would be too slow."""
 
-    def __init__(
-        self,
-        index: WikiIndex,
-        directory: Path,
-        *,
-        background: bool = True,
-        inline_build_rows: int = 20_000,
-        engine: FaissEngine | None = None,
-    ) -> None:
-        import_faiss()
-        super().__init__(
-            index, directory, engine or FaissEngine(), background=background, inline_build_rows=inline_build_rows
-        )
+    _make_engine = FaissEngine

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -215,11 +215,14 @@ _RETRY_DELAY_S = 0.5
 class FileVectorCache(VersionedCache[VectorCacheState]):
     """A `VectorCache` over one index; its engine decides how candidate rows are found."""
 
+    _make_engine: ClassVar[Callable[[], CandidateEngine]]
+    """Makes the engine of a kind of cache."""
+
     def __init__(
         self,
         index: WikiIndex,
         directory: Path,
-        engine: CandidateEngine,
+        engine: CandidateEngine | None = None,
         *,
         background: bool = True,
         inline_build_rows: int = 20_000,
@@ -229,7 +232,7 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
         super().__init__(
             index, files, label="vector cache", background=background, inline_build_limit=inline_build_rows
         )
-        self._files = VectorCacheFiles(index, files, engine)
+        self._files = VectorCacheFiles(index, files, engine or type(self)._make_engine())
         self._clock = clock
         self._failures = 0
         self._retry_at = 0.0

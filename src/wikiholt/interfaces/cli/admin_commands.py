@@ -15,8 +15,8 @@ from wikiholt.interfaces.cli.output import to_safe_line
 
 
 def add_arguments(commands: Subparsers) -> None:
-    add_command(commands, "doctor", "check model, disk, git and all indexes, and suggest fixes", run_doctor)
-    add_command(commands, "settings", "show all settings and their values", run_settings)
+    add_command(commands, "doctor", run_doctor)
+    add_command(commands, "settings", run_settings)
 
 
 def run_doctor(context: CommandContext) -> int:

@@ -19,13 +19,11 @@ _REGISTRY_LABEL = "the registry"
 
 
 def add_arguments(commands: Subparsers) -> None:
-    text = "create a verified copy of a wiki's index, or of everything"
-    backup = add_command(commands, "backup", text, run_backup)
+    backup = add_command(commands, "backup", run_backup)
     backup.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: all wikis, and the registry)")
     backup.add_argument("--registry", action="store_true", help="only the registry: wikis, their settings, keys")
 
-    text = "restore a backup, or list the backups"
-    restore = add_command(commands, "restore", text, run_restore, changes_registry=True)
+    restore = add_command(commands, "restore", run_restore, changes_registry=True)
     restore.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki")
     restore.add_argument("--registry", action="store_true", help="the registry: wikis, their settings, keys")
     restore.add_argument("--list", action="store_true", help="list the backups, newest first")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wikiholt.errors import DatabaseUnavailable, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
+from wikiholt.interfaces.cli.parser import COMMANDS
 
 if TYPE_CHECKING:  # the service takes half a second to import, and some commands do without it
     from wikiholt.app.settings.definitions import Settings
@@ -107,16 +108,18 @@ CommandFunction = Callable[[CommandContext], int]
 def add_command(
     commands: Subparsers,
     name: str,
-    text: str,
     run: CommandFunction,
     *,
+    text: str = "",
     json: bool = True,
     changes_registry: bool = False,
     logs: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add a command with its help text. `changes_registry` has the registry backed up afterwards. Without `logs` the
-    command sets up logging itself, if it needs it."""
-    parser = commands.add_parser(name, help=text, description=_to_sentence(text))
+    """Add a command. `text` is the help text of a command in a group; that of the others is their summary.
+
+    `changes_registry` has the registry backed up afterwards. Without `logs` the command sets up logging itself.
+    """
+    parser = _add_parser(commands, name, text or COMMANDS[name].summary)
     if json:
         parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
         # No default here, so that the option also works before the command.
@@ -127,10 +130,14 @@ def add_command(
     return parser
 
 
-def add_group(commands: Subparsers, name: str, text: str, dest: str, metavar: str) -> Subparsers:
+def add_group(commands: Subparsers, name: str, dest: str) -> Subparsers:
     """Add a command that has commands of its own."""
-    parser = commands.add_parser(name, help=text, description=_to_sentence(text))
-    return parser.add_subparsers(dest=dest, metavar=metavar, required=True)
+    parser = _add_parser(commands, name, COMMANDS[name].summary)
+    return parser.add_subparsers(dest=dest, metavar=dest.upper(), required=True)
+
+
+def _add_parser(commands: Subparsers, name: str, text: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
 
 
 def add_slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -151,10 +158,6 @@ def confirm(question: str) -> bool:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress bar")
-
-
-def _to_sentence(text: str) -> str:
-    return text[0].upper() + text[1:] + "."
 
 
 def print_error(error: WikiholtError, slug: str = "") -> None:

@@ -27,22 +27,24 @@ from wikiholt.wikis.service import WikiService
 
 
 def add_arguments(commands: Subparsers) -> None:
-    actions = add_group(commands, "database", "add, list and remove the databases of the wikis", "action", "ACTION")
-    add = add_command(actions, "add", "set up a database for wikis, and place new wikis there", run_add)
+    actions = add_group(commands, "database", "action")
+    add = add_command(actions, "add", run_add, text="set up a database for wikis, and place new wikis there")
     add.add_argument("name", metavar="NAME", help="its name: lower-case letters and digits")
     add.add_argument("address", metavar="ADDRESS", help="postgresql://…; - reads it from standard input")
     add.add_argument("--weight", type=float, default=1.0, metavar="N", help="its share of new wikis (default: 1)")
-    add_command(actions, "list", "list the databases and their state", run_list)
+    add_command(actions, "list", run_list, text="list the databases and their state")
     for action, text, run in (
         ("open", "place new wikis in a database", run_open),
         ("close", "place no new wikis in a database", run_open),
         ("remove", "unregister a database; refused while it contains wikis", run_remove),
     ):
-        add_command(actions, action, text, run).add_argument("name", metavar="NAME", help="as `database list` shows it")
+        add_command(actions, action, run, text=text).add_argument(
+            "name", metavar="NAME", help="as `database list` shows it"
+        )
     text = "delete indexes that belong to no wiki, such as those of an abandoned move"
-    add_command(actions, "sweep", text, run_sweep)
+    add_command(actions, "sweep", run_sweep, text=text)
 
-    move = add_command(commands, "move", "move wikis to another database, or all wikis to another store", run_move)
+    move = add_command(commands, "move", run_move)
     move.add_argument("slugs", nargs="*", metavar="SLUG", help="the wikis to move to another database")
     move.add_argument("--all", action="store_true", help="all wikis")
     move.add_argument("--from", dest="origin", metavar="DATABASE", help="with --all: only those in this database")
@@ -53,7 +55,7 @@ def add_arguments(commands: Subparsers) -> None:
         help="a database; with --all also a directory, or postgresql://…, which - reads from standard input",
     )
     move.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    add_command(commands, "upgrade", "migrate all wikis in PostgreSQL to the schema of this version", run_upgrade)
+    add_command(commands, "upgrade", run_upgrade)
 
 
 def run_list(context: CommandContext) -> int:

@@ -20,7 +20,7 @@ from wikiholt.wikis.service import WikiService
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "demo", "create two example wikis, index them and search them", run_demo)
+    parser = add_command(commands, "demo", run_demo)
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where (default: ./demo-data)")
 
 

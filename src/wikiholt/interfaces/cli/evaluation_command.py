@@ -41,7 +41,7 @@ _SECRET_SETTINGS = frozenset(name for name, setting in SETTINGS.items() if setti
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "eval", "measure the search quality of a wiki", run_eval)
+    parser = add_command(commands, "eval", run_eval)
     add_slug(parser)
     modes = [str(mode) for mode in SearchMode]
     parser.add_argument(

@@ -27,7 +27,7 @@ from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.local_server import serve_local_searches
-from wikiholt.interfaces.cli.serve_status import log_start, report_progress, show_status
+from wikiholt.interfaces.cli.serve_command import log_start, report_progress, show_status
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.request_context import is_loopback
 

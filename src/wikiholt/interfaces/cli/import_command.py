@@ -39,18 +39,17 @@ _REASON_TEXTS = {
 
 
 def add_arguments(commands: Subparsers) -> None:
-    text = "build one index per wiki from an index that several wikis shared"
-    kinds = add_group(commands, "import", text, "kind", "KIND")
-    chroma = add_command(kinds, "chroma", "import a Chroma collection", run_import)
+    kinds = add_group(commands, "import", "kind")
+    chroma = add_command(kinds, "chroma", run_import, text="import a Chroma collection")
     chroma.add_argument("location", metavar="DIR_OR_URL", help="its directory, or the URL of the server")
     chroma.add_argument("--collection", default="otterwiki_pages", metavar="NAME", help="default: otterwiki_pages")
     chroma.add_argument("--chroma-tenant", default="default_tenant", metavar="NAME", help="default: default_tenant")
     chroma.add_argument(
         "--chroma-database", default="default_database", metavar="NAME", help="default: default_database"
     )
-    faiss = add_command(kinds, "faiss", "import a FAISS directory of otterwiki-semantic-search", run_import)
+    faiss = add_command(kinds, "faiss", run_import, text="import a FAISS directory of otterwiki-semantic-search")
     faiss.add_argument("location", metavar="DIR", help="one index, or a directory of indexes named by wiki")
-    postgres = add_command(kinds, "postgres", "import a PostgreSQL table", run_import)
+    postgres = add_command(kinds, "postgres", run_import, text="import a PostgreSQL table")
     postgres.add_argument("location", metavar="ADDRESS", help="a connection string: postgresql://…")
     postgres.add_argument("--table", default="chunks", metavar="NAME", help="default: chunks")
     postgres.add_argument(

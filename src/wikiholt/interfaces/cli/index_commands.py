@@ -32,15 +32,14 @@ _CACHE_TIMEOUT_S = 600.0
 
 
 def add_arguments(commands: Subparsers) -> None:
-    sync = add_command(commands, "sync", "update indexes to the HEAD of their repositories", run_sync)
+    sync = add_command(commands, "sync", run_sync)
     add_slug(sync, optional=True)
     add_quiet(sync)
-    text = "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete"
-    reindex = add_command(commands, "reindex", text, run_reindex)
+    reindex = add_command(commands, "reindex", run_reindex)
     add_slug(reindex)
     reindex.add_argument("--dry-run", action="store_true", help="only estimate chunks, time and disk space")
     add_quiet(reindex)
-    status = add_command(commands, "status", "show the state of wikis: pages, problems, freshness", run_status)
+    status = add_command(commands, "status", run_status)
     add_slug(status, optional=True)
 
 

@@ -17,21 +17,19 @@ _DURATION_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def add_arguments(commands: Subparsers) -> None:
-    actions = add_group(commands, "key", "create, list and revoke keys", "action", "ACTION")
+    actions = add_group(commands, "key", "action")
     text = "create a key for one wiki, or for the operator, and show it once"
-    create = add_command(actions, "create", text, run_create, changes_registry=True)
+    create = add_command(actions, "create", run_create, text=text, changes_registry=True)
     create.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki it gives access to")
     create.add_argument("--operator", action="store_true", help="a key with full access to all wikis")
     scopes = [str(scope) for scope in Scope]
     create.add_argument("--scope", choices=scopes, help="what it allows (default: read; for the operator: admin)")
     create.add_argument("--label", default="", metavar="TEXT", help="who or what it is for")
     create.add_argument("--expires", metavar="WHEN", help="a date (2027-01-31), or a duration: 12h, 30d, 8w")
-    add_slug(
-        add_command(actions, "list", "list keys, without their secrets", run_list, changes_registry=True),
-        optional=True,
-    )
+    text = "list keys, without their secrets"
+    add_slug(add_command(actions, "list", run_list, text=text, changes_registry=True), optional=True)
     text = "revoke a key immediately and permanently"
-    revoke = add_command(actions, "revoke", text, run_revoke, changes_registry=True)
+    revoke = add_command(actions, "revoke", run_revoke, text=text, changes_registry=True)
     revoke.add_argument("id", metavar="ID", help="the id that `key list` shows, or the full key")
 
 

@@ -5,7 +5,7 @@ from wikiholt.interfaces.cli.output import to_safe_line
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "list", "list the wikis", run_list, logs=False)
+    parser = add_command(commands, "list", run_list, logs=False)
     parser.add_argument("--slugs", action="store_true", help="print only the names")
 
 

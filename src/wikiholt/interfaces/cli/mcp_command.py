@@ -21,8 +21,7 @@ _STOP_TIMEOUT_S = 5.0
 
 
 def add_arguments(commands: Subparsers) -> None:
-    text = "serve one wiki to an agent: MCP on standard input and output"
-    parser = add_command(commands, "mcp", text, run_mcp, json=False)
+    parser = add_command(commands, "mcp", run_mcp, json=False)
     add_slug(parser)
     parser.add_argument("--write", action="store_true", help="allow the agent to write, rename and delete pages")
     parser.add_argument("--author", default="", metavar="AUTHOR", help="author of its commits: Name <address>")

@@ -26,7 +26,7 @@ _LINE_ARGUMENTS = {
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "open", "open a page in your editor, or in the browser", run_open)
+    parser = add_command(commands, "open", run_open)
     parser.add_argument("page", metavar="PAGE", help="path, file, title, FILE:LINE or PAGE#heading")
     parser.add_argument("--browser", action="store_true", help="open its address, from the setting url")
     add_wiki_option(parser)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # every command imports this module, also those that need not
     from wikiholt.domain.index import ReindexEstimate, SyncReport
     from wikiholt.domain.page import PageProblem
     from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
-    from wikiholt.indexing.reconciler import SyncProgress
+    from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
     from wikiholt.wikis.status import WikiStatus
 
 _MAX_SHOWN_FACETS = 20
@@ -387,7 +387,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 @contextmanager
-def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[Callable[[SyncProgress], None]]:
+def show_sync_progress(name: str, *, visible: bool, keep: bool = True) -> Iterator[ProgressCallback]:
     """A callback for the progress of a sync. It draws a bar if `visible` and if there is work.
 
     With `keep`, the complete bar stays on the screen.

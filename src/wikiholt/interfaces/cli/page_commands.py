@@ -32,16 +32,16 @@ _MAX_RECENT = 1000
 
 
 def add_arguments(commands: Subparsers) -> None:
-    read = add_command(commands, "read", "show a page, or the section below one of its headings", run_read)
+    read = add_command(commands, "read", run_read)
     read.add_argument("page", metavar="PAGE", help="path, file, title, FILE:LINE or PAGE#heading")
     read.add_argument("--raw", action="store_true", help="show it as it is written")
-    similar = add_command(commands, "similar", "find pages similar to a page", run_similar)
+    similar = add_command(commands, "similar", run_similar)
     similar.add_argument("page", metavar="PAGE", help="path, file or title")
     similar.add_argument("-n", type=int, default=5, metavar="N", help="number of pages, 1 to 100 (default: 5)")
     add_hit_options(similar)
-    links = add_command(commands, "links", "show the links of a page, the links to it, and its broken links", run_links)
+    links = add_command(commands, "links", run_links)
     links.add_argument("page", metavar="PAGE", help="path, file or title")
-    recent = add_command(commands, "recent", "list the pages that changed last, newest first", run_recent)
+    recent = add_command(commands, "recent", run_recent)
     recent.add_argument("-n", type=int, default=10, metavar="N", help="number of pages, 1 to 1000 (default: 10)")
     recent.add_argument("--files", action="store_true", help="print only the files")
     for parser in (read, similar, links, recent):

@@ -75,8 +75,7 @@ _MAX_COLUMN_CHARS = 60
 
 
 def add_arguments(commands: Subparsers) -> None:
-    text = "show what was searched for in a wiki, if searches are logged"
-    parser = add_command(commands, "report", text, run_report)
+    parser = add_command(commands, "report", run_report)
     add_slug(parser)
     parser.add_argument("--days", type=int, metavar="N", help="the last N days (default: all logged searches)")
     parser.add_argument("--limit", type=int, default=10, metavar="N", help="rows of each table (default: 10)")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "search", "search the wiki of this folder, or other wikis", run_search, logs=False)
+    parser = add_command(commands, "search", run_search, logs=False)
     parser.add_argument("words", nargs="+", metavar="WORDS", help='words or a question; "a phrase", -word, tag:x')
     parser.add_argument(
         "-w", "--wiki", action="append", default=[], metavar="SLUG", help="search this wiki; repeatable"
@@ -103,7 +103,7 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
     """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all."""
-    from wikiholt.interfaces.cli.folder_wikis import find_wikis_of_folder, register_folder, require_wikis
+    from wikiholt.interfaces.cli.wiki_selection import find_wikis_of_folder, register_folder, require_wikis
 
     words, known = context.arguments.words, {wiki.slug: wiki for wiki in context.list_wikis()}
     if context.arguments.wiki:

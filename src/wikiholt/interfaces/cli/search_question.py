@@ -35,7 +35,7 @@ class SearchQuestion:
             arguments.no_sync,
             as_json,
             {name: getattr(arguments, name) for name in _OPTIONS},
-            {param.option: getattr(arguments, param.option.removeprefix("--")) for param in FILTER_PARAMS},
+            {param.option: getattr(arguments, param.option[2:].replace("-", "_")) for param in FILTER_PARAMS},
         )
 
     def to_request(self) -> SearchRequest:

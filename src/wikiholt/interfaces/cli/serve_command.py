@@ -1,13 +1,19 @@
 """`wikiholt serve`: serves all wikis over HTTP and keeps their indexes at HEAD until a signal stops it."""
 
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 from wikiholt.errors import InvalidSource
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.output import format_count
+from wikiholt.scheduler.wiki_records import SchedulerProgress, WikiActivity
 
 
 def add_arguments(commands: Subparsers) -> None:
-    parser = add_command(commands, "serve", "serve all wikis over HTTP and keep their indexes at HEAD", run_serve)
+    parser = add_command(commands, "serve", run_serve)
     parser.add_argument(
         "directories",
         nargs="*",
@@ -38,3 +44,88 @@ def _check_root(path: Path) -> Path:
             hint="Name a directory of repositories, a repository, or a directory of pages.",
         )
     return root
+
+
+# What it is doing: how many wikis it serves, the progress of syncs, and when all are ready.
+
+
+_LOG = logging.getLogger("wikiholt.serve")
+
+_POLL_INTERVAL_S = 0.5
+_REPORT_INTERVAL_S = 10.0
+_MAX_NAMED_WIKIS = 3
+
+
+def show_status(log_level: str) -> None:
+    """Show these lines unless the log level is `error`, although they are only information."""
+    if log_level == "warning":
+        _LOG.setLevel(logging.INFO)
+
+
+@contextmanager
+def report_progress(get_progress: Callable[[], SchedulerProgress]) -> Iterator[None]:
+    """Log the progress of the scheduler until the block ends."""
+    stop = Event()
+    thread = Thread(target=_run, args=(get_progress, stop), name="serve-status", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def log_start(wikis: int, data: str) -> None:
+    """Log how many wikis are served from which data directory."""
+    if wikis:
+        _LOG.info("serving %s from %s", format_count(wikis, "wiki"), data)
+    else:
+        _LOG.info("no wikis yet in %s; add one with `wikiholt add SLUG PATH`", data)
+
+
+def _run(get_progress: Callable[[], SchedulerProgress], stop: Event) -> None:
+    reporter = ProgressReporter(_LOG.info)
+    interval = _POLL_INTERVAL_S
+    elapsed = 0.0
+    while not stop.wait(interval):
+        elapsed += interval
+        interval = _REPORT_INTERVAL_S if reporter.report(get_progress(), elapsed) else _POLL_INTERVAL_S
+
+
+class ProgressReporter:
+    """Turns the states of the scheduler into lines: one when all wikis are ready, few while they are not."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._ready_wikis = 0
+        self._reported_at = 0.0
+        self._last_line = ""
+
+    def report(self, progress: SchedulerProgress, now_s: float) -> bool:
+        """Log what is new at this time. Returns whether all wikis are ready."""
+        if progress.synced + progress.failed >= progress.wikis:
+            if progress.wikis != self._ready_wikis:
+                self._log(_format_ready(progress))
+            self._ready_wikis = progress.wikis
+            return True
+        line = _format_progress(progress)
+        if now_s - self._reported_at >= _REPORT_INTERVAL_S and line != self._last_line:
+            self._log(line)
+            self._reported_at, self._last_line = now_s, line
+        return False
+
+
+def _format_ready(progress: SchedulerProgress) -> str:
+    synced = format_count(progress.synced, "wiki")
+    failed = f"; {format_count(progress.failed, 'wiki')} could not be synced" if progress.failed else ""
+    return f"ready: the index of {synced} is at HEAD{failed}"
+
+
+def _format_progress(progress: SchedulerProgress) -> str:
+    running = "".join(f"; {_format_activity(slug, work)}" for slug, work in progress.running[:_MAX_NAMED_WIKIS])
+    return f"syncing: {progress.synced} of {format_count(progress.wikis, 'wiki')} at HEAD{running}"
+
+
+def _format_activity(slug: str, activity: WikiActivity) -> str:
+    pages = f" {activity.pages_done} of {format_count(activity.pages_total, 'page')}" if activity.pages_total else ""
+    return f"{activity.kind} of {slug}{pages}"

@@ -1,32 +1,176 @@
 """`wikiholt completion` and `wikiholt man`: files for the shell and for man, written from the argument parser."""
 
+import argparse
+import re
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from wikiholt import __version__
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def add_arguments(commands: Subparsers) -> None:
-    text = "print the completion script for a shell"
-    completion = add_command(commands, "completion", text, run_completion, json=False)
+    completion = add_command(commands, "completion", run_completion, json=False)
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
-    add_command(commands, "man", "print the manual page, for man -l -", run_man, json=False)
+    add_command(commands, "man", run_man, json=False)
 
 
 def run_completion(context: CommandContext) -> int:
-    from wikiholt.interfaces.cli.command_tree import read_commands
-    from wikiholt.interfaces.cli.parser import build_parser
-    from wikiholt.interfaces.cli.shell_completion import write_completion
+    from wikiholt.interfaces.cli.shell_completion import write_completion  # it needs this module
 
     sys.stdout.write(write_completion(context.arguments.shell, list(read_commands(build_parser()))))
     return 0
 
 
 def run_man(_: CommandContext) -> int:
-    from wikiholt.interfaces.cli.command_tree import read_commands
-    from wikiholt.interfaces.cli.man_page import write_man_page
-    from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
-
     sys.stdout.write(write_man_page(list(read_commands(build_parser())), EXIT_CODES))
     return 0
+
+
+# The commands and options of the argument parser as values.
+
+
+_VALUE_KINDS = {"SLUG": "slugs", "DIR": "files", "FILE": "files", "PAGE": "files", "PATH_OR_URL": "files"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An option, or an argument if it has no names. `value` is the name of its value; empty for a flag."""
+
+    names: tuple[str, ...]
+    value: str
+    help: str
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    repeatable: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What completes the value: `choices`, `slugs`, `files`, or nothing."""
+        return "choices" if self.choices else _VALUE_KINDS.get(self.value, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its words (none for the program itself), its help text, options, arguments and commands below it."""
+
+    words: tuple[str, ...]
+    help: str
+    options: tuple[Parameter, ...]
+    arguments: tuple[Parameter, ...]
+    below: tuple[tuple[str, str], ...] = ()
+    """Name and help text of each command below this one."""
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.words)
+
+
+def read_commands(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
+    """The program itself, then every command and group of commands, in the order of the help text."""
+    options: list[Parameter] = []
+    arguments: list[Parameter] = []
+    groups: list[argparse._SubParsersAction[argparse.ArgumentParser]] = []
+    for action in parser._actions:  # argparse has no public list
+        if isinstance(action, argparse._SubParsersAction):
+            groups.append(action)
+        elif action.help != argparse.SUPPRESS:
+            (options if action.option_strings else arguments).append(_read_parameter(action))
+    below = [(choice.dest, choice.help or "") for group in groups for choice in group._choices_actions]
+    yield Command(words, parser.description or "", tuple(options), tuple(arguments), tuple(below))
+    for group in groups:
+        for name, inner in group.choices.items():
+            yield from read_commands(inner, (*words, name))
+
+
+def _read_parameter(action: argparse.Action) -> Parameter:
+    takes_value = action.nargs != 0
+    value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    return Parameter(
+        tuple(action.option_strings),
+        value if takes_value else "",
+        (action.help or "") % vars(action) if "%(" in (action.help or "") else action.help or "",
+        tuple(map(str, action.choices)) if action.choices and takes_value else (),
+        optional=action.nargs in ("?", "*"),
+        repeatable=action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction),
+    )
+
+
+# The manual page.
+
+
+_ENVIRONMENT = (
+    ("WIKIHOLT_DATA", "the data directory"),
+    ("WIKIHOLT_CONFIG", "the settings file"),
+    ("WIKIHOLT_NAME", "the setting NAME, in capitals and with dots as underscores"),
+    ("VISUAL, EDITOR", "the editor of wikiholt open"),
+    ("BROWSER", "the browser of wikiholt open"),
+    ("NO_COLOR", "if set, no colors and no links"),
+)
+_EXAMPLES = (
+    (
+        "Index a wiki and search it",
+        ("wikiholt add notes ~/notes", "wikiholt sync", "wikiholt search -w notes black tea"),
+    ),
+    ("Read a page that was found, and open it in the editor", ("wikiholt read Tea", "wikiholt open notes/Tea.md:12")),
+    ("Complete commands in bash", ("source <(wikiholt completion bash)",)),
+)
+
+
+def write_man_page(commands: Sequence[Command], exit_codes: str) -> str:
+    """The manual page in roff. `exit_codes` has a title and one line per code."""
+    return "\n".join(_iter_lines(commands, exit_codes)) + "\n"
+
+
+def _iter_lines(commands: Sequence[Command], exit_codes: str) -> Iterator[str]:
+    program, *others = commands
+    yield f'.TH WIKIHOLT 1 "" "wikiholt {__version__}" "User Commands"'
+    yield from (".SH NAME", r"wikiholt \- search for wikis that live in git", ".SH SYNOPSIS")
+    yield r".B wikiholt\fR [\fIOPTION\fR]... \fICOMMAND\fR [\fIARGUMENT\fR]..."
+    yield from (".SH DESCRIPTION", _escape(program.help), ".SH OPTIONS")
+    yield from _iter_parameters(program.options)
+    yield ".SH COMMANDS"
+    for command in others:
+        if not command.below:
+            yield from (f".SS {_format_synopsis(command)}", _escape(command.help))
+            options = [option for option in command.options if "--help" not in option.names]
+            yield from _iter_parameters((*command.arguments, *options))
+    yield ".SH EXIT STATUS"
+    for code, meaning in re.findall(r"^ *(\d+) (.+)$", exit_codes, re.MULTILINE):
+        yield from (".TP", rf"\fB{code}\fR", _escape(meaning))
+    yield ".SH ENVIRONMENT"
+    for name, meaning in _ENVIRONMENT:
+        yield from (".TP", rf"\fB{_escape(name)}\fR", _escape(meaning))
+    yield ".SH EXAMPLES"
+    for title, lines in _EXAMPLES:
+        yield from (".PP", f"{_escape(title)}:", ".PP", ".nf", ".RS")
+        yield from map(_escape, lines)
+        yield from (".RE", ".fi")
+    yield from (".SH SEE ALSO", r"\fBgit\fR(1)")
+
+
+def _format_synopsis(command: Command) -> str:
+    arguments = [f"[{argument.value}]" if argument.optional else argument.value for argument in command.arguments]
+    text = " ".join(["wikiholt", command.name, *arguments])
+    return f'"{_escape(text)}"'
+
+
+def _iter_parameters(parameters: Sequence[Parameter]) -> Iterator[str]:
+    for parameter in parameters:
+        value = rf"\fI{_escape(parameter.value)}\fR" if parameter.value else ""
+        names = ", ".join(rf"\fB{_escape(name)}\fR" for name in parameter.names)
+        help_text = parameter.help
+        if parameter.choices:
+            help_text += f"; one of {', '.join(parameter.choices)}"
+        yield from (".TP", f"{names} {value}".strip(), _escape(help_text))
+
+
+def _escape(text: str) -> str:
+    """Text that roff shows as it is."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq").replace("`", r"\(ga")
+    ascii_text = "".join(char if char.isascii() else rf"\[u{ord(char):04X}]" for char in escaped)
+    return re.sub(r"(?m)^([.'])", r"\\&\1", ascii_text)

@@ -7,7 +7,27 @@ wikis run the program.
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from wikiholt.interfaces.cli.command_tree import Command, Parameter
+from wikiholt.interfaces.cli.shell_commands import Command, Parameter
+
+_READ_WORD = """\
+        if [[ -n $skip ]]; then
+            [[ -z $command ]] && settings+=("$current")
+            skip=""
+            continue
+        fi
+        case "$command|$current" in
+            @VALUE_OPTIONS@)
+                skip=1
+                [[ -z $command ]] && settings+=("$current")
+                continue ;;
+        esac
+        [[ $current == -* ]] && continue
+        case "$command|$current" in
+            @COMMANDS@) command="${command:+$command }$current" ;;
+            *) ((position++)) ;;
+        esac
+    done"""
+"""The body of the loop over the words before the cursor, the same in bash and zsh."""
 
 _BASH = """\
 # Completion of wikiholt for bash, written by `wikiholt completion bash`.
@@ -26,23 +46,7 @@ _wikiholt() {
             skip=1
             continue
         fi
-        if [[ -n $skip ]]; then
-            [[ -z $command ]] && settings+=("$current")
-            skip=""
-            continue
-        fi
-        case "$command|$current" in
-            @VALUE_OPTIONS@)
-                skip=1
-                [[ -z $command ]] && settings+=("$current")
-                continue ;;
-        esac
-        [[ $current == -* ]] && continue
-        case "$command|$current" in
-            @COMMANDS@) command="${command:+$command }$current" ;;
-            *) ((position++)) ;;
-        esac
-    done
+@READ_WORD@
     _wikiholt_slugs() { "${COMP_WORDS[0]}" "${settings[@]}" list --slugs 2>/dev/null; }
     case "$command|$previous" in
 @VALUES@
@@ -70,23 +74,7 @@ _wikiholt() {
     local -a settings choices
     for ((i = 2; i < CURRENT; i++)); do
         current="${words[i]}"
-        if [[ -n $skip ]]; then
-            [[ -z $command ]] && settings+=("$current")
-            skip=""
-            continue
-        fi
-        case "$command|$current" in
-            @VALUE_OPTIONS@)
-                skip=1
-                [[ -z $command ]] && settings+=("$current")
-                continue ;;
-        esac
-        [[ $current == -* ]] && continue
-        case "$command|$current" in
-            @COMMANDS@) command="${command:+$command }$current" ;;
-            *) ((position++)) ;;
-        esac
-    done
+@READ_WORD@
     if [[ $PREFIX == --*=* ]]; then
         previous="${PREFIX%%=*}"
         compset -P '*='
@@ -168,7 +156,8 @@ def write_completion(shell: str, commands: Sequence[Command]) -> str:
     if shell == "fish":
         fish_lines = "\n".join(_iter_fish_lines(commands))
         return _fill(_FISH, commands, " ").replace("@LINES@", fish_lines)
-    script = _fill(_BASH if shell == "bash" else _ZSH, commands, " | ")
+    template = (_BASH if shell == "bash" else _ZSH).replace("@READ_WORD@", _READ_WORD)
+    script = _fill(template, commands, " | ")
     write = _BashWriter() if shell == "bash" else _ZshWriter()
     return (
         script.replace("@VALUES@", "\n".join(_iter_value_cases(commands, write.write_values)))

@@ -10,16 +10,15 @@ from types import FrameType
 
 from wikiholt.domain.index import SyncReport
 from wikiholt.errors import WikiholtError
-from wikiholt.indexing.batch import Pause, SyncPaused
-from wikiholt.indexing.reconciler import SyncProgress
+from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
+from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
 from wikiholt.interfaces.cli.command import CommandContext
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
 from wikiholt.scheduler.reindex_job import report_activity
 from wikiholt.wikis.handle import WikiHandle
 
-ProgressCallback = Callable[[SyncProgress], None]
-SyncWork = Callable[[ProgressCallback, Callable[[], Pause]], SyncReport]
+SyncWork = Callable[[ProgressCallback, PauseCheck], SyncReport]
 
 
 def run_sync_work(

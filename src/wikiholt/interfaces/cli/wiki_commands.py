@@ -24,8 +24,7 @@ _PLAIN_OPTIONS = ("subdirectory", "language", "languages", "anchors", "dialect",
 
 
 def add_arguments(commands: Subparsers) -> None:
-    text = "register a git repository or a directory of pages as a wiki"
-    add = add_command(commands, "add", text, run_add, changes_registry=True)
+    add = add_command(commands, "add", run_add, changes_registry=True)
     add.add_argument("slug", nargs="?", metavar="SLUG", help="name of the wiki (default: from the folder's name)")
     add.add_argument(
         "source", metavar="PATH_OR_URL", help="a repository or a directory of pages, or the URL of a remote repository"
@@ -47,7 +46,7 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
     add.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
 
-    change = add_command(commands, "set", "show or change the settings of a wiki", run_set, changes_registry=True)
+    change = add_command(commands, "set", run_set, changes_registry=True)
     add_slug(change)
     change.add_argument(
         "pairs",
@@ -55,10 +54,8 @@ def add_arguments(commands: Subparsers) -> None:
         metavar="NAME=VALUE",
         help="a setting and its value; an empty value unsets it, - reads it from standard input",
     )
-    text = "accept the repository at a wiki's path as its own, such as a restored copy"
-    add_slug(add_command(commands, "rebind", text, run_rebind, changes_registry=True))
-    text = "delete a wiki's index, keys and registration; the repository is not touched"
-    remove = add_command(commands, "remove", text, run_remove, changes_registry=True)
+    add_slug(add_command(commands, "rebind", run_rebind, changes_registry=True))
+    remove = add_command(commands, "remove", run_remove, changes_registry=True)
     add_slug(remove)
     remove.add_argument("--yes", action="store_true", help="do not ask on the terminal")
 

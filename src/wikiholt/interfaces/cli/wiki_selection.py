@@ -1,14 +1,19 @@
-"""Selects the wiki of a command: the one named with --wiki, that of the current directory, or the only one."""
+"""Selects the wikis of a command: those it names, those of the current folder, the only one, or all."""
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import WikiNotFound
+from wikiholt.errors import InvalidSource, NoCommits, WikiNotFound
 from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.cli.command import CommandContext
+from wikiholt.interfaces.cli.output import format_count, to_safe_line
+from wikiholt.text.page_names import has_page_extension
+from wikiholt.wikis.slugs import propose_free_slug
 
 _MAX_NAMED_WIKIS = 10
 
@@ -60,3 +65,98 @@ def get_current_directory() -> Path | None:
         return Path.cwd()
     except FileNotFoundError:
         return None
+
+
+# The wikis of a search without a name: those of the current folder, which is registered if it has pages, else all.
+
+
+MAX_AUTOMATIC_PAGES = 5000
+"""A folder with more pages is indexed only if it was registered with `wikiholt add`."""
+MAX_AUTOMATIC_FILES = 50_000
+"""The same for files of any kind, which all have to be listed."""
+
+
+def find_wikis_of_folder(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:
+    """The wikis that the folder belongs to; in a repository within a wiki's folder, only those of that repository."""
+    root = find_repository_root(folder)
+    found = find_wikis_of_directory(wikis, folder)
+    return [wiki for wiki in found if root is None or Path(wiki.source).resolve().is_relative_to(root)]
+
+
+def find_repository_root(folder: Path) -> Path | None:
+    """The root of the git repository that contains the folder, or None."""
+    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
+
+
+def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
+    """Register the repository around the folder, or the folder itself; None if it has no pages.
+
+    The home directory and those above it are never registered. Raises InvalidSource if there are very many pages.
+    """
+    root = find_repository_root(folder) or folder
+    if is_home_or_above(folder):
+        return None
+    service = context.service
+    slug = propose_free_slug(root.name, {wiki.slug for wiki in service.list_wikis()})
+    settings: dict[str, str] = {}
+    pages = _count_committed_pages(context, root)
+    if not pages:
+        settings["kind"] = "directory"
+        pages = count_files(root)
+    if not pages:
+        return None
+    if pages > MAX_AUTOMATIC_PAGES:
+        raise InvalidSource(
+            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: too many to index unasked.",
+            hint=f"To index it: `wikiholt add {slug} {root}`. To search another wiki: `wikiholt search -w SLUG WORDS`",
+        )
+    wiki = service.add(slug, str(root), settings)
+    context.arguments.changes_registry = True
+    sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')} in {to_safe_line(str(root))}\n")
+    return wiki
+
+
+def is_home_or_above(folder: Path) -> bool:
+    """Whether the folder, or the repository around it, is or contains the home directory: it holds more than notes."""
+    home = Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - Path.home() raises without a home
+    return home.is_relative_to(find_repository_root(folder) or folder)
+
+
+def _count_committed_pages(context: CommandContext, root: Path) -> int:
+    """The number of pages at HEAD; 0 if the folder is no repository or has no commit."""
+    if not (root / ".git").exists():
+        return 0
+    source = context.service.get_source(Wiki("", "", str(root), datetime.now(UTC)))
+    try:
+        return len(source.read_tree(source.get_head()))
+    except NoCommits:
+        return 0
+
+
+def count_files(root: Path) -> int:
+    """The number of page files below a folder. Stops early, and returns a number above the limit, if there are many
+    files of any kind."""
+    pages = files = 0
+    for _, directories, names in os.walk(root):
+        directories[:] = [name for name in directories if not name.startswith(".") and name != "node_modules"]
+        files += len(names)
+        pages += sum(has_page_extension(name) and not name.startswith(".") for name in names)
+        if pages > MAX_AUTOMATIC_PAGES or files > MAX_AUTOMATIC_FILES:
+            return MAX_AUTOMATIC_PAGES + 1
+    return pages
+
+
+def require_wikis(context: CommandContext, folder: Path) -> Sequence[Wiki]:
+    """All registered wikis. Raises WikiNotFound if there are none."""
+    wikis = context.list_wikis()
+    if wikis:
+        return wikis
+    if is_home_or_above(folder):
+        raise InvalidSource(
+            f"{folder} is not indexed without being asked, because it holds more than notes.",
+            hint="Change to a folder with pages, or register one: `wikiholt add PATH`",
+        )
+    raise WikiNotFound(
+        f"{folder} has no pages, and no wiki is registered in {context.settings.data}.",
+        hint="Change to a folder with Markdown files, or register one: `wikiholt add PATH`",
+    )

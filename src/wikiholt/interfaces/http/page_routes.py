@@ -87,13 +87,13 @@ def list_pages(
 ) -> Response:
     """List the pages that match the filters, sorted by path."""
     wiki = context.open_wiki(Scope.READ)
-    tag = make_weak_etag("pages", wiki.handle.get_version_token(), params)
-    where = wiki.to_git_filter(params.to_filter())
-    return make_cached_response(
-        tag,
-        if_none_match,
-        lambda: build_page_list_document(wiki.handle.pages.list(where, params.limit, params.offset), wiki.path_style),
-    )
+    with wiki.handle.open_snapshot() as snapshot:
+        where = wiki.to_git_filter(params.to_filter())
+        return make_cached_response(
+            make_weak_etag("pages", snapshot.version, params),
+            if_none_match,
+            lambda: build_page_list_document(snapshot.pages.list(where, params.limit, params.offset), wiki.path_style),
+        )
 
 
 @router.get(
@@ -303,10 +303,12 @@ links_router = APIRouter(prefix="/api/v1", tags=["links"])
 def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNoneMatch = None) -> Response:
     """List all pages and the links between them."""
     wiki = context.open_wiki(Scope.READ)
-    tag = make_weak_etag("links", wiki.handle.get_version_token())
-    return make_cached_response(
-        tag, if_none_match, lambda: build_graph_document(wiki.handle.pages.build_graph(), wiki.path_style)
-    )
+    with wiki.handle.open_snapshot() as snapshot:
+        return make_cached_response(
+            make_weak_etag("links", snapshot.version),
+            if_none_match,
+            lambda: build_graph_document(snapshot.pages.build_graph(), wiki.path_style),
+        )
 
 
 @links_router.get(

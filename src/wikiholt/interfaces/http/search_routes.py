@@ -102,11 +102,11 @@ def get_facets(
 ) -> Response:
     """List all categories, tags and folders, and the values of frontmatter properties, with their page counts."""
     wiki = context.open_wiki(Scope.READ)
-    with wiki.use_handle() as handle:
-        tag = make_weak_etag("facets", handle.get_version_token(), params.to_filter(), params.facets)
+    with wiki.open_snapshot() as snapshot:
+        tag = make_weak_etag("facets", snapshot.version, params.to_filter(), params.facets)
         where = wiki.to_git_filter(params.to_filter())
         return make_cached_response(
-            tag, if_none_match, lambda: build_facets_document(handle.pages.get_facets(where, params.facets))
+            tag, if_none_match, lambda: build_facets_document(snapshot.pages.get_facets(where, params.facets))
         )
 
 

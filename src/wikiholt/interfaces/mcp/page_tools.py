@@ -35,7 +35,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_orphans_document,
     build_page_list_document,
 )
-from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.live_index import IndexSnapshot
 from wikiholt.wikis.session import WikiSession
 
 T = TypeVar("T")
@@ -172,9 +172,9 @@ def _build_no_line_error(line: int, lines: Sequence[str]) -> InvalidPage:
 
 
 def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> ListPagesResult:
-    with wiki.use_handle() as handle:
-        page_list = handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
-        stale = _is_stale(handle)
+    with wiki.open_snapshot() as snapshot:
+        page_list = snapshot.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
+        stale = _is_stale(snapshot)
     document = build_page_list_document(page_list, wiki.path_style)
     pages = _take_fitting_items(document["pages"], budget)
     done = params.offset + len(pages)
@@ -189,9 +189,9 @@ def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> Li
 
 
 def find_orphans(wiki: WikiSession, params: OrphansArguments, budget: int) -> OrphansResult:
-    with wiki.use_handle() as handle:
-        document = build_orphans_document(handle.pages.find_orphans(), wiki.path_style)
-        stale = _is_stale(handle)
+    with wiki.open_snapshot() as snapshot:
+        document = build_orphans_document(snapshot.pages.find_orphans(), wiki.path_style)
+        stale = _is_stale(snapshot)
     pages = _take_fitting_items(document["pages"][params.offset : params.offset + params.limit], budget)
     done = params.offset + len(pages)
     arguments = params.model_dump(exclude_defaults=True)
@@ -206,10 +206,10 @@ def find_orphans(wiki: WikiSession, params: OrphansArguments, budget: int) -> Or
 
 def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksResult:
     with wiki.use_handle() as handle:
-        document = build_links_document(
-            handle.pages.get_links(wiki.path_style.to_git_path(params.path)), wiki.path_style
-        )
-        stale = _is_stale(handle)
+        page_links = handle.pages.get_links(wiki.path_style.to_git_path(params.path))
+        with handle.open_snapshot() as snapshot:
+            stale = _is_stale(snapshot)
+    document = build_links_document(page_links, wiki.path_style)
     all_lists = (document["links_to"], document["linked_from"], document["missing"])
     start, end = params.offset, params.offset + params.limit
     shown = [_take_fitting_items(links[start:end], budget // 3) for links in all_lists]
@@ -266,13 +266,12 @@ def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> Hi
     return {"path": wiki.path_style.to_display_path(path), "history": entries, "continuation": continuation}
 
 
-def _is_stale(handle: WikiHandle) -> bool:
+def _is_stale(snapshot: IndexSnapshot) -> bool:
     """Whether the index is behind HEAD. Raises NothingIndexed if it has no page yet."""
-    indexed = handle.pages.list(PageFilter(), 1)
+    indexed = snapshot.pages.list(PageFilter(), 1)
     if not indexed.total:
         raise NothingIndexed("no page of this wiki is indexed yet", hint="wait for its first sync")
-    head = handle.get_version_token()[2]
-    return head is not None and head != indexed.indexed_revision
+    return snapshot.version.head not in (None, indexed.indexed_revision)
 
 
 def _take_fitting_items(items: Sequence[T], budget: int) -> list[T]:

@@ -178,7 +178,7 @@ class PostgresIndex:
     def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
         with self._connections.read_snapshot() as db:
             state, _ = index_writer.read_state(db, self.generation)
-            yield PostgresVectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
+            yield VectorSnapshot(state.version, state.chunks, lambda: self._iter_blocks(db))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
         with self._connections.read_snapshot() as db:
@@ -302,12 +302,3 @@ class PostgresIndex:
 
     def close(self) -> None:
         """Do nothing: the connections belong to the pool."""
-
-
-class PostgresVectorSnapshot:
-    """All vectors of one version, while its transaction is open."""
-
-    def __init__(self, version: int, count: int, iter_blocks: Callable[[], Iterator[VectorRows]]) -> None:
-        self.version = version
-        self.count = count
-        self.iter_blocks = iter_blocks

@@ -176,7 +176,7 @@ class SqliteIndex:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
             (count,) = db.execute("SELECT count(*) FROM chunks").fetchone()
-            yield SqliteVectorSnapshot(version, count, lambda: self._iter_blocks(db))
+            yield VectorSnapshot(version, count, lambda: self._iter_blocks(db))
 
     def get_vector_changes(self, version: int) -> VectorDelta | None:
         with self._pool.read_snapshot() as db:
@@ -291,15 +291,6 @@ class SqliteIndex:
         cursor = db.execute("SELECT chunk_id, page_id, vector FROM vectors ORDER BY chunk_id")
         while block := cursor.fetchmany(_BLOCK_ROWS):
             yield rows.to_vector_rows(block, self.recipe.dimensions)
-
-
-class SqliteVectorSnapshot:
-    """All vectors at one version, while its transaction is open."""
-
-    def __init__(self, version: int, count: int, iter_blocks: Callable[[], Iterator[VectorRows]]) -> None:
-        self.version = version
-        self.count = count
-        self.iter_blocks = iter_blocks
 
 
 def _filter_rows(block: VectorRows, page_ids: IntArray | None) -> VectorRows:

@@ -1,6 +1,6 @@
 """Page lists, facets and links of one wiki, from its index."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
@@ -50,32 +50,35 @@ class IndexedPages:
     def build_graph(self) -> PageGraph:
         """All pages and the links between them."""
         with self._open_index() as index:
-            pages, links = _load_all(index)
-            state = index.get_state()
-        names = _build_name_index(pages.values(), state.recipe)
-        edges: dict[tuple[str, str], None] = {}
-        missing: dict[tuple[str, str], None] = {}
-        for link in links:
-            page = pages.get(link.page_id)
-            if page is None or not link.paths:
-                continue
-            target = names.find_page(link.paths, link.wiki, get_folder(page.path))
-            if target is None and not is_attachment(link.paths[0], link.wiki):
-                missing[page.path, link.paths[0]] = None
-            elif target is not None and target != page.path:
-                edges[page.path, target] = None
-        refs = sorted((PageRef(page.path, page.name) for page in pages.values()), key=lambda ref: ref.path)
-        return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), state.revision)
+            return _build_graph(index)[0]
 
     def find_orphans(self) -> Sequence[StoredPage]:
         """The pages that no other page links to."""
-        linked = {target for _, target in self.build_graph().edges}
-        return [page for page in self.list().pages if page.path not in linked]
+        with self._open_index() as index:
+            graph, pages = _build_graph(index)
+        linked = {target for _, target in graph.edges}
+        return [page for page in pages if page.path not in linked]
 
 
-def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[StoredLink]]:
-    _, pages = index.list_pages(_NO_FILTER, None)
-    return {page.page_id: page for page in pages}, index.get_links()
+def _build_graph(index: WikiIndex) -> tuple[PageGraph, Sequence[StoredPage]]:
+    """The graph, and its pages by path."""
+    _, listed = index.list_pages(_NO_FILTER, None)
+    links, state = index.get_links(), index.get_state()
+    pages = {page.page_id: page for page in listed}
+    names = _build_name_index(listed, state.recipe)
+    edges: dict[tuple[str, str], None] = {}
+    missing: dict[tuple[str, str], None] = {}
+    for link in links:
+        page = pages.get(link.page_id)
+        if page is None or not link.paths:
+            continue
+        target = names.find_page(link.paths, link.wiki, get_folder(page.path))
+        if target is None and not is_attachment(link.paths[0], link.wiki):
+            missing[page.path, link.paths[0]] = None
+        elif target is not None and target != page.path:
+            edges[page.path, target] = None
+    refs = sorted((PageRef(page.path, page.name) for page in listed), key=lambda ref: ref.path)
+    return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), state.revision), listed
 
 
 def _build_name_index(pages: Collection[StoredPage], recipe: Recipe, *paths: str) -> PageNameIndex:

@@ -5,18 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from wikiholt.embedding import DEFAULT_MODEL
-from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.cli.output import to_safe_text
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +32,8 @@ def place(module_directory: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        try:
-            code = main(["--data", str(place / "data"), *arguments])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+def run(place: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(place / "data", capsys)
 
 
 @pytest.fixture
@@ -61,7 +51,7 @@ def wiki(place: Path) -> Repository:
 
 
 @pytest.fixture
-def synced(run: Run, wiki: Repository, place: Path, module_directory: Path) -> Run:
+def synced(run: CommandRunner, wiki: Repository, place: Path, module_directory: Path) -> CommandRunner:
     """The wiki is added and synced once; later tests get a copy of the result."""
     template = module_directory / "template"
     if template.exists():
@@ -78,14 +68,14 @@ def parse_document(text: str) -> Any:
     return json.loads(text)
 
 
-def test_add_sync_search_finds_by_meaning(synced: Run) -> None:
+def test_add_sync_search_finds_by_meaning(synced: CommandRunner) -> None:
     code, out, err = synced("search", "-w", "night", "restoring lost data")
     assert (code, err) == (0, "")
     assert "1. Backups" in out
     assert "= HEAD" in out
 
 
-def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
+def test_json_is_one_document_and_nothing_else(synced: CommandRunner) -> None:
     code, out, err = synced("search", "-w", "night", "restoring lost data", "--json", "-n", "2")
     assert (code, err) == (0, "")
     answer = parse_document(out)
@@ -97,7 +87,7 @@ def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
-def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
+def test_modes_can_be_chosen(synced: CommandRunner, mode: str) -> None:
     answer = parse_document(synced("search", "-w", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
     assert answer["mode"] == mode
     assert answer["results"][0]["path"] == "ops/coffee"
@@ -114,14 +104,14 @@ def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
         ("--offset", "3", set()),
     ],
 )
-def test_filters_narrow_the_search(synced: Run, option: str, value: str, expected: set[str]) -> None:
+def test_filters_narrow_the_search(synced: CommandRunner, option: str, value: str, expected: set[str]) -> None:
     answer = parse_document(
         synced("search", "-w", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
     )
     assert {hit["path"] for hit in answer["results"]} == expected
 
 
-def test_every_command_has_json(synced: Run) -> None:
+def test_every_command_has_json(synced: CommandRunner) -> None:
     assert parse_document(synced("list", "--json")[1])["wikis"][0]["slug"] == "night"
     assert parse_document(synced("status", "--json")[1])["wikis"][0]["pages"] == 3
     status = parse_document(synced("status", "night", "--json")[1])
@@ -139,7 +129,7 @@ def test_every_command_has_json(synced: Run) -> None:
     assert parse_document(synced("list", "--json")[1]) == {"wikis": []}
 
 
-def test_text_for_people(synced: Run) -> None:
+def test_text_for_people(synced: CommandRunner) -> None:
     assert "3 pages" in synced("status")[1]
     assert "at HEAD" in synced("status", "night")[1]
     assert "night" in synced("list")[1]
@@ -167,7 +157,7 @@ def test_text_for_people(synced: Run) -> None:
     ],
 )
 def test_bad_input_gets_an_error_with_a_hint(
-    synced: Run, place: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+    synced: CommandRunner, place: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
 ) -> None:
     monkeypatch.chdir(place)
     got, out, err = synced(*arguments)
@@ -178,26 +168,28 @@ def test_bad_input_gets_an_error_with_a_hint(
     assert len(last) > len("hint: ")
 
 
-def test_adding_a_slug_twice_is_refused(synced: Run, wiki: Repository) -> None:
+def test_adding_a_slug_twice_is_refused(synced: CommandRunner, wiki: Repository) -> None:
     code, _, err = synced("add", "night", str(wiki.path))
     assert code == 4
     assert "hint:" in err
 
 
 @pytest.mark.parametrize("arguments", [["search", "-w", "night", "x", "-n", "many"], ["frobnicate"], ["search"], []])
-def test_grammar_errors_exit_with_two(run: Run, arguments: list[str]) -> None:
+def test_grammar_errors_exit_with_two(run: CommandRunner, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert "usage:" in err
 
 
-def test_no_results_has_its_own_exit_code(synced: Run) -> None:
+def test_no_results_has_its_own_exit_code(synced: CommandRunner) -> None:
     code, out, _ = synced("search", "-w", "night", "xyzzyplugh", "--mode", "keyword")
     assert code == 1
     assert "Nothing found" in out
 
 
-def test_a_failing_wiki_does_not_stop_the_others_from_syncing(synced: Run, wiki: Repository, place: Path) -> None:
+def test_a_failing_wiki_does_not_stop_the_others_from_syncing(
+    synced: CommandRunner, wiki: Repository, place: Path
+) -> None:
     other = Repository(place / "other")
     other.commit({"a.md": "alpha"})
     assert synced("add", "aaa", str(other.path))[0] == 0
@@ -209,20 +201,20 @@ def test_a_failing_wiki_does_not_stop_the_others_from_syncing(synced: Run, wiki:
     assert "✓ night: 1 added" in out
 
 
-def test_sync_without_wikis_explains_how_to_start(run: Run) -> None:
+def test_sync_without_wikis_explains_how_to_start(run: CommandRunner) -> None:
     code, _, err = run("sync")
     assert code == 3
     assert "wikiholt add" in err
 
 
-def test_searching_before_the_first_sync_says_what_to_do(run: Run, wiki: Repository) -> None:
+def test_searching_before_the_first_sync_says_what_to_do(run: CommandRunner, wiki: Repository) -> None:
     run("add", "night", str(wiki.path))
     code, out, err = run("search", "-w", "night", "disks", "--no-sync")
     assert (code, out) == (7, "")
     assert "wikiholt sync" in err
 
 
-def test_status_and_doctor_report_problems(synced: Run, wiki: Repository) -> None:
+def test_status_and_doctor_report_problems(synced: CommandRunner, wiki: Repository) -> None:
     wiki.commit({"bad.md": b"\x00\x01\x02\xff" * 64})
     assert "behind HEAD" in synced("status")[1]
     code, out, _ = synced("doctor")
@@ -238,7 +230,7 @@ def test_status_and_doctor_report_problems(synced: Run, wiki: Repository) -> Non
     assert synced("doctor")[0] == 10
 
 
-def test_a_data_directory_that_cannot_be_written_is_an_error(place: Path, wiki: Repository, run: Run) -> None:
+def test_a_data_directory_that_cannot_be_written_is_an_error(place: Path, wiki: Repository, run: CommandRunner) -> None:
     (place / "data").write_text("a file where the directory should be")
     code, _, err = run("add", "night", str(wiki.path))
     assert code == 7
@@ -247,7 +239,7 @@ def test_a_data_directory_that_cannot_be_written_is_an_error(place: Path, wiki: 
 
 
 def test_a_model_that_is_missing_or_broken_indexes_nothing(
-    run: Run, wiki: Repository, monkeypatch: pytest.MonkeyPatch, place: Path
+    run: CommandRunner, wiki: Repository, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
     run("add", "night", str(wiki.path))
     monkeypatch.setenv("WIKIHOLT_MODEL", str(place / "no-such-model"))
@@ -267,25 +259,25 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
     assert run("search", "-w", "night", "disks", "--mode", "keyword")[0] == 0
 
 
-def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: Run) -> None:
+def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: CommandRunner) -> None:
     code, out, _ = synced("--set", "search.stale_check=false", "search", "-w", "night", "disks")
     assert code == 0
     assert "= HEAD" not in out
     assert "HEAD unknown" in out
 
 
-def test_a_setting_can_be_set_for_one_command(synced: Run) -> None:
+def test_a_setting_can_be_set_for_one_command(synced: CommandRunner) -> None:
     assert parse_document(synced("--set", "language=german", "settings", "--json")[1])["language"] == "german"
 
 
 @pytest.mark.parametrize("pair", ["nope=1", "threads=many", "threads", "chunk.target_tokens=1"])
-def test_a_bad_setting_gets_an_error_with_a_hint(synced: Run, pair: str) -> None:
+def test_a_bad_setting_gets_an_error_with_a_hint(synced: CommandRunner, pair: str) -> None:
     code, out, err = synced("--set", pair, "list")
     assert (code, out) == (2, "")
     assert err.strip().splitlines()[-1].startswith("hint: ")
 
 
-def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
+def test_a_wiki_keeps_its_own_settings(run: CommandRunner, wiki: Repository) -> None:
     options = (
         "--subdirectory",
         "ops",
@@ -308,7 +300,7 @@ def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
     assert [w["slug"] for w in parse_document(run("list", "--json")[1])["wikis"]] == ["ops"]
 
 
-def test_the_demo_finds_what_it_promises(place: Path, run: Run) -> None:
+def test_the_demo_finds_what_it_promises(place: Path, run: CommandRunner) -> None:
     from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES
 
     code, out, _ = run("demo", str(place / "demo"), "--json")
@@ -329,13 +321,13 @@ def test_page_text_cannot_control_the_terminal() -> None:
     assert to_safe_text("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
 
 
-def test_a_closed_pipe_prints_no_traceback(synced: Run, place: Path) -> None:
+def test_a_closed_pipe_prints_no_traceback(synced: CommandRunner, place: Path) -> None:
     command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {place / 'data'} search -w night disks | true"
     completed = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in completed.stderr
 
 
-def test_it_works_without_home_or_environment_variables(synced: Run, place: Path) -> None:
+def test_it_works_without_home_or_environment_variables(synced: CommandRunner, place: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(place / "data")]
     environment = {"PATH": os.environ["PATH"]}
     completed = subprocess.run(

@@ -1,17 +1,16 @@
 """`wikiholt report` with the real model, while another process has the wiki open."""
 
 import json
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from tests.wikis.query_log.query_log_fixtures import PAGES
 from wikiholt.interfaces.cli.main import main
 
-Run = Callable[..., tuple[int, str, str]]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
 
 
@@ -32,17 +31,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main(["--data", str(data), *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+def run(data: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(data, capsys)
 
 
-def test_the_text_report_lists_queries_queries_without_results_and_unfound_pages(run: Run) -> None:
+def test_the_text_report_lists_queries_queries_without_results_and_unfound_pages(run: CommandRunner) -> None:
     code, out, err = run("report", "notes", "--days", "7", "--limit", "3")
     assert (code, err) == (0, "")
     assert "4 searches for 3 queries; 4 by cli" in out
@@ -52,7 +45,7 @@ def test_the_text_report_lists_queries_queries_without_results_and_unfound_pages
     assert "\x1b" not in out
 
 
-def test_the_json_report_has_the_same_data(run: Run) -> None:
+def test_the_json_report_has_the_same_data(run: CommandRunner) -> None:
     code, out, _ = run("report", "notes", "--json")
     document = json.loads(out)
     assert code == 0
@@ -73,7 +66,7 @@ class TagCollector(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-def test_the_html_report_is_one_file_and_escapes_queries(run: Run, tmp_path: Path) -> None:
+def test_the_html_report_is_one_file_and_escapes_queries(run: CommandRunner, tmp_path: Path) -> None:
     code, out, _ = run("report", "notes", "--html", str(tmp_path / "r.html"))
     assert code == 0
     assert f"Report: {tmp_path / 'r.html'}" in out
@@ -86,7 +79,7 @@ def test_the_html_report_is_one_file_and_escapes_queries(run: Run, tmp_path: Pat
     assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
 
 
-def test_no_searches_no_log_and_bad_arguments_have_different_errors(run: Run, tmp_path: Path) -> None:
+def test_no_searches_no_log_and_bad_arguments_have_different_errors(run: CommandRunner, tmp_path: Path) -> None:
     code, out, _ = run("report", "quiet")
     assert (code, "No searches were logged" in out) == (0, True)
     assert "There is no index" in out
@@ -102,7 +95,7 @@ def test_no_searches_no_log_and_bad_arguments_have_different_errors(run: Run, tm
     assert json.loads(run("report", "notes", "--json")[1])["searches"] == 4, "no data was lost"
 
 
-def test_the_query_log_is_deleted_on_request(run: Run, data: Path) -> None:
+def test_the_query_log_is_deleted_on_request(run: CommandRunner, data: Path) -> None:
     code, out, _ = run("report", "notes", "--clear")
     assert (code, out) == (0, "Deleted 4 logged searches of notes.\n")
     assert not [file for file in data.rglob("*.sqlite") if b"income tax" in file.read_bytes()]

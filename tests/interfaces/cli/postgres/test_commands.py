@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg import conninfo
 
+from tests.interfaces.cli.cli_fixtures import CommandRunner
 from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
 from wikiholt.app.bootstrap import build_service
@@ -21,22 +22,13 @@ from wikiholt.storage.postgres import move, schema
 
 pytestmark = pytest.mark.model
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CommandRunner:
     monkeypatch.setenv("WIKIHOLT_STORE", database)
-    return make_runner(tmp_path / "data", capsys)
-
-
-def make_runner(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--data", str(data), *arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return CommandRunner(tmp_path / "data", capsys)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +39,12 @@ def untouched(pg: PostgresServer) -> Iterator[str]:
     pg.drop_database(address)
 
 
-def parse_document(run: Run, *arguments: str) -> Any:
-    code, out, err = run(*arguments, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out)
+def parse_document(run: CommandRunner, *arguments: str) -> Any:
+    return run(*arguments, "--json").parse()
 
 
 def test_one_setting_makes_every_command_work_over_postgresql(
-    pg: PostgresServer, database: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pg: PostgresServer, database: str, run: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"Backups.md": "# Backups\n\nCopies of every disk are taken at midnight.", "Tea.md": "# Tea\n"})
@@ -127,7 +117,7 @@ def test_invalid_arguments_are_rejected_and_change_nothing(
     message: str,
 ) -> None:
     monkeypatch.setenv("WIKIHOLT_STORE", untouched)
-    run = make_runner(tmp_path / "data", capsys)
+    run = CommandRunner(tmp_path / "data", capsys)
     before = parse_document(run, "database", "list")
     exit_code, out, err = run(*arguments)
     assert (exit_code, out) == (code, "")
@@ -137,7 +127,7 @@ def test_invalid_arguments_are_rejected_and_change_nothing(
     assert parse_document(run, "database", "list") == before
 
 
-def test_a_database_closed_to_new_wikis_is_skipped(pg: PostgresServer, run: Run, tmp_path: Path) -> None:
+def test_a_database_closed_to_new_wikis_is_skipped(pg: PostgresServer, run: CommandRunner, tmp_path: Path) -> None:
     other = pg.create_database()
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})
@@ -157,7 +147,7 @@ def test_a_database_closed_to_new_wikis_is_skipped(pg: PostgresServer, run: Run,
 
 
 def test_a_database_has_one_name_and_a_new_address_must_reach_its_wikis(
-    pg: PostgresServer, run: Run, database: str, tmp_path: Path
+    pg: PostgresServer, run: CommandRunner, database: str, tmp_path: Path
 ) -> None:
     other, third = pg.create_database(), pg.create_database()
     assert parse_document(run, "database", "add", "east", other)["name"] == "east"
@@ -178,7 +168,7 @@ def test_a_database_has_one_name_and_a_new_address_must_reach_its_wikis(
 
 
 def test_orphaned_indexes_and_interrupted_moves_are_reported_and_removed(
-    pg: PostgresServer, run: Run, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pg: PostgresServer, run: CommandRunner, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})
@@ -212,7 +202,7 @@ def test_orphaned_indexes_and_interrupted_moves_are_reported_and_removed(
 
 
 def test_an_upgrade_reports_how_many_wikis_are_behind_and_which_failed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})

@@ -7,18 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
 import httpx
 import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import open_application, open_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -68,13 +67,6 @@ def run_serve(data: Path, *arguments: str) -> Iterator[ServeProcess]:
         finally:
             if process.poll() is None:
                 process.kill()
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true in time"
-        Event().wait(0.02)
 
 
 def make_pages(count: int) -> dict[str, str | bytes | None]:
