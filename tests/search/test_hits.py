@@ -147,9 +147,8 @@ def test_a_rare_word_weighs_more_than_a_common_one() -> None:
 
 
 def test_names_and_headings_have_their_matches(show: Show) -> None:
-    hit = show(
-        f"# Coffee machine\n\n{FILLER}\n\n## Descaling of the machine\n\nDescale it monthly. {FILLER}\n", "descale machine "
-    )
+    page = f"# Coffee machine\n\n{FILLER}\n\n## Descaling of the machine\n\nDescale it monthly. {FILLER}\n"
+    hit = show(page, "descale machine ")
     assert hit.heading_path == ("Coffee machine", "Descaling of the machine")
     marked = [
         [heading[s.start : s.end] for s in spans]
