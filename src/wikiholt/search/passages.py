@@ -10,7 +10,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.ranking import Candidate
 from wikiholt.text.analysis import strip_accents
 
-PASSAGES_PER_PAGE = 5
+PASSAGES_PER_PAGE = 3
 """Passages of a page, nearest first, among which one is chosen."""
 
 WORD_WEIGHT = 0.5

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
@@ -99,14 +100,22 @@ def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: i
     return Span(first + shift, last + shift) if first < last else None
 
 
+@cache
+def _get_all_stop_terms(language: str) -> frozenset[str]:
+    """The stop words of every language of a wiki as terms."""
+    return frozenset[str]().union(*map(get_stop_terms, split_languages(language)))
+
+
 def _iter_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_Match]:
     analyser = get_query_analyser(language)
     query_terms = frozenset(query.terms).union(*query.phrases)
-    stop_terms = frozenset[str]().union(*map(get_stop_terms, split_languages(language)))
+    stop_terms = _get_all_stop_terms(language)
     terms_to_match = query_terms - stop_terms or query_terms
     prefix = query.prefix
     # A stem begins like its word, so most words can be skipped without analysis.
     heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*terms_to_match, prefix) if term}))
+    if plain.isascii() and not heads.search(plain.lower()):
+        return
     for match in TOKEN_PATTERN.finditer(plain):
         token = match[0]
         ascii_only = token.isascii()
