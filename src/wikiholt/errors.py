@@ -32,7 +32,9 @@ WikiholtError
 │   ├── ModelMissing
 │   ├── ModelCorrupt
 │   ├── ModelMismatch
-│   └── ModelSelfTestFailed
+│   ├── ModelSelfTestFailed
+│   ├── ModelUnavailable   the server of the model does not answer now
+│   └── ModelRefused       a model of the hub cannot be used as it is published
 ├── SourceError           the git repository cannot be read            (exit 6, HTTP 503)
 │   ├── SourceMissing
 │   ├── SourceCorrupt
@@ -225,6 +227,14 @@ class ModelMismatch(ModelError):
 
 class ModelSelfTestFailed(ModelError):
     code = "model-unproven"
+
+
+class ModelUnavailable(ModelError):
+    code = "model-unavailable"
+
+
+class ModelRefused(ModelError):
+    code = "model-refused"
 
 
 class SourceError(WikiholtError):

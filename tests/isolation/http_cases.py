@@ -21,7 +21,17 @@ CALLERS = (
 HOST_CHOICES = ("own", "own", "own", "mine", "other's", "my slug", "other's slug", "elsewhere", "odd")
 PREFIX_CHOICES = ("none", "none", "mine", "mine", "mine", "other's", "other's", "odd")
 READS, CHANGES = ("GET", "HEAD"), ("POST", "PUT", "PATCH", "DELETE")
-SERVICE = ("/healthz", "/readyz", "/openapi.json", "/docs", "/api/v1/health", "/metrics", "/static", "/favicon.ico")
+SERVICE = (
+    "/opensearch.xml",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+    "/docs",
+    "/api/v1/health",
+    "/metrics",
+    "/static",
+    "/favicon.ico",
+)
 PAGES = ("/", "/status")
 """Web pages without content of a wiki."""
 
@@ -331,6 +341,7 @@ class _ValueGenerator:
             "a\nb",
             "",
             "nowhere",
+            f"Home/{self._about.filename}",
         ]
         return self._rng.choice(mixed + ([] if self._known else self._me.paths))
 

@@ -44,6 +44,11 @@ BATCH_SIZE, BATCH_COUNT = 48, int(os.environ.get("GATE_BATCHES", "16"))
 MCP_REQUESTS_PER_BATCH = 6
 """MCP messages in every batch."""
 RANDOM = Random(1)
+BROWSER_QUERIES = {
+    **dict.fromkeys(("/find", "/suggest"), "?q=pump&n=100"),
+    **dict.fromkeys(("/read", "/source", "/history", "/diff"), "?page=Home"),
+}
+"""Parameters of routes that are not in the OpenAPI document."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -98,7 +103,9 @@ def make_own_request(
 
 
 def _make_query(route: ApiRoute) -> str:
-    return "?q=pump&n=100" if "q" in route.query else "?path=Home" if route.path.endswith("similar") else ""
+    if "q" in route.query:
+        return "?q=pump&n=100" if "n" in route.query else "?q=pump"
+    return "?path=Home" if route.path.endswith("similar") else ""
 
 
 def test_every_route_returns_the_content_of_the_own_wiki(
@@ -108,8 +115,9 @@ def test_every_route_returns_the_content_of_the_own_wiki(
     seen: dict[str, set[str]] = {}
     for route in (route for route in builder.routes if route.method == "GET" and not route.is_service_route):
         for wiki in env.wikis[:3]:
-            query = {"/find": "?q=pump&n=100", "/read": "?page=Home"}.get(route.path) or _make_query(route)
-            url = route.path.replace("{path}", "Home").replace("{slug}", wiki.slug)
+            query = BROWSER_QUERIES.get(route.path) or _make_query(route)
+            file = f"Home/{wiki.filename}" if route.path.startswith("/files/") else "Home"
+            url = route.path.replace("{path}", file).replace("{slug}", wiki.slug)
             url = url.replace("{filename}", wiki.filename) + query
             for prefix in ("", f"/w/{wiki.slug}"):
                 answer = detector.send(make_own_request(detector, wiki, f"{prefix}{url}"))

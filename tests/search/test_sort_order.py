@@ -127,10 +127,23 @@ def test_fields_and_or_restrict_the_pages(wiki: IndexedWiki, query: str, expecte
     assert set(get_paths(search(wiki, query, n=10))) == expected
 
 
-def test_a_query_of_fields_alone_is_refused(wiki: IndexedWiki) -> None:
-    with pytest.raises(InvalidQuery, match="only filters") as caught:
-        search(wiki, "tag:metal")
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_a_query_of_fields_alone_lists_the_pages(wiki: IndexedWiki, mode: SearchMode) -> None:
+    answer = search(wiki, "tag:metal", mode=mode)
+    assert get_paths(answer) == ["tools/hoe"]
+    assert (answer.hits[0].channels, answer.hits[0].score, answer.nothing_relevant) == (("filter",), 1.0, False)
+    assert answer.hits[0].snippet
+    titled = get_paths(search(wiki, "title:spade OR title:rake", mode=mode))
+    assert sorted(titled) == ["rake", "spade"]
+    assert get_paths(search(wiki, "title:spade OR title:rake", mode=mode, n=1, offset=1)) == titled[1:]
+    with pytest.raises(InvalidQuery, match="only exclusions") as caught:
+        search(wiki, "-tag:metal", mode=mode)
     assert "add a word" in caught.value.hint
+
+
+def test_later_pages_of_hits_do_not_say_that_nothing_was_found(wiki: IndexedWiki) -> None:
+    assert not search(wiki, "oil the handle", n=1).nothing_relevant
+    assert not search(wiki, "oil the handle", n=2, offset=3).nothing_relevant
 
 
 @pytest.mark.slow

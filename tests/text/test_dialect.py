@@ -90,6 +90,22 @@ def test_tags_and_properties_are_part_of_the_metadata() -> None:
     assert found.fields == (("status", "growing"), ("Sown", "2024-03-01"), ("water", "x daily"), ("k", "v"))
 
 
+def test_logseq_aliases_and_namespaces_are_names() -> None:
+    assert parse("alias:: Kaffee, Espresso\n\n- text", OBSIDIAN).metadata.aliases == ("Kaffee", "Espresso")
+    page = parse("- text", OBSIDIAN, "pages/cooking___Hot drinks.md")
+    assert (page.name, page.metadata.aliases) == ("cooking Hot drinks", ("cooking/Hot drinks",))
+    assert parse("text", GFM, "pages/cooking___Hot drinks.md").metadata.aliases == ()
+
+
+def test_the_table_of_contents_is_no_link() -> None:
+    assert [link.target for link in parse("[[_TOC_]] [[_TOC_ | levels=2]] [[TOC]]", GOLLUM).links] == ["TOC"]
+
+
+def test_the_boxes_of_tasks_are_shown_and_not_embedded() -> None:
+    assert convert_to_markdown("- [x] done", OBSIDIAN) == "- [x] done"
+    assert to_plain_text("- [x] done", OBSIDIAN) == "done"
+
+
 def test_properties_at_the_beginning_of_a_page_are_like_frontmatter() -> None:
     page = parse(dialect_pages.LOGSEQ_PAGE, OBSIDIAN)
     assert (page.name, page.metadata.tags) == ("Water tank", ("water", "rain", "roof work"))

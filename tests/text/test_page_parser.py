@@ -112,6 +112,7 @@ def test_content_without_text_is_a_problem(data: bytes, reason: str) -> None:
         ("x.md", "# The `first` *heading*\n", "The first heading", True),
         ("x.md", "text\n\n# Later\n", "Later", True),
         ("dir/getting_started-Now.md", "## Two\n# One\n", "getting started Now", False),
+        ("journals/2026_01_05-notes.md", "text", "2026-01-05 notes", False),
         ("dir/home.md", "", "home", False),
         ("x.markdown", "#\n", "x", False),
         ("_.md", "", "_.md", False),

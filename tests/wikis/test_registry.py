@@ -64,14 +64,14 @@ def test_a_removed_wiki_is_gone(registry: Registry) -> None:
         registry.remove("garden")
 
 
-def test_settings_replace_the_old_ones(registry: Registry) -> None:
+def test_settings_are_set_and_unset(registry: Registry) -> None:
     wiki = registry.add("garden", "/srv/garden", {"language": "german"})
-    updated = registry.set_settings("garden", {"url": "https://example.org/{path}"})
+    updated = registry.update_settings("garden", {"language": "", "url": "https://example.org/{path}"})
     assert updated.settings == {"url": "https://example.org/{path}"}
     assert updated.id == wiki.id
     assert registry.get("garden") == updated
     with pytest.raises(WikiNotFound):
-        registry.set_settings("other", {})
+        registry.update_settings("other", {})
 
 
 def test_reading_before_the_first_wiki_creates_no_file(registry: Registry, path: Path) -> None:
@@ -212,7 +212,7 @@ def test_hosts_follow_the_settings(registry: Registry) -> None:
     registry.update_settings("garden", {"hosts": "new.example"})
     assert registry.find_by_host("old.example") is None
     assert registry.find_by_host("new.example") == registry.get("garden")
-    registry.set_settings("garden", {})
+    registry.update_settings("garden", {"hosts": ""})
     assert registry.find_by_host("new.example") is None
     registry.update_settings("garden", {"hosts": "new.example"})
     assert registry.remove("garden").hosts == ("new.example",)

@@ -6,12 +6,13 @@ import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
 from wikiholt.app.backends import Backend, open_backend
+from wikiholt.app.model_setup import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
@@ -20,12 +21,11 @@ from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_c
 from wikiholt.directory.source import DirectorySource
 from wikiholt.directory.source_identity import SourceIdentities, detect_source_kind, find_wiki_at
 from wikiholt.domain.git import DiscoveredRepository
-from wikiholt.domain.index import CosineScale, Recipe
-from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCache
+from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.embedding.lazy import Lazy, PreviousModels, get_model_and_precision
+from wikiholt.embedding.lazy import Lazy, PreviousModels
 from wikiholt.errors import MissingDependency, ModelError
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import SharedHead
@@ -38,7 +38,7 @@ from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.sort_order import parse_boost_rules
 from wikiholt.text.analysis import join_languages
-from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
+from wikiholt.text.dialect import AUTO, DIALECTS, GFM, OTTERWIKI, OTTERWIKI_DIALECTS, Dialect
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
@@ -59,6 +59,7 @@ _log = logging.getLogger(__name__)
 _MAX_OPEN_WIKIS = 256
 _FILES_PER_WIKI = 16
 """Open files of a wiki under load: a few connections, each with its log, and caches."""
+_MAX_OPEN_FILES = 8192
 
 
 def open_service(
@@ -92,10 +93,10 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         lexicon=LexiconProvider,
         lock_timeout=settings.lock_timeout,
         backup_policy=_get_backup_policy(settings),
-        previous_model=PreviousModels(settings.threads or None),
-        scale=cache(get_scale),
+        previous_model=PreviousModels(partial(load_embedder, settings)),
+        scale=make_scale_getter(settings),
         reranking=build_reranking(settings),
-        identity=cache(lambda: embedding.identify_model(settings.model, settings.precision)),
+        identity=make_identity_getter(settings),
     )
     return WikiService(
         registry,
@@ -115,6 +116,14 @@ def open_evaluation_handle(service: WikiService, slug: str, questions: "Sequence
 
 def _get_backup_policy(settings: Settings) -> BackupPolicy:
     return BackupPolicy(settings.data / Path(settings.backup_directory).expanduser(), settings.backup_keep)
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files. The number of wikis that stay open depends on it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _get_max_open_wikis() -> int:
@@ -198,13 +207,6 @@ def _find_repositories(
         yield from (wiki,) if wiki is not None else find_repositories(root)
 
 
-def make_embedder_loader(settings: Settings) -> Callable[[], Embedder]:
-    """A function that loads the model on its first call and returns the same one afterwards."""
-    return Lazy(
-        lambda: embedding.load_embedder(settings.model, precision=settings.precision, threads=settings.threads or None)
-    )
-
-
 def build_reranking(settings: Settings) -> RerankConfig | None:
     """The configured reranker, loaded on first use, with its time budget; None if none is set."""
     model, threads = settings.rerank_model, settings.threads or None
@@ -217,15 +219,6 @@ def build_reranking(settings: Settings) -> RerankConfig | None:
     # After a failure, searches go on without it instead of waiting for another attempt.
     reranker = Lazy(lambda: embedding.load_reranker(model, threads=threads), retry_delay_s=60.0)
     return RerankConfig(reranker, settings.rerank_budget / 1000, identity)
-
-
-def get_scale(recipe: Recipe) -> CosineScale:
-    """The cosine scale of the recipe's model, by its model card; the identity if the model is not available."""
-    with suppress(ModelError, OSError):
-        identity = embedding.identify_model(*get_model_and_precision(recipe))
-        if identity.fingerprint == recipe.fingerprint:
-            return identity.scale
-    return CosineScale()
 
 
 def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: Sequence[Path] = ()) -> WikiConfig:
@@ -243,7 +236,7 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         detects_dialect=dialect is None,
     )
     # In Otterwiki, text that is not Markdown is attached to a page.
-    extensions = MARKDOWN_EXTENSIONS if dialect in (OTTERWIKI, OTTERWIKI_LINK_TITLE) else PAGE_EXTENSIONS
+    extensions = MARKDOWN_EXTENSIONS if dialect in OTTERWIKI_DIALECTS else PAGE_EXTENSIONS
     if is_remote(wiki.source):
         source: Source = _build_remote_source(wiki, own, settings, backend, extensions)
     elif own.kind == "directory":

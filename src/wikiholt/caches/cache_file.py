@@ -51,6 +51,8 @@ FORMAT_VERSION = 2
 ALIGNMENT_BYTES = 4096
 _REBUILD_HINT = "no action needed: the cache is rebuilt from the index"
 _CHECKSUM_BLOCK_BYTES = 16 << 20
+_COPY_MAX_BYTES = 256 << 10
+"""A file up to this size is read into memory: a mapped file needs two descriptors, too many for thousands of wikis."""
 _BACKDATE_NS = 3_600_000_000_000
 
 
@@ -149,22 +151,30 @@ class SectionWriter:
 
 
 class MappedFile:
-    """A cache file mapped for reading. It stays readable after the file is replaced or removed."""
+    """A cache file mapped for reading, or a copy of a small one. It stays readable after the file is removed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, final_path: Path | None = None) -> None:
+        """`final_path` is the name that the file gets later, if `path` is temporary."""
+        self.path = final_path or path
         self.invalid = False
         descriptor = open_regular(path)
-        weakref.finalize(self, os.close, descriptor)
-        self._descriptor = descriptor
+        close = weakref.finalize(self, os.close, descriptor)
+        self._descriptor: int | None = descriptor
+        self._map: mmap.mmap | bytes
         try:
             self.header = CacheFileHeader.decode(os.pread(descriptor, ALIGNMENT_BYTES, 0))
             status = os.fstat(descriptor)
             if status.st_size != self.header.size:
                 raise CacheBroken("The cache file is truncated.", hint=_REBUILD_HINT)
-            self._map = mmap.mmap(descriptor, self.header.size, access=mmap.ACCESS_READ)
+            if status.st_size <= _COPY_MAX_BYTES:
+                self._map = self._read_copy(descriptor)
+                self._descriptor = None
+                close()
+            else:
+                self._map = mmap.mmap(descriptor, self.header.size, access=mmap.ACCESS_READ)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CacheBroken("The header of the cache is invalid.", hint=_REBUILD_HINT) from error
+        self._inode = status.st_ino
         self._opened_status = (status.st_size, status.st_mtime_ns)
         self._sections = {section.name: section for section in self.header.sections}
         if any(s.offset < ALIGNMENT_BYTES or s.offset + s.length > self.header.size for s in self.header.sections):
@@ -180,7 +190,7 @@ class MappedFile:
     def verify_checksums(self, names: Iterable[str] | None = None) -> None:
         """Verify the checksums of these sections, or of all. Raises CacheBroken on a mismatch."""
         for name in self._sections if names is None else names:
-            content, crc = self.get_section(name), 0
+            content, crc = self._read_again(name), 0
             for start in range(0, len(content), _CHECKSUM_BLOCK_BYTES):
                 self.ensure_unchanged()
                 crc = zlib.crc32(content[start : start + _CHECKSUM_BLOCK_BYTES], crc)
@@ -189,9 +199,40 @@ class MappedFile:
 
     def ensure_unchanged(self) -> None:
         """Raise CacheBroken if the file changed since it was opened: reading a truncated map kills the process."""
-        status = os.fstat(self._descriptor)
-        if self.invalid or (status.st_size, status.st_mtime_ns) != self._opened_status:
+        status = self._get_status()
+        if self.invalid or (status is not None and (status.st_size, status.st_mtime_ns) != self._opened_status):
             raise CacheBroken("The cache file was changed while in use.", hint=_REBUILD_HINT)
+
+    def _get_status(self) -> os.stat_result | None:
+        """The status of the file; None if a copied file was replaced or removed."""
+        if self._descriptor is not None:
+            return os.fstat(self._descriptor)
+        try:
+            status = self.path.lstat()
+        except OSError:
+            return None
+        return status if status.st_ino == self._inode else None
+
+    def _read_copy(self, descriptor: int) -> bytes:
+        content = os.pread(descriptor, self.header.size, 0)
+        if len(content) != self.header.size:
+            raise CacheBroken("The cache file is truncated.", hint=_REBUILD_HINT)
+        return content
+
+    def _read_again(self, name: str) -> memoryview:
+        """A section as it is in the file now, if the file was copied and still exists."""
+        section = self.get_section(name)
+        if self._descriptor is not None or self._get_status() is None:
+            return section
+        try:
+            descriptor = open_regular(self.path)
+        except OSError:
+            return section
+        try:
+            start = self._sections[name].offset
+            return memoryview(os.pread(descriptor, start + len(section), 0))[start:]
+        finally:
+            os.close(descriptor)
 
 
 # The directory of a cache, shared by any number of processes. A file appears by an atomic rename. Its writer holds a

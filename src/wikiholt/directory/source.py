@@ -166,19 +166,20 @@ class DirectorySource(MirrorSource):
         rows = {decode_file_name(os.fsencode(path)): row for path, row in self._mirror.read_table().rows.items()}
         dates = {file: _to_datetime(rows[file].changed_ns) for file in files if file in rows and rows[file].changed_ns}
         for file in files:
-            if file not in dates and (stamp := find_stamp(self._root, file)) is not None:
-                dates[file] = _to_datetime(stamp.mtime_ns)
+            with suppress(OSError):  # in a directory that cannot be read any more
+                if file not in dates and (stamp := find_stamp(self._root, file)) is not None:
+                    dates[file] = _to_datetime(stamp.mtime_ns)
         missing = [file for file in files if file not in dates]
         commits = [self._find_commit(id_) if id_ else None for id_ in (revision, since)] if missing else []
         return dates | dict(super().get_change_dates(missing, commits[0] or "", commits[1]) if missing else {})
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:  # noqa: ARG002
         """The attachable files in a directory on disk now, by name."""
-        if not folder or "\0" in folder or "\\" in folder or not {"", ".", ".."}.isdisjoint(folder.split("/")):
+        if "\0" in folder or "\\" in folder or (folder and not {"", ".", ".."}.isdisjoint(folder.split("/"))):
             return {}
         files = {}
         for name in list_names(self._root, folder):
-            file = f"{folder}/{name}"
+            file = f"{folder}/{name}" if folder else name
             is_text = not any("\ud800" <= char <= "\udfff" for char in name) and "\\" not in name
             if is_text and self._files.is_attachable(file) and (stamp := find_stamp(self._root, file)) is not None:
                 blob = self._remember_attachment(file, stamp)

@@ -191,7 +191,7 @@ class PageList:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """The values to filter by, most frequent first; folders are the top-level ones."""
+    """The values to filter by, most frequent first; folders are those directly below the path of the filter."""
 
     pages: int
     categories: tuple[Facet, ...]

@@ -56,6 +56,9 @@ class Source(Protocol):
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file was last changed by a commit. The search stops at the commit `since` if it is an ancestor."""
 
+    def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
+        """The names that these files had before renames, newest first; files without any are left out."""
+
     def resolve_revision(self, revision: str) -> str:
         """The full id of a commit given by at least 7 digits. Only ancestors of HEAD count."""
 
@@ -63,12 +66,12 @@ class Source(Protocol):
         """The entry of a page file at the revision, or None if there is no such page. Cheap in any wiki."""
 
     def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
-        """The files directly in a folder that are not pages, by name; empty if the folder does not exist."""
+        """The files directly in a folder (empty for the root) that are not pages, by name; none if it is missing."""
 
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
         """The commits that changed a file, newest first, following renames; empty for an unknown file."""
 
-    def read_log(self, limit: int, skip: int = 0) -> Sequence[LogEntry]:
+    def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> Sequence[LogEntry]:
         """The commits that touched a page, newest first."""
 
     def find_old_versions(self, revision: str, limit: int) -> Sequence[FileVersion]:

@@ -1,21 +1,25 @@
-"""Embeds texts with ONNX models on the CPU.
+"""Embeds texts with ONNX models.
 
-Each call runs one text in one thread, with several calls in parallel: texts are not padded, and a vector depends on its
-text alone. Safe to use from many threads. After a fork the child creates its own worker threads and shares the weights.
+On the CPU each call runs one text in one thread, with several calls in parallel: texts are not padded, and a vector
+depends on its text alone. On a GPU passages run in batches. Safe to use from many threads. After a fork the child
+creates its own worker threads and shares the weights.
 """
 
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
+from wikiholt.embedding.device import CUDA
 from wikiholt.embedding.model_loader import LoadedModel
 from wikiholt.embedding.self_test import check_references, check_vector
+from wikiholt.embedding.token_batches import pad, plan_batches, pool_batch
 from wikiholt.errors import ModelMismatch
 
 _SELF_TEST_TTL_S = 600.0
@@ -71,6 +75,8 @@ class OnnxEmbedder:
         """One unit vector per text. Raises InvalidInput if a text exceeds the window; then none is returned."""
         if len(texts) == 0:
             return np.empty((0, self.dimensions), np.float32)
+        if self._model.device == CUDA:
+            return self._embed_in_batches(texts)
         if len(texts) == 1 or self._threads == 1:
             return np.stack([self._embed_passage(text) for text in texts])
         futures = self._submit(texts)
@@ -122,29 +128,54 @@ class OnnxEmbedder:
                 self._pool_pid = os.getpid()
             return [self._pool.submit(self._embed_passage, text) for text in texts]
 
+    def _embed_in_batches(self, texts: Sequence[str]) -> FloatArray:
+        """Embed texts of similar length together."""
+        sequences = [self._model.tokenizer.encode_passage(text) for text in texts]
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        can_pad = "attention_mask" in self._model.inputs
+        lengths = [len(sequence) for sequence in sequences]
+        with self._forgetting_test():
+            for batch in plan_batches(lengths, can_pad=can_pad, max_texts=self._model.max_batch_texts):
+                ids, mask = pad([sequences[position] for position in batch])
+                pooled = pool_batch(self._model.run_batch(ids, mask), mask, self._model.card.pooling)
+                for position, row in zip(batch, pooled, strict=True):
+                    vectors[position] = self._finish_vector(row)
+        return vectors
+
     def _embed_passage(self, text: str) -> FloatArray:
         return self._compute_vector(self._model.tokenizer.encode_passage(text))
 
     def _compute_vector(self, ids: IntArray) -> FloatArray:
+        with self._forgetting_test():
+            return self._finish_vector(self._pool_output(self._model.run(ids)))
+
+    @contextmanager
+    def _forgetting_test(self) -> Iterator[None]:
+        """After any error the model must pass its self-test again."""
         try:
-            vector = self._pool_output(self._model.run(ids))
-            if self._model.card.normalise:
-                length = np.float32(np.sqrt(np.dot(vector, vector)))
-                # A vector that cannot be normalized is left as it is, for `check_vector` to report.
-                vector = vector / length if np.isfinite(length) and length > 0 else vector
-            check_vector(vector, self._model.card)
+            yield
         except Exception:
             self._tested_at = None
             raise
+
+    def _finish_vector(self, vector: FloatArray) -> FloatArray:
+        """Apply the layers after the pooling, normalize and check a vector."""
+        for layer in self._model.dense:
+            vector = layer.apply(vector)
+        if self._model.card.normalise:
+            length = np.float32(np.sqrt(np.dot(vector, vector)))
+            # A vector that cannot be normalized is left as it is, for `check_vector` to report.
+            vector = vector / length if np.isfinite(length) and length > 0 else vector
+        check_vector(vector, self._model.card)
         return vector
 
     def _pool_output(self, output: FloatArray) -> FloatArray:
-        pooling, dimensions = self._model.card.pooling, self.dimensions
-        if output.shape[-1] != dimensions or (pooling == "none") != (output.size == dimensions and output.ndim < 3):
-            message = f"{self.name} gave an output of shape {output.shape}; its card says {dimensions} and {pooling!r}"
+        pooling, width = self._model.card.pooling, self._model.card.width
+        if output.shape[-1] != width or (pooling == "none") != (output.size == width and output.ndim < 3):
+            message = f"{self.name} gave an output of shape {output.shape}; its card says {width} and {pooling!r}"
             raise ModelMismatch(message, hint="correct dimensions and pooling in the model's card")
         if pooling == "none":
-            return output.reshape(dimensions).astype(np.float32, copy=False)
+            return output.reshape(width).astype(np.float32, copy=False)
         states = output[0]
         pooled: FloatArray = states[0] if pooling == "cls" else states.mean(axis=0, dtype=np.float32)
         return pooled.astype(np.float32, copy=False)

@@ -6,7 +6,6 @@ from threading import Lock
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from wikiholt import embedding
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
@@ -49,8 +48,9 @@ _RETRY_DELAY_S = 60.0
 class PreviousModels:
     """One instance per model and process, kept while somebody references it. Safe to use from many threads."""
 
-    def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads
+    def __init__(self, load: Callable[[str, str | None], Embedder]) -> None:
+        """`load` loads a model by name and precision."""
+        self._load = load
         self._models: WeakValueDictionary[str, Embedder] = WeakValueDictionary()
         self._failures: dict[str, tuple[float, ModelError]] = {}
         self._lock = Lock()
@@ -78,7 +78,7 @@ class PreviousModels:
         model, precision = get_model_and_precision(recipe)
         if not model:
             raise ModelMissing("the index does not record which model it was built with", hint=hint)
-        loaded = embedding.load_embedder(model, precision=precision, threads=self._threads)
+        loaded = self._load(model, precision)
         if loaded.fingerprint != recipe.fingerprint:
             raise ModelMismatch(
                 f"the index was built with {recipe.fingerprint}; the installed model is {loaded.fingerprint}",

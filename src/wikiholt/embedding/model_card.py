@@ -13,6 +13,7 @@ from wikiholt.errors import ModelCorrupt
 
 CARD_FILE = "card.toml"
 POOLINGS = ("mean", "cls", "none")
+ACTIVATIONS = ("identity", "tanh")
 EMBEDDER, RERANKER = MODEL_KINDS = ("embedder", "reranker")
 INT8_MAX = 127
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
@@ -55,6 +56,14 @@ class ModelVariant:
 
 
 @dataclass(frozen=True, slots=True)
+class DenseFile:
+    """A layer after the pooling, in a file of its own."""
+
+    file: str
+    activation: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCard:
     """The description of a model. `window` is the maximum number of tokens of one call, with special tokens.
 
@@ -79,6 +88,9 @@ class ModelCard:
     variants: Mapping[str, ModelVariant]
     digests: Mapping[str, str]
     weights_package: WeightsPackage | None
+    dense: tuple[DenseFile, ...] = ()
+    width: int = 0
+    """The dimension of the graph's output; that of the vectors unless dense layers change it."""
 
 
 def read_card(path: Path) -> ModelCard:
@@ -103,10 +115,11 @@ class _CardReader:
         }
         kind = self._get_field(table, "kind", str, EMBEDDER)
         is_reranker = kind == RERANKER
+        dimensions = 1 if is_reranker else self._get_positive(table, "dimensions")
         card = ModelCard(
             name=self._get_field(table, "name", str),
             kind=kind,
-            dimensions=1 if is_reranker else self._get_positive(table, "dimensions"),
+            dimensions=dimensions,
             window=self._get_positive(table, "window"),
             pooling="none" if is_reranker else self._get_field(table, "pooling", str),
             normalise=self._get_field(table, "normalise", bool, True),
@@ -121,6 +134,8 @@ class _CardReader:
             variants=variants,
             digests=digests,
             weights_package=self._parse_weights_package(table),
+            dense=self._parse_dense(table),
+            width=self._get_positive(table, "width") if "width" in table else dimensions,
         )
         self._validate(card)
         return card
@@ -135,6 +150,7 @@ class _CardReader:
         if card.precision not in card.variants:
             raise self._make_error(f"precision is {card.precision!r}, but there is no [variants.{card.precision}]")
         required = {card.tokenizer, *(file for variant in card.variants.values() for file in variant.files)}
+        required.update(layer.file for layer in card.dense)
         if card.references is not None:
             required.add(card.references)
         if missing := sorted(required - card.digests.keys()):
@@ -161,6 +177,17 @@ class _CardReader:
             tolerance=tolerance,
             int8_max=int8_max,
         )
+
+    def _parse_dense(self, table: dict[str, Any]) -> tuple[DenseFile, ...]:
+        layers = []
+        for row in self._get_field(table, "dense", list, []):
+            if not isinstance(row, dict):
+                raise self._make_error("dense is not a list of tables")
+            activation = self._get_field(row, "activation", str, "identity")
+            if activation not in ACTIVATIONS:
+                raise self._make_error(f"activation is {activation!r}, not one of {', '.join(ACTIVATIONS)}")
+            layers.append(DenseFile(self._get_field(row, "file", str), activation))
+        return tuple(layers)
 
     def _parse_weights_package(self, table: dict[str, Any]) -> WeightsPackage | None:
         if "carrier" not in table:

@@ -87,6 +87,12 @@ def find_model(model: str | Path, kind: str = EMBEDDER) -> tuple[Path, ModelCard
     return directory, card
 
 
+def list_built_in_models() -> list[tuple[str, Path, ModelCard]]:
+    """The name, directory and card of every built-in model, also of those whose weights are not installed."""
+    paths = sorted(_BUILT_IN_DIRECTORY.glob(f"*/{CARD_FILE}"))
+    return [(path.parent.name, path.parent, read_card(path)) for path in paths]
+
+
 def _find_any_kind(model: str | Path) -> tuple[Path, ModelCard]:
     built_in = sorted(path.parent.name for path in _BUILT_IN_DIRECTORY.glob(f"*/{CARD_FILE}"))
     directory = _BUILT_IN_DIRECTORY / model if isinstance(model, str) and model in built_in else Path(model)
@@ -153,6 +159,7 @@ def compute_fingerprint(card: ModelCard, variant: ModelVariant) -> str:
     ]
     if card.tokenizer_bytes != slice(None):
         settings.append(f"{card.tokenizer_bytes.start}:{card.tokenizer_bytes.stop}")
+    settings += [f"{layer.activation}={card.digests[layer.file]}" for layer in card.dense]
     if variant.int8_max != INT8_MAX:
         settings.append(f"int8_max={variant.int8_max}")
     digest = hashlib.sha256("\n".join([*settings, *digests]).encode()).hexdigest()

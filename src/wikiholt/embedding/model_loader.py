@@ -19,9 +19,12 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.embedding.dense import DenseLayer, load_dense_layers
+from wikiholt.embedding.device import CPU, check_device, choose_providers
 from wikiholt.embedding.model_card import EMBEDDER, INT8_MAX, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
+from wikiholt.embedding.token_batches import MAX_BATCH_TEXTS
 from wikiholt.embedding.tokenizer import ModelTokenizer
 from wikiholt.embedding.word_vectors import BlockTable, WordVectors
 from wikiholt.errors import ModelCorrupt, ModelMismatch
@@ -45,6 +48,8 @@ class WeightsLayout:
     smoothed: tuple[str, ...]
     blocks: Mapping[str, tuple[int, int, int, int]]
     block_size: int
+    transposed: frozenset[str] = frozenset()
+    """The fp32 matrices that the file stores with a row per output."""
 
     @classmethod
     def parse(cls, data: bytes) -> "WeightsLayout":
@@ -52,13 +57,21 @@ class WeightsLayout:
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
         blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
         return cls(
-            tensors, tuple(table["rounded"]), tuple(table["smoothed"]), blocks, table.get("block_size", _BLOCK_SIZE)
+            tensors,
+            tuple(table["rounded"]),
+            tuple(table["smoothed"]),
+            blocks,
+            table.get("block_size", _BLOCK_SIZE),
+            frozenset(table.get("transposed", ())),
         )
 
 
 def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
     """Every tensor in fp32, except tables in blocks, as `.int8` and `.scale`; a tensor of one part is not copied."""
-    tensors: dict[str, Array] = {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
+    tensors: dict[str, Array] = {
+        name: extract_tensor(parts, weights, is_transposed=name in layout.transposed)
+        for name, parts in layout.tensors.items()
+    }
     for name in layout.blocks:
         numbers, scales = extract_blocks(layout, name, weights)
         if name in layout.quantized:
@@ -92,9 +105,13 @@ def _quantize(matrix: FloatArray, int8_max: int) -> tuple[Array, FloatArray]:
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
-def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> FloatArray:
-    """One tensor in fp32 from its parts; not copied if there is only one part."""
+def extract_tensor(
+    parts: tuple[tuple[int, ...], ...], weights: memoryview, *, is_transposed: bool = False
+) -> FloatArray:
+    """One tensor in fp32 from its parts; not copied if there is only one part, unless it is transposed."""
     pieces: list[FloatArray] = [_read_array(weights, np.float32, offset, shape) for offset, *shape in parts]
+    if is_transposed:
+        pieces = [np.ascontiguousarray(piece.T) for piece in pieces]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
 
 
@@ -131,6 +148,20 @@ class LoadedModel:
     references: tuple[ReferenceVector, ...]
     pairs: tuple[KnownPair, ...]
     word_vectors: WordVectors | None
+    dense: tuple[DenseLayer, ...] = ()
+    device: str = CPU
+
+    @property
+    def max_batch_texts(self) -> int:
+        """Texts of one call: graphs of the built-in models accept one."""
+        size = self.session.get_inputs()[0].shape[0]
+        return size if isinstance(size, int) else MAX_BATCH_TEXTS
+
+    def run_batch(self, ids: IntArray, mask: IntArray) -> FloatArray:
+        """The model's first output for a batch of padded sequences."""
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        output: FloatArray = self.session.run(None, {name: feed[name] for name in self.inputs})[0]
+        return output
 
     def run(self, ids: IntArray, type_ids: IntArray | None = None) -> FloatArray:
         """The model's first output for one sequence of token ids."""
@@ -143,12 +174,13 @@ class LoadedModel:
         return output
 
 
-def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> LoadedModel:
+def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *, device: str = CPU) -> LoadedModel:
     """Load a model, with every file verified. Raises ModelMissing, ModelCorrupt, ModelMismatch."""
     directory, card = find_model(model, kind)
     variant = get_variant(card, precision)
     files = ModelFiles(directory, card)
-    session = _open_session(files, card, variant)
+    providers = choose_providers(device, variant.precision)
+    session = _open_session(files, card, variant, providers)
     inputs = _check_inputs(session, card)
     references = files.read_verified(card.references) if card.references else b"[]"
     tokenizer = ModelTokenizer(files.read_verified(card.tokenizer, card.tokenizer_bytes), card)
@@ -162,6 +194,8 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -
         references=parse_references(references, card) if kind == EMBEDDER else (),
         pairs=parse_pairs(references, card) if kind == RERANKER else (),
         word_vectors=_load_word_vectors(files, variant, tokenizer),
+        dense=load_dense_layers(files, card) if kind == EMBEDDER else (),
+        device=check_device(device, providers, session.get_providers(), card.name),
     )
 
 
@@ -181,10 +215,12 @@ def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: Mode
     return WordVectors(extract_tensor(parts, files.map_file(variant.weights)), tokenizer)
 
 
-def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant) -> onnxruntime.InferenceSession:
+def _open_session(
+    files: ModelFiles, card: ModelCard, variant: ModelVariant, providers: Sequence[Any]
+) -> onnxruntime.InferenceSession:
     graph = files.read_verified(variant.graph)
     if variant.weights is None:
-        return _start_session(graph, _make_options(), card)
+        return _start_session(graph, _make_options(), card, providers)
     data = files.map_file(variant.weights)
     # Hashing the weights takes as long as preparing them (plain numbers, whatever their values), so both run in
     # parallel. No session is returned before the digest is verified; a wrong digest overrides any error it caused.
@@ -192,25 +228,29 @@ def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant) -> 
         verified = pool.submit(files.verify_digest, variant.weights, data)
         try:
             if variant.layout is None:
-                return _start_with_weights_file(graph, bytes(data), card, Path(variant.weights).name)
-            return _start_with_tensors(graph, _read_tensors(files, variant, data), card)
+                return _start_with_weights_file(graph, bytes(data), card, Path(variant.weights).name, providers)
+            return _start_with_tensors(graph, _read_tensors(files, variant, data), card, providers)
         finally:
             verified.result()
 
 
-def _start_with_weights_file(graph: bytes, weights: bytes, card: ModelCard, name: str) -> onnxruntime.InferenceSession:
+def _start_with_weights_file(
+    graph: bytes, weights: bytes, card: ModelCard, name: str, providers: Sequence[Any]
+) -> onnxruntime.InferenceSession:
     """A session whose graph refers to a weights file by name; `weights` must stay alive until the session exists."""
     options = _make_options()
     options.add_external_initializers_from_files_in_memory([name], [weights], [len(weights)])
-    return _start_session(graph, options, card)
+    return _start_session(graph, options, card, providers)
 
 
-def _start_with_tensors(graph: bytes, tensors: dict[str, Array], card: ModelCard) -> onnxruntime.InferenceSession:
+def _start_with_tensors(
+    graph: bytes, tensors: dict[str, Array], card: ModelCard, providers: Sequence[Any]
+) -> onnxruntime.InferenceSession:
     """A session with these weights; onnxruntime copies them, so they must stay alive until the session exists."""
     options = _make_options()
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
     options.add_external_initializers(list(tensors), values)
-    return _start_session(graph, options, card)
+    return _start_session(graph, options, card, providers)
 
 
 def _read_tensors(files: ModelFiles, variant: ModelVariant, weights: memoryview) -> dict[str, Array]:
@@ -229,11 +269,13 @@ def _make_options() -> onnxruntime.SessionOptions:
     return options
 
 
-def _start_session(graph: bytes, options: onnxruntime.SessionOptions, card: ModelCard) -> onnxruntime.InferenceSession:
+def _start_session(
+    graph: bytes, options: onnxruntime.SessionOptions, card: ModelCard, providers: Sequence[Any]
+) -> onnxruntime.InferenceSession:
     try:
         # This fusion would undo the vectorized layer normalization of the built-in graphs.
         return onnxruntime.InferenceSession(
-            graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["LayerNormFusion"]
+            graph, options, providers=providers, disabled_optimizers=["LayerNormFusion"]
         )
     except Exception as error:  # onnxruntime's exceptions have no common base class
         hint = "the file is not a model that onnxruntime can run on the CPU; export it again"
@@ -247,8 +289,8 @@ def _check_inputs(session: onnxruntime.InferenceSession, card: ModelCard) -> fro
         hint = f"a text model takes input_ids and optionally {optional}"
         raise ModelMismatch(f"The graph of {card.name} takes {', '.join(sorted(names))}", hint=hint)
     width = session.get_outputs()[0].shape[-1:]
-    if width and isinstance(width[0], int) and width[0] != card.dimensions:
+    if width and isinstance(width[0], int) and width[0] != card.width:
         output = f"vectors of {width[0]} dimensions" if card.kind == EMBEDDER else f"{width[0]} numbers per pair"
-        message = f"The graph of {card.name} returns {output}, its card says {card.dimensions}"
+        message = f"The graph of {card.name} returns {output}, its card says {card.width}"
         raise ModelMismatch(message, hint="correct the card, or use the graph that belongs to it")
     return frozenset(names)

@@ -1,17 +1,26 @@
 """Self-tests of models: known sentences must give known vectors, and known pairs known scores."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray
+from wikiholt.domain.index import CosineScale, FloatArray
 from wikiholt.embedding.model_card import ModelCard
 from wikiholt.errors import ModelCorrupt, ModelSelfTestFailed
 
 _SIMILAR_SENTENCES = ("The cat sleeps on the sofa.", "A cat is sleeping on the couch.")
 _UNRELATED_SENTENCE = "The central bank raised interest rates again."
+QUESTIONS_AND_ANSWERS = (
+    ("how do I restore a backup?", "To go back to a saved copy, stop the service and run the restore command."),
+    ("when is the office closed?", "Nobody is in the building on public holidays and between Christmas and New Year."),
+    ("which port does the database use?", "PostgreSQL listens on 5432 unless the configuration names another number."),
+    ("who approves travel expenses?", "Send the receipts of a trip to your manager, who signs the claim."),
+    ("why is the build slow?", "Compilation takes long because the cache of object files is empty after each commit."),
+    ("how are tomatoes watered?", "In summer the plants need a litre each morning, given to the roots."),
+)
+"""Questions with their answers, without common words. Each answer is unrelated to the other questions."""
 _SELF_TEST_HINT = "nothing was indexed; reinstall the model, or choose another precision (fp32 runs everywhere)"
 
 
@@ -81,15 +90,26 @@ def check_references(
 ) -> None:
     """Raise ModelSelfTestFailed unless the references match and similar sentences are closer than unrelated ones."""
     for reference in references:
-        cosine = _compute_cosine(embed(reference.text), reference.vector)
+        cosine = compute_cosine(embed(reference.text), reference.vector)
         if not cosine >= fidelity:
             message = f"{card.name} returned a vector for {reference.text!r} with cosine {cosine:.4f} to the known one"
             raise ModelSelfTestFailed(f"{message}, below {fidelity}", hint=_SELF_TEST_HINT)
+    check_similarity(card.name, embed)
+
+
+def check_similarity(name: str, embed: Callable[[str], FloatArray]) -> None:
+    """Raise ModelSelfTestFailed unless similar sentences are closer than unrelated ones."""
     first, similar, unrelated = (embed(text) for text in (*_SIMILAR_SENTENCES, _UNRELATED_SENTENCE))
-    if not _compute_cosine(first, similar) > _compute_cosine(first, unrelated) + 1e-6:
-        raise ModelSelfTestFailed(
-            f"{card.name} finds unrelated sentences as close as similar ones", hint=_SELF_TEST_HINT
-        )
+    if not compute_cosine(first, similar) > compute_cosine(first, unrelated) + 1e-6:
+        raise ModelSelfTestFailed(f"{name} finds unrelated sentences as close as similar ones", hint=_SELF_TEST_HINT)
+
+
+def estimate_scale(questions: Sequence[FloatArray], answers: Sequence[FloatArray]) -> CosineScale:
+    """The scale of a model without a measured one: 0 is the mean cosine of questions and answers to other questions."""
+    cosines = np.stack(questions) @ np.stack(answers).T
+    count = len(cosines)
+    unrelated = float((cosines.sum() - np.trace(cosines)) / (count * (count - 1)))
+    return CosineScale(round(min(max(unrelated, 0.0), 0.9), 2), 1.0)
 
 
 def check_pairs(
@@ -108,5 +128,5 @@ def check_pairs(
         raise ModelSelfTestFailed(f"{card.name} scores an unrelated text as high as the right answer", hint=hint)
 
 
-def _compute_cosine(one: FloatArray, other: FloatArray) -> float:
+def compute_cosine(one: FloatArray, other: FloatArray) -> float:
     return float(np.dot(one, other) / (np.linalg.norm(one) * np.linalg.norm(other)))

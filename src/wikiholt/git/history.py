@@ -19,11 +19,11 @@ _LOG = logging.getLogger(__name__)
 # Pathspecs let git skip the rest of the tree; too many of them make it slower.
 _MAX_NAMED_FILES = 50
 # A walk over a long history may produce no output for a while.
-_TIMEOUT_FACTOR = 10
+LOG_TIMEOUT_FACTOR = 10
 # A longer message or name is truncated. The output is limited too: a crafted commit can list one small tree a billion
 # times.
 _MAX_FIELD_BYTES = 1 << 20
-_MAX_LOG_BYTES = 1 << 28
+MAX_LOG_BYTES = 1 << 28
 _HEADER_FORMAT = "--format=%H%n%an%n%ae%n%at%n%B"
 _LOG_ARGUMENTS = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
 
@@ -34,7 +34,7 @@ def find_change_dates(git: GitRunner, files: Sequence[str], revision: str, since
         return {}
     missing = set(files)
     dates: dict[str, datetime] = {}
-    ranges = [(revision, f"^{since}"), (since,)] if since and _is_ancestor(git, since, revision) else [(revision,)]
+    ranges = [(revision, f"^{since}"), (since,)] if since and is_ancestor(git, since, revision) else [(revision,)]
     for commits in ranges:
         if missing:
             dates |= _walk_log(git, commits, missing)
@@ -59,7 +59,7 @@ def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> l
     with git.start(
         "log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER_FORMAT, revision, "--", file
     ) as process:
-        for token, is_file in _iter_tokens(iter_fields(process, _MAX_LOG_BYTES)):
+        for token, is_file in _iter_tokens(iter_fields(process, MAX_LOG_BYTES)):
             if is_file and header:  # a merge that did not change the file lists no file
                 commits.append(_parse_commit(header))
             header = b"" if is_file else token
@@ -70,21 +70,26 @@ def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> l
     return commits
 
 
-def read_page_log(git: GitRunner, revision: str, pages: PageFiles, limit: int, skip: int) -> list[LogEntry]:
-    """The commits that touched a page, newest first, each with its page files; the first `skip` are left out."""
+def read_page_log(
+    git: GitRunner, revision: str, pages: PageFiles, limit: int, skip: int, *, all_commits: bool = False
+) -> list[LogEntry]:
+    """The commits that touched a page, newest first, each with its page files; the first `skip` are left out.
+
+    With `all_commits`, also those that touched only other files of the wiki's directory, such as attachments.
+    """
     entries: list[LogEntry] = []
     header, files = b"", []
     pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
 
     with git.start(
-        *_LOG_ARGUMENTS, _HEADER_FORMAT, revision, "--", *pathspecs, timeout_factor=_TIMEOUT_FACTOR
+        *_LOG_ARGUMENTS, _HEADER_FORMAT, revision, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR
     ) as process:
-        for token, is_file in chain(_iter_tokens(iter_fields(process, _MAX_LOG_BYTES)), [(b"", False)]):
+        for token, is_file in chain(_iter_tokens(iter_fields(process, MAX_LOG_BYTES)), [(b"", False)]):
             if is_file:
                 file = pages.to_page_file(decode_file_name(token))
                 files += [file] if file is not None else []
                 continue
-            if files:
+            if files or (all_commits and header):
                 entries.append(LogEntry(_parse_commit(header), tuple(dict.fromkeys(files))))
             if len(entries) >= skip + limit:
                 return entries[skip : skip + limit]
@@ -100,7 +105,7 @@ def resolve_commit(git: GitRunner, digits: str, head: str) -> str | None:
     commits = []
     for candidate in result.stdout.decode().split():
         is_commit = git.run("cat-file", "-t", candidate).stdout.strip() == b"commit"
-        if is_commit and _is_ancestor(git, candidate, head):
+        if is_commit and is_ancestor(git, candidate, head):
             commits.append(candidate)
     return commits[0] if len(commits) == 1 else None
 
@@ -110,7 +115,7 @@ def _parse_commit(header: bytes) -> Commit:
     return Commit(revision, author, email, _to_datetime(timestamp.encode()), message.strip())
 
 
-def _is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
+def is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
     return git.run("merge-base", "--is-ancestor", commit, revision).status == 0
 
 
@@ -121,7 +126,7 @@ def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> dict
     is_usable = len(missing) <= _MAX_NAMED_FILES and not any("\\" in file for file in missing)
     pathspecs = sorted(missing) if is_usable else []
     with git.start(
-        *_LOG_ARGUMENTS, "--format=%at", *commits, "--", *pathspecs, timeout_factor=_TIMEOUT_FACTOR
+        *_LOG_ARGUMENTS, "--format=%at", *commits, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR
     ) as process:
         for date, file in _iter_changes(process):
             if file in missing:
@@ -204,8 +209,8 @@ def find_old_versions(
     current_names = {pages.to_repository_path(file): file for file in files}
     versions: dict[tuple[str, str, str], FileVersion] = {}
     pathspecs = (pages.subdirectory,) if pages.subdirectory else ()
-    with git.start(*_VERSIONS_ARGUMENTS, revision, "--", *pathspecs, timeout_factor=_TIMEOUT_FACTOR) as process:
-        for changes in _iter_commits(iter_fields(process, _MAX_LOG_BYTES)):
+    with git.start(*_VERSIONS_ARGUMENTS, revision, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR) as process:
+        for changes in iter_commit_changes(iter_fields(process, MAX_LOG_BYTES)):
             for version in _step_back(current_names, changes):
                 versions.setdefault((version.file, version.blob, version.old_file), version)
             if len(versions) >= limit:
@@ -226,7 +231,7 @@ def _step_back(current_names: dict[str, str], changes: list[_FileChange]) -> Ite
     current_names |= before
 
 
-def _iter_commits(fields: Iterator[bytes]) -> Iterator[list[_FileChange]]:
+def iter_commit_changes(fields: Iterator[bytes]) -> Iterator[list[_FileChange]]:
     """The changes of each commit in the output of `git log -z --raw`."""
     changes: list[_FileChange] = []
     for field in fields:

@@ -150,6 +150,10 @@ class MirrorSource(GitSource):
         with self._mark_suspect_on_error():
             return super().get_change_dates(files, revision, since)
 
+    def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
+        with self._mark_suspect_on_error():
+            return super().get_former_files(files, revision)
+
     def _update_mirror(self, stop: Callable[[], bool]) -> bool:
         """Bring the mirror up to date, with its lock held; return whether anything changed."""
         raise NotImplementedError

@@ -202,10 +202,14 @@ def find_entry(git: GitRunner, file: str, revision: str, pages: PageFiles) -> Tr
 
 
 def read_attached_files(git: GitRunner, directory: str, revision: str, pages: PageFiles) -> dict[str, AttachedFile]:
-    """The attachable files directly in a directory; no symlinks, submodules or names that are not UTF-8."""
-    if not directory or "\0" in directory or not {"", ".", ".."}.isdisjoint(directory.split("/")):
+    """The attachable files directly in a directory (empty for the root of the wiki).
+
+    Symlinks, submodules and names that are not UTF-8 are left out.
+    """
+    if "\0" in directory or (directory and not {"", ".", ".."}.isdisjoint(directory.split("/"))):
         return {}
-    result = git.run("ls-tree", "-l", "-z", "--full-tree", revision, "--", f"{pages.to_repository_path(directory)}/")
+    parent = pages.to_repository_path(directory).strip("/")
+    result = git.run("ls-tree", "-l", "-z", "--full-tree", revision, "--", *([f"{parent}/"] if parent else []))
     if result.status != 0:
         raise _make_tree_error(git, revision, "", result.to_error(f"read commit {revision}"))
     files: dict[str, AttachedFile] = {}
@@ -213,7 +217,8 @@ def read_attached_files(git: GitRunner, directory: str, revision: str, pages: Pa
         description, _, raw = record.partition(b"\t")
         mode, _, blob, size = description.split()
         name = decode_file_name(raw).rpartition("/")[2]
-        if mode in _FILE_MODES and "\\" not in name and pages.is_attachable(f"{directory}/{name}"):
+        file = f"{directory}/{name}" if directory else name
+        if mode in _FILE_MODES and "\\" not in name and pages.is_attachable(file):
             files[name] = AttachedFile(blob.decode(), int(size))
     return files
 

@@ -33,6 +33,7 @@ from wikiholt.git.objects import (
 )
 from wikiholt.git.process import GitRunner
 from wikiholt.git.refs import HeadReader, resolve_head
+from wikiholt.git.renames import RenameHistory, find_former_files, read_renames
 from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
 from wikiholt.text.ignore_patterns import build_matcher
 from wikiholt.text.page_names import PAGE_EXTENSIONS
@@ -72,6 +73,7 @@ class GitSource:
         self._confined_to = confined_to
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
+        self._renames: RenameHistory | None = None
 
     def get_head(self) -> str:
         """The commit at HEAD. Raises SourceMissing, SourceCorrupt, NoCommits."""
@@ -110,6 +112,20 @@ class GitSource:
         dates = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before)
         return {names[name]: date for name, date in dates.items()}
 
+    def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
+        """The former names of page files; `wikiholt.git.renames` defines which are found."""
+        if not files:
+            return {}
+        git, pages = self._open_git(), self._page_files
+        history = self._renames = read_renames(git, self._find_commit(revision), self._renames)
+        found = find_former_files(history, map(pages.to_repository_path, files))
+        prefix = f"{pages.subdirectory}/" if pages.subdirectory else ""
+        inside = (
+            (file.removeprefix(prefix), [name.removeprefix(prefix) for name in names if name.startswith(prefix)])
+            for file, names in found.items()
+        )
+        return {file: names for file, names in inside if names}
+
     def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
         """The commits that changed a file, newest first, followed through renames; empty for an unknown file."""
         at = self._find_commit(revision)
@@ -133,13 +149,15 @@ class GitSource:
         """The attachable files directly in a directory, by name."""
         return read_attached_files(self._open_git(), folder, _validate_commit_id(revision), self._page_files)
 
-    def read_log(self, limit: int, skip: int = 0) -> list[LogEntry]:
-        """The commits that touched a page, newest first; empty in a repository without commits."""
+    def read_log(self, limit: int, skip: int = 0, *, all_commits: bool = False) -> list[LogEntry]:
+        """The commits that touched a page, or all of them, newest first; empty in a repository without commits."""
         try:
             head = self._find_commit(None)
         except NoCommits:
             return []
-        return read_page_log(self._open_git(), head, self._page_files, max(limit, 0), max(skip, 0)) if limit > 0 else []
+        if limit <= 0:
+            return []
+        return read_page_log(self._open_git(), head, self._page_files, limit, max(skip, 0), all_commits=all_commits)
 
     def find_old_versions(self, revision: str, limit: int) -> list[FileVersion]:
         """Earlier versions of the pages at the revision, newest first, followed through renames."""

@@ -17,10 +17,10 @@ from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
 
-_MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch)
+_MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
 
 _EMBED_TEXTS_PER_CORE = 16
@@ -93,6 +93,7 @@ class BatchIndexer:
         embedder: Embedder,
         pipeline: TextPipeline,
         changed_at: Mapping[str, datetime],
+        former_files: Mapping[str, Sequence[str]],
     ) -> None:
         self._index = index
         self._vector_sources = [index]
@@ -102,6 +103,7 @@ class BatchIndexer:
         self._embedder = embedder
         self._pipeline = pipeline
         self._changed_at = changed_at
+        self._former_files = former_files
 
     def run(
         self,
@@ -137,7 +139,9 @@ class BatchIndexer:
         return stats
 
     def _prepare_batch(self, entries: Mapping[str, TreeEntry]) -> _Batch:
-        results = self._pipeline.prepare_batch(self._source, entries, self._embedder, self._changed_at)
+        results = self._pipeline.prepare_batch(
+            self._source, entries, self._embedder, self._changed_at, self._former_files
+        )
         pages = [result for result in results if isinstance(result, PreparedPage)]
         problems = [result for result in results if isinstance(result, PageProblem)]
         texts = {h: text for page in pages for h, text in zip(page.hashes, page.texts, strict=True)}

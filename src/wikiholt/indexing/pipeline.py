@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -17,13 +17,15 @@ from wikiholt.domain.protocols import Embedder, ModelInfo, Source
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunking import build_chunks
 from wikiholt.text.dialect import DIALECTS, GFM, Dialect
-from wikiholt.text.ignore_patterns import build_matcher
+from wikiholt.text.ignore_patterns import build_matcher, find_unused_patterns
+from wikiholt.text.links import LinkResolution
 from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.model_text import build_embedding_text
+from wikiholt.text.page_names import get_page_path, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 5
+TEXT_VERSION = 6
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
@@ -93,16 +95,25 @@ class TextPipeline:
         return cls(target, overlap, match["language"], anchors, max_bytes, hide, dialect, bool(match["detected"]))
 
     def with_dialect_of(self, recipe: Recipe) -> "TextPipeline":
-        """This pipeline with the dialect that was detected for an index, if it detects dialects."""
-        indexed = self.from_recipe(recipe) if self.detects_dialect else None
-        return replace(self, dialect=indexed.dialect) if indexed and indexed.detects_dialect else self
+        """This pipeline with the dialect that was detected for an index, if it detects dialects.
+
+        The index may be of another version: until it is rebuilt, its pages are still shown in their dialect.
+        """
+        match = _RECIPE_PATTERN.fullmatch(recipe.pipeline) if self.detects_dialect else None
+        dialect = DIALECTS.get(match["dialect"]) if match and match["detected"] else None
+        return replace(self, dialect=dialect) if dialect else self
 
     def parse(self, file: str, blob: str, data: bytes, changed_at: datetime | None) -> Page | PageProblem:
         """Parse a page. Never raises."""
         return parse_page(file, blob, data, changed_at, self.anchors, self.dialect)
 
     def prepare(
-        self, file: str, blob: Blob, changed_at: datetime | None, embedder: Embedder
+        self,
+        file: str,
+        blob: Blob,
+        changed_at: datetime | None,
+        embedder: Embedder,
+        former_files: Sequence[str] = (),
     ) -> PreparedPage | PageProblem:
         """Prepare the page in this blob, or return its problem. An internal error affects only this page."""
         if blob.size > self.max_bytes:
@@ -111,7 +122,10 @@ class TextPipeline:
         if blob.data is None:
             return PageProblem(file, blob.id, "unreadable", "the content of this page cannot be read")
         try:
-            return self._prepare_page(file, blob.id, blob.data, changed_at, embedder)
+            page = self.parse(file, blob.id, blob.data, changed_at)
+            if isinstance(page, PageProblem):
+                return page
+            return self._prepare_page(_add_former_names(page, former_files), blob.id, embedder)
         except PageWorkLimitExceeded:
             detail = (
                 f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
@@ -127,6 +141,7 @@ class TextPipeline:
         entries: Mapping[str, TreeEntry],
         embedder: Embedder,
         changed_at: Mapping[str, datetime] | None = None,
+        former_files: Mapping[str, Sequence[str]] | None = None,
     ) -> list[PreparedPage | PageProblem]:
         """Read and prepare these files. Returns one result per entry, irregular files first."""
         results: list[PreparedPage | PageProblem] = []
@@ -137,18 +152,13 @@ class TextPipeline:
             else:
                 regular.append(file)
         blobs = source.read_blobs((entries[file].blob for file in regular), self.max_bytes)
-        dates = changed_at or {}
+        dates, former = changed_at or {}, former_files or {}
         for file, blob in zip(regular, blobs, strict=True):
-            results.append(self.prepare(file, blob, dates.get(file), embedder))
+            results.append(self.prepare(file, blob, dates.get(file), embedder, former.get(file, ())))
         return results
 
-    def _prepare_page(
-        self, file: str, blob: str, data: bytes, changed_at: datetime | None, embedder: Embedder
-    ) -> PreparedPage | PageProblem:
-        page = self.parse(file, blob, data, changed_at)
-        if isinstance(page, PageProblem):
-            return page
-        if not page.metadata.hidden and self._is_hidden(file):
+    def _prepare_page(self, page: Page, blob: str, embedder: Embedder) -> PreparedPage:
+        if not page.metadata.hidden and self._is_hidden(page.file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
             # Hidden pages are listed but have no searchable content.
@@ -164,7 +174,26 @@ class TextPipeline:
         return max(_WORK_PER_BYTE * self.max_bytes, _MIN_WORK_LIMIT)
 
     def _is_hidden(self, file: str) -> bool:
-        return bool(self.hide) and _compile_patterns(self.hide)(file)
+        return bool(self.hide) and _compile_patterns(self.hide, self._ignores_case)(file)
+
+    @property
+    def _ignores_case(self) -> bool:
+        """Whether names of pages have no case of their own, so that patterns ignore it."""
+        return self.dialect.resolution is LinkResolution.OTTERWIKI
+
+    def find_unused_hide_patterns(self, files: Collection[str]) -> list[str]:
+        """The patterns of `hide` that match none of the files."""
+        return find_unused_patterns(self.hide, files, self._ignores_case)
+
+
+def _add_former_names(page: Page, former_files: Sequence[str]) -> Page:
+    """The page with its former names and paths as aliases, after its own."""
+    if not former_files:
+        return page
+    names = (name for file in former_files for name in (make_page_name(file), get_page_path(file)))
+    known = {alias.casefold() for alias in (page.name, page.path, *page.metadata.aliases)}
+    former = {name.casefold(): name for name in names if name.casefold() not in known}
+    return replace(page, metadata=replace(page.metadata, aliases=(*page.metadata.aliases, *former.values())))
 
 
 def hash_text(text: str) -> bytes:

@@ -5,6 +5,7 @@ While nobody else writes the index, it then reads only the difference between tw
 in a large wiki as in a small one.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,8 @@ from wikiholt.indexing.plan import SyncWork, build_plan, plan_from_diff
 from wikiholt.text.page_names import count_extensions, describe_skipped_files
 
 RETRY_HINT = "run `wikiholt sync` again; if the error persists, run `wikiholt doctor`"
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +102,9 @@ class Reconciler:
         state = index.get_state()
         work = self._plan_work(index, state, revision)
         dates = self._get_change_dates(work.plan.to_index, revision, state.revision)
+        former = self._get_former_files(index, work, revision)
         indexer = BatchIndexer(
-            index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, dates
+            index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, dates, former
         )
         stats = indexer.run(
             work.entries,
@@ -112,6 +116,7 @@ class Reconciler:
         self._paused_sync = None
         index.apply(IndexChange(deleted=work.plan.deleted))
         problems = _verify_counts(index, work)
+        _log_unused_patterns(model_and_pipeline.pipeline, work)
         index.apply(IndexChange(revision=revision))
         self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
         if not work.page_count:
@@ -126,6 +131,15 @@ class Reconciler:
             known = self._paused_sync = _PausedSync(revision, self._source.get_change_dates(files, revision, since))
         return known.changed_at
 
+    def _get_former_files(self, index: WikiIndex, work: SyncWork, revision: str) -> Mapping[str, Sequence[str]]:
+        """The former names of the files to index, without names that another page has now."""
+        former = self._source.get_former_files(work.plan.to_index, revision)
+        if not former:
+            return former
+        gone = {*work.plan.deleted, *work.plan.moved.values()}
+        existing = work.tree or {*index.get_page_blobs(), *work.plan.to_index} - gone
+        return {file: [name for name in names if name not in existing] for file, names in former.items()}
+
     def _plan_work(self, index: WikiIndex, state: IndexState, revision: str) -> SyncWork:
         """The difference between the index and the revision, from a diff of two trees where possible."""
         problems = index.get_problems()
@@ -137,6 +151,12 @@ class Reconciler:
         tree = self._source.read_tree(revision)
         plan = build_plan(tree, index.get_page_blobs(), problems)
         return SyncWork(plan, {file: tree[file] for file in plan.to_index}, len(tree), tree)
+
+
+def _log_unused_patterns(pipeline: TextPipeline, work: SyncWork) -> None:
+    """Report patterns that hide nothing: the owner believes that they do."""
+    for pattern in pipeline.find_unused_hide_patterns(work.tree) if work.tree is not None else ():
+        _LOG.warning("the pattern %r of the setting `hide` matches no page, so it hides nothing", pattern)
 
 
 def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:

@@ -190,13 +190,14 @@ class ActivityReporter:
     def __init__(self, write_note: Callable[[str], None]) -> None:
         self._write_note = write_note
         self._reported_at = 0.0
+        self._reported_total = -1
 
     def report(self, activity: WikiActivity) -> None:
-        """Store the progress, at most once a second."""
+        """Store the progress, at most once a second, but a new number of pages at once."""
         now = time.monotonic()
-        if now - self._reported_at < _REPORT_INTERVAL_S:
+        if now - self._reported_at < _REPORT_INTERVAL_S and activity.pages_total == self._reported_total:
             return
-        self._reported_at = now
+        self._reported_at, self._reported_total = now, activity.pages_total
         self._write_note(json.dumps({**asdict(activity), "since": activity.since.isoformat()}))
 
 
@@ -219,7 +220,7 @@ def report_activity(service: WikiService, wiki_id: str, kind: str) -> Iterator[P
             return
         reporter.report(WikiActivity(kind, since))
         yield lambda progress: reporter.report(
-            WikiActivity(kind, since, progress.pages_done, progress.pages_total, progress.passages_done)
+            WikiActivity(kind, since, **asdict(progress) | {"chunks_embedded": progress.passages_done})
         )
 
 

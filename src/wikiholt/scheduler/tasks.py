@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from wikiholt.errors import (
@@ -300,7 +301,7 @@ class WikiTasks:
     ) -> None:
         previous = entry.activity
         since = previous.since if previous is not None and previous.kind == kind else datetime.now(UTC)
-        entry.activity = WikiActivity(kind, since, progress.pages_done, progress.pages_total, progress.chunks_embedded)
+        entry.activity = WikiActivity(kind, since, **asdict(progress))
         if reporter is not None:
             reporter.report(entry.activity)
 

@@ -5,9 +5,10 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wikiholt.domain.index import CosineScale, VectorHits
 from wikiholt.domain.search import KeywordQuery, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.ranking import Candidate
+from wikiholt.search.ranking import Candidate, group_by_page
 from wikiholt.text.analysis import strip_accents
 
 PASSAGES_PER_PAGE = 3
@@ -50,6 +51,14 @@ class PassageChooser:
             position = undecided[page_id]
             chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
         return chosen
+
+
+def group_passages(hits: VectorHits, per_page: int, scale: CosineScale) -> dict[int, list[Candidate]]:
+    """Page id → up to `per_page` of its passages, nearest first."""
+    by_page: dict[int, list[Candidate]] = {}
+    for candidate in group_by_page(hits, per_page, scale):
+        by_page.setdefault(candidate.page_id, []).append(candidate)
+    return by_page
 
 
 def _choose_passage(

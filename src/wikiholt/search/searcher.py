@@ -6,7 +6,6 @@ a writer: it answers from the last committed state.
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -15,12 +14,19 @@ import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, SupportsSentenceScoring, VectorCache
-from wikiholt.domain.search import Confidence, KeywordQuery, PageFilter, SearchMode, SearchResult, StoredPage
+from wikiholt.domain.search import (
+    Confidence,
+    KeywordQuery,
+    PageFilter,
+    PropertyFacets,
+    SearchMode,
+    SearchResult,
+    StoredPage,
+)
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
     CacheCannotAnswer,
     DatabaseUnavailable,
-    InvalidQuery,
     ModelError,
     ModelMismatch,
     NothingIndexed,
@@ -28,8 +34,8 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser
-from wikiholt.search.query import InterpretedQuery, QueryInterpreter
+from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser, group_passages
+from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.ranking import (
     Candidate,
     Competition,
@@ -107,26 +113,21 @@ class Searcher:
         fields = parse_fields(request.query)
         request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
-        self._check_query(request, interpreted, has_words=bool(fields.text.strip()))
+        has_words = bool(fields.text.strip())
+        is_listing = bool(fields.any_of) and not has_words
+        if not is_listing:
+            check_query(request, interpreted, has_words=has_words, has_reranker=self._reranker is not None)
         allowed = self._find_allowed_pages(request, interpreted)
         context = SearchContext(interpreted, request, allowed, state.version, known)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
             context.notes.append("keyword results are not reranked")
-        best = self._find_best(context, state.recipe.fingerprint)
+        if is_listing and allowed is not None:
+            best = self._order.list_newest(request, allowed)
+        else:
+            best = self._find_best(context, state.recipe.fingerprint)
         return self._build_result(context, best, state, began)
-
-    def _check_query(self, request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool) -> None:
-        query = interpreted.query
-        if not has_words:
-            raise InvalidQuery("the query contains only filters", hint="add a word to search for")
-        if query.excluded and not query:
-            raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
-        if request.mode is SearchMode.KEYWORD and not query:
-            raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
-        if request.rerank and self._reranker is None:
-            raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
 
     def find_similar(
         self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None
@@ -178,12 +179,21 @@ class Searcher:
             head_revision=head,
             stale=self._get_head is not None and head != state.revision,
             degraded=context.degraded,
-            nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
+            # Later pages of hits say nothing about the first.
+            nothing_relevant=not request.offset and all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(context.notes),
             did_you_mean=context.interpreted.did_you_mean,
             reranked=context.reranked,
             offset=request.offset,
-            facets=self._index.get_facets(request.where, request.facets).properties if request.facets else (),
+            facets=self._count_facets(request) if request.facets else (),
+        )
+
+    def _count_facets(self, request: SearchRequest) -> tuple[PropertyFacets, ...]:
+        """The values of the requested properties; for `tags` also those in the text of pages."""
+        facets = self._index.get_facets(request.where, request.facets)
+        return tuple(
+            replace(facet, values=facets.tags) if facet.name.casefold() in ("tag", "tags") else facet
+            for facet in facets.properties
         )
 
     @property
@@ -280,11 +290,8 @@ class Searcher:
         if page is not None:
             return page
         folded = path.strip("/").casefold()
-        pages = [
-            page
-            for page in self._index.find_pages_by_key([fold_path(folded)])
-            if folded in (page.path.casefold(), page.file.casefold())
-        ]
+        similar = self._index.find_pages_by_key([fold_path(folded)])
+        pages = [page for page in similar if folded in (page.path.casefold(), page.file.casefold())]
         if len(pages) != 1:
             raise PageNotFound(
                 f"there is no page {path[:200]!r} in the index", hint="list the pages; a sync indexes new ones"
@@ -411,27 +418,19 @@ class Searcher:
     ) -> _Passages:
         """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
         known = {candidate.page_id for candidate in meaning}
-        missing = np.array(sorted(page_id for page_id in shares if page_id not in known), np.int64)
+        missing = np.array(sorted(shares.keys() - known), np.int64)
         if not len(missing):
             return {}
-        return self._group_passages(context, vector, missing, context.request.chunks_per_page)
+        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing)
+        return group_passages(hits, context.request.chunks_per_page, self._scale)
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
         if context.vector is None or context.request.chunks_per_page > 1 or not shown:
             return {}
         page_ids = np.array(sorted({candidate.page_id for candidate in shown}), np.int64)
-        return self._group_passages(context, context.vector, page_ids, PASSAGES_PER_PAGE)
-
-    def _group_passages(
-        self, context: SearchContext, vector: FloatArray, page_ids: IntArray, per_page: int
-    ) -> _Passages:
-        """Page id → its nearest passages, nearest first."""
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, page_ids)
-        by_page: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for candidate in group_by_page(hits, per_page, self._scale):
-            by_page[candidate.page_id].append(candidate)
-        return by_page
+        hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, page_ids)
+        return group_passages(hits, PASSAGES_PER_PAGE, self._scale)
 
     def _get_head_revision(self, context: SearchContext) -> str | None:
         """HEAD, or None with a note if the repository cannot be read."""

@@ -16,6 +16,9 @@ from wikiholt.text.properties import fold_pinned_query
 DATE_SORT_MIN_SHARE = 0.5
 """Pages with less than this share of the best page's evidence are left out when hits are sorted by date."""
 
+MAX_LISTED_PAGES = 20_000
+"""Of more pages, a query of fields alone lists those that were indexed last."""
+
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -73,6 +76,14 @@ class HitOrder:
             shown = {candidate.page_id for candidate in ordered}
             ordered += [candidate for candidate in candidates[fixed_count:] if candidate.page_id not in shown]
         return ordered[request.offset : request.depth]
+
+    def list_newest(self, request: SearchRequest, page_ids: IntArray) -> list[Candidate]:
+        """The requested part of these pages, newest first. They are certain: a query of fields alone names them."""
+        pages = self._index.get_pages(page_ids[-MAX_LISTED_PAGES:].tolist()).values()
+        newest = sorted(pages, key=lambda page: page.path)
+        newest.sort(key=lambda page: page.last_updated or _OLDEST, reverse=True)
+        chosen = newest[request.offset : request.depth]
+        return [Candidate(page.page_id, likelihood=1.0, channels=("filter",)) for page in chosen]
 
     def _order(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from wikiholt.text.links import PageNameIndex, resolve_link_paths
+from wikiholt.text.links import LinkResolution, PageNameIndex, resolve_link_paths
 
 
 class LinkOrder(Enum):
@@ -25,8 +25,7 @@ class Dialect:
 
     name: str
     link_order: LinkOrder = LinkOrder.EITHER
-    resolves_by_name: bool = False
-    """Whether a link finds a file by its name in any folder."""
+    resolution: LinkResolution = LinkResolution.BY_PATH
     has_note_markup: bool = False
     """Whether it has `%%comments%%`, `==highlights==`, inline `#tags`, `key:: value` and block ids."""
     has_admonitions: bool = False
@@ -35,12 +34,17 @@ class Dialect:
 
 AUTO = "auto"
 GFM = Dialect("gfm")
-OBSIDIAN = Dialect("obsidian", LinkOrder.TARGET_FIRST, resolves_by_name=True, has_note_markup=True)
+OBSIDIAN = Dialect("obsidian", LinkOrder.TARGET_FIRST, LinkResolution.BY_NAME, has_note_markup=True)
 GOLLUM = Dialect("gollum", LinkOrder.TEXT_FIRST)
-OTTERWIKI = Dialect("otterwiki")
-OTTERWIKI_LINK_TITLE = Dialect("otterwiki-linktitle", LinkOrder.TARGET_FIRST)
+OTTERWIKI = Dialect("otterwiki", LinkOrder.TEXT_FIRST, LinkResolution.OTTERWIKI)
+OTTERWIKI_CASE = Dialect("otterwiki-case", LinkOrder.TEXT_FIRST, LinkResolution.OTTERWIKI_WITH_CASE)
+OTTERWIKI_LINK_TITLE = Dialect("otterwiki-linktitle", LinkOrder.TARGET_FIRST, LinkResolution.OTTERWIKI)
+OTTERWIKI_LINK_TITLE_CASE = Dialect(
+    "otterwiki-linktitle-case", LinkOrder.TARGET_FIRST, LinkResolution.OTTERWIKI_WITH_CASE
+)
+OTTERWIKI_DIALECTS = (OTTERWIKI, OTTERWIKI_CASE, OTTERWIKI_LINK_TITLE, OTTERWIKI_LINK_TITLE_CASE)
 MKDOCS = Dialect("mkdocs", has_admonitions=True)
-DIALECTS = {dialect.name: dialect for dialect in (GFM, OBSIDIAN, GOLLUM, OTTERWIKI, OTTERWIKI_LINK_TITLE, MKDOCS)}
+DIALECTS = {dialect.name: dialect for dialect in (GFM, OBSIDIAN, GOLLUM, *OTTERWIKI_DIALECTS, MKDOCS)}
 """Every dialect by name."""
 
 MAX_SAMPLE_PAGES = 200

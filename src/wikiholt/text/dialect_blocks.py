@@ -5,7 +5,7 @@ reStructuredText and AsciiDoc become Markdown headings. Nothing is executed. Any
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from wikiholt.text.dialect import GFM, Dialect
@@ -173,21 +173,35 @@ _FOOTNOTE_TEXT = re.compile(r"^([ \t>]*+\[\^[^\[\]\s]{1,50}\]):", re.MULTILINE)
 _CALLOUT = re.compile(r"^([ \t]*+>[ \t>]*+)\[!([\w-]++)(?:\|[^\[\]\n]*+)?\][+-]?+[ \t]*+(\S[^\n]*+)?$", re.MULTILINE)
 
 
-def convert_to_markdown(body: str, dialect: Dialect) -> str:
-    """The body of a page with its callouts as quotes, and without markup of the dialect that displays nothing."""
+def format_callout_title(kind: str, title: str) -> str:  # noqa: ARG001 - other formats show the kind too
+    """The title of a callout in bold; two spaces at the end break the line."""
+    return f"**{title}**  "
+
+
+def convert_to_markdown(
+    body: str, dialect: Dialect, format_callout: Callable[[str, str], str] = format_callout_title
+) -> str:
+    """The body of a page with its callouts as quotes, and without markup of the dialect that displays nothing.
+
+    `format_callout` formats the kind and the title of a callout, the first line of its quote.
+    """
     if "[!" not in body and "[^" not in body and dialect is GFM:
         return body
     return "".join(
-        text if is_code else replace_in_prose(text, lambda prose: _convert_callouts(prose, dialect))
+        text if is_code else replace_in_prose(text, lambda prose: _convert_callouts(prose, dialect, format_callout))
         for is_code, text in _split_fences(body)
     )
 
 
-def _convert_callouts(text: str, dialect: Dialect) -> str:
+def _convert_callouts(text: str, dialect: Dialect, format_callout: Callable[[str, str], str]) -> str:
     if "[^" in text:  # a short footnote would be a link definition, which displays nothing
         text = _FOOTNOTE_TEXT.sub(r"\1 ", text)
-    if "[!" in text:  # two spaces at the end break the line
-        text = _CALLOUT.sub(lambda match: f"{match[1]}**{(match[3] or match[2].capitalize()).strip()}**  ", text)
+    if "[!" in text:
+
+        def convert(match: re.Match[str]) -> str:
+            return match[1] + format_callout(match[2].lower(), (match[3] or match[2].capitalize()).strip())
+
+        text = _CALLOUT.sub(convert, text)
     return remove_markup(text, dialect)
 
 

@@ -57,11 +57,13 @@ def convert_prose(text: str, dialect: Dialect) -> str:
     """As `to_gfm`, for text without code spans."""
     if "[[" in text and dialect.link_order is LinkOrder.TARGET_FIRST:
         text = WIKI_LINK_PATTERN.sub(lambda match: get_link_text(match, dialect), text)
+    if "[" in text and dialect.has_note_markup:
+        text = _TASK.sub(r"\1", text)
     return remove_markup(text, dialect)
 
 
 def remove_markup(text: str, dialect: Dialect) -> str:
-    """The text without markup of the dialect that displays nothing; links and callouts are kept as they are."""
+    """The text without markup of the dialect that displays nothing; links, callouts and boxes of tasks are kept."""
     if dialect.has_admonitions:
         text = _ATTRIBUTES.sub("", text) if "{" in text else text
         text = _ICON.sub("", text) if ":" in text else text
@@ -79,7 +81,7 @@ def _remove_note_markup(text: str) -> str:
     if "((" in text:
         text = _BLOCK_REFERENCE.sub("", text)
     if "[" in text:
-        text = _PICTURE_SIZE.sub(r"\1]", _TASK.sub(r"\1", text))
+        text = _PICTURE_SIZE.sub(r"\1]", text)
     return _BLOCK_ID.sub("", _INLINE_FOOTNOTE.sub(r" (\1)", text)) if "^" in text else text
 
 

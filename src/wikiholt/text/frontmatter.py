@@ -260,7 +260,7 @@ def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[s
         hidden=_has_flag(fields, "search", _FALSE_VALUES)
         or _has_flag(fields, "hidden", _TRUE_VALUES)
         or _has_flag(fields, "noindex", _TRUE_VALUES),
-        aliases=_get_names(fields, ("aliases", "alias")),
+        aliases=_get_names(_split_strings(fields, ("aliases", "alias")), ("aliases", "alias")),
         boost=_get_boost(fields, warnings),
         pins=_get_names(fields, ("pin", "pins")),
         properties=_get_properties(raw_fields, warnings),
@@ -327,6 +327,12 @@ def _get_names(fields: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> t
             if isinstance(item, str) and item not in _NULL_VALUES and (name := to_one_line(item)[:_MAX_PROPERTY_CHARS]):
                 names.setdefault(name)
     return tuple(names)[:_MAX_NAMES]
+
+
+def _split_strings(fields: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> Mapping[str, FrontmatterValue]:
+    """These fields, each string split at its commas."""
+    values = ((key, fields.get(key)) for key in keys)
+    return {key: [*value.split(",")] if isinstance(value, str) else value for key, value in values}
 
 
 def _get_boost(fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> float:

@@ -1,6 +1,6 @@
 """Matches file paths against patterns with the syntax of `.gitignore`.
 
-The exact rules, for paths relative to the wiki's subdirectory, case-sensitive:
+The exact rules, for paths relative to the wiki's subdirectory, case-sensitive unless the caller says otherwise:
 
 - `*` matches any characters except `/`, `?` matches one of them, `[abc]`, `[a-z]`, `[!a]` match one of a set; a
   backslash escapes the next character.
@@ -14,7 +14,7 @@ The exact rules, for paths relative to the wiki's subdirectory, case-sensitive:
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 _WILDCARDS = {"directories": "(?:[^/]+/)*", "inside": ".+", "any": "[^/]*", "one": "[^/]"}
@@ -25,28 +25,41 @@ _PATTERN_TOKEN = re.compile(
 )
 
 
-def build_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+def build_matcher(patterns: Iterable[str], ignore_case: bool = False) -> Callable[[str], bool]:
     """A function that tells whether the patterns match a file's path."""
     rules = []
     for pattern in patterns:
         text = pattern.strip()
-        if text.strip("!/") and not text.startswith("#"):
-            rules.append((not text.startswith("!"), _compile_pattern(text.removeprefix("!"))))
+        if _is_rule(text):
+            rules.append((not text.startswith("!"), _compile_pattern(text.removeprefix("!"), ignore_case)))
     return partial(_is_matched, rules[::-1])
+
+
+def find_unused_patterns(patterns: Iterable[str], files: Collection[str], ignore_case: bool = False) -> list[str]:
+    """The patterns that match none of the files."""
+    rules = [text for pattern in patterns if _is_rule(text := pattern.strip())]
+    compiled = {text: _compile_pattern(text.removeprefix("!"), ignore_case) for text in rules}
+    return [text for text, pattern in compiled.items() if not any(map(pattern.match, files))]
+
+
+def _is_rule(text: str) -> bool:
+    return bool(text.strip("!/")) and not text.startswith("#")
 
 
 def _is_matched(rules: list[tuple[bool, re.Pattern[str]]], path: str) -> bool:
     return next((is_match for is_match, pattern in rules if pattern.match(path)), False)
 
 
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str, ignore_case: bool = False) -> re.Pattern[str]:
     """A regular expression that matches a path if the pattern matches it or one of its parent directories."""
     directories_only = pattern.endswith("/")
     body = pattern.rstrip("/")
     anchored = "/" in body
     start = "" if anchored else "(?:.*/)?"
     end = "/" if directories_only else r"(?:/|\Z)"
-    return re.compile(start + _translate_pattern(body.lstrip("/")) + end, re.DOTALL)
+    return re.compile(
+        start + _translate_pattern(body.lstrip("/")) + end, re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+    )
 
 
 def _translate_pattern(body: str) -> str:

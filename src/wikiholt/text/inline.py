@@ -13,6 +13,7 @@ _BACKTICK_RUN = re.compile(r"`+")
 _LABEL = r"(?>(?:[^\[\]\\]++|\\.|\[(?>(?:[^\[\]\\]++|\\.){0,9999})\]){0,9999})"
 _DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?>(?:[^\s()\\]++|\\.|\([^\s()]*+\)){0,9999})|"
 _TITLE = r"""(?:\s++(?:"[^"\n]*+"|'[^'\n]*+'|\([^()\n]*+\)))?"""
+_CONTENTS_MACRO = re.compile(r"\s*+_TOC_\s*+(?:\||\Z)")
 WIKI_LINK_PATTERN = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
 _INLINE_LINK_EXPRESSION = rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
 INLINE_LINK_PATTERN = re.compile(_INLINE_LINK_EXPRESSION, re.DOTALL)
@@ -132,15 +133,14 @@ def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any], o
 def _make_wiki_link(inside: str, offset: int, start: int, order: LinkOrder) -> InlineLink | None:
     """Parse `[[text|target]]`; if either side may be the target, the left side is the second possible target."""
     target, text = parse_wiki_link(inside, order)
-    if not target:
+    if not target or _CONTENTS_MACRO.match(inside):
         return None
     left, bar, right = inside.partition("|")
     if bar and left.endswith("\\"):
         left, bar = left[:-1], "\\|"
-    spans = {
-        left.strip(): _trim_span(start, left),
-        right.strip(): _trim_span(start + len(left) + len(bar), right),
-    }
+    sides = [(left.strip(), _trim_span(start, left)), (right.strip(), _trim_span(start + len(left) + len(bar), right))]
+    # If both sides are the same text, the span is that of the target.
+    spans = dict(reversed(sides) if order is LinkOrder.TARGET_FIRST else sides)
     is_unambiguous = order is not LinkOrder.EITHER or (target.startswith("/") and not text.startswith("/"))
     targets = (target,) if is_unambiguous or text == target else (target, text)
     return InlineLink(targets, text, offset, True, tuple(spans[side] for side in targets))

@@ -25,17 +25,21 @@ _ENTITY = re.compile(r"&(?=#?\w+;)")
 
 @dataclass(frozen=True, slots=True)
 class PageMove:
-    """A page's old and new path, the page names before and after, and the dialect of the links."""
+    """A page's old and new path, the page names before and after, and the dialect of the links.
+
+    `link_path` is the new path as written in links, if it differs.
+    """
 
     old: str
     new: str
     before: PageNameIndex
     after: PageNameIndex
     dialect: Dialect = GFM
+    link_path: str = ""
 
     def find_page(self, names: PageNameIndex, link: InlineLink, targets: Sequence[str], file: str) -> str | None:
         """The page that a link with these targets leads to."""
-        paths = resolve_link_paths(targets, link.is_wiki_link, file, self.dialect.resolves_by_name)
+        paths = resolve_link_paths(targets, link.is_wiki_link, file, self.dialect.resolution)
         return names.find_page(paths, link.is_wiki_link, get_folder(file))
 
 
@@ -106,27 +110,29 @@ def _rewrite_link(
 ) -> tuple[tuple[int, int], str] | None:
     """The span to replace and its new text; None if the link stays correct or led to no page."""
     inline, is_wiki = link.link, link.link.is_wiki_link
-    by_name = move.dialect.resolves_by_name
-    paths = resolve_link_paths(inline.targets, is_wiki, file, by_name)
+    resolution = move.dialect.resolution.with_case
     old_page = move.find_page(move.before, inline, inline.targets, file)
     if old_page is None:
         # An attachment, or a missing page: a relative link to it keeps its target when its own page moves.
-        if not paths or is_wiki or resolve_link_paths(inline.targets, is_wiki, new_file, by_name) == paths:
+        paths = resolve_link_paths(inline.targets, is_wiki, file, resolution)
+        if not paths or is_wiki or resolve_link_paths(inline.targets, is_wiki, new_file, resolution) == paths:
             return None
         side, path = 0, paths[0]
+        written_path = path
     else:
-        path = move.new if old_page == move.old else old_page
+        is_moved = old_page == move.old
+        path, written_path = (move.new, move.link_path or move.new) if is_moved else (old_page, old_page)
         if move.find_page(move.after, inline, inline.targets, new_file) == path:
             return None
         side = _find_target_side(inline, file, move)
     start, end = (link.start + offset for offset in inline.target_spans[side])
     raw = text[start:end]
-    for form in _iter_forms(link, raw, path, new_file):
+    for form in _iter_forms(link, raw, written_path, new_file):
         target = form if is_wiki else decode_destination(f"<{form}>")
         targets = (*inline.targets[:side], target, *inline.targets[side + 1 :])
         form_page = move.find_page(move.after, inline, targets, new_file)
         if old_page is None:
-            form_page = next(iter(resolve_link_paths(targets, is_wiki, new_file, by_name)), None)
+            form_page = next(iter(resolve_link_paths(targets, is_wiki, new_file, resolution)), None)
         if form_page == path:
             return (start, end), form
     if not is_wiki:
@@ -135,7 +141,7 @@ def _rewrite_link(
     # No wiki link can contain this name; use a Markdown link instead.
     tail = split_wiki_target(raw)[1]
     heading = "#" + _quote_path(tail[1:], "/") if tail.startswith("#") else ""
-    return (link.start + inline.offset, link_end), f"[{inline.text}](/{_quote_path(path, '/')}{heading})"
+    return (link.start + inline.offset, link_end), f"[{inline.text}](/{_quote_path(written_path, '/')}{heading})"
 
 
 def _iter_forms(link: _WrittenLink, raw: str, target: str, file: str) -> Iterator[str]:

@@ -7,14 +7,18 @@ has the path, it may be the alias of a page.
 
 In a dialect that resolves by name, every link is also the end of a path, from any folder. If several pages match, it is
 the one with exactly that path, else the one in the folder of the link, else the one with the shortest path.
+
+In Otterwiki's dialects a link is exactly what Otterwiki makes of it (see `otterwiki_paths`).
 """
 
 import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from urllib.parse import unquote
 
+from wikiholt.text.otterwiki_paths import resolve_otterwiki_link
 from wikiholt.text.page_names import get_page_path, has_page_extension, strip_page_extension
 
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -27,6 +31,27 @@ _MEDIA_EXTENSION = re.compile(
 _HEADING_OR_BLOCK = re.compile(r"[#^]")
 _WORD_SEPARATORS = re.compile(r"[\s_-]+")
 _NO_ALIASES: Mapping[str, Iterable[str]] = {}
+
+
+class LinkResolution(Enum):
+    """How a link finds its page."""
+
+    BY_PATH = "by-path"
+    BY_NAME = "by-name"
+    """A link finds a file by its name in any folder."""
+    OTTERWIKI = "otterwiki"
+    OTTERWIKI_WITH_CASE = "otterwiki-with-case"
+    """As Otterwiki with RETAIN_PAGE_NAME_CASE."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a link has only the paths that `resolve_link_paths` returns, the last one first."""
+        return self in (LinkResolution.OTTERWIKI, LinkResolution.OTTERWIKI_WITH_CASE)
+
+    @property
+    def with_case(self) -> "LinkResolution":
+        """The resolution that returns paths as written, such as those of attachments."""
+        return LinkResolution.OTTERWIKI_WITH_CASE if self.is_exact else self
 
 
 def fold_path(path: str) -> str:
@@ -43,11 +68,16 @@ def get_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def resolve_link_paths(targets: Sequence[str], is_wiki_link: bool, file: str, by_name: bool = False) -> tuple[str, ...]:
+def resolve_link_paths(
+    targets: Sequence[str], is_wiki_link: bool, file: str, resolution: LinkResolution = LinkResolution.BY_PATH
+) -> tuple[str, ...]:
     """The possible page paths of a link on this page, in order; empty for an external or invalid target.
 
-    With `by_name` the second path is the one to look for in any folder.
+    By name, the second path is the one to look for in any folder.
     """
+    if resolution.is_exact:
+        return resolve_otterwiki_link(targets[0], is_wiki_link, file, resolution is LinkResolution.OTTERWIKI_WITH_CASE)
+    by_name = resolution is LinkResolution.BY_NAME
     if not is_wiki_link:
         path = _resolve_markdown_path(targets[0], file)
         paths = [path, _resolve_markdown_path("/" + targets[0], "")] if by_name and path else [path]
@@ -113,22 +143,18 @@ class PageNameIndex:
         self,
         paths: Iterable[str],
         *,
-        full_paths_only: bool = False,
-        by_name: bool = False,
+        resolution: LinkResolution = LinkResolution.BY_PATH,
         aliases: Mapping[str, Iterable[str]] = _NO_ALIASES,
     ) -> None:
-        """With `full_paths_only`, links match full paths only; with `by_name`, also the ends of paths.
-
-        `aliases` are the other names of pages, by path.
-        """
+        """`aliases` are the other names of pages, by path."""
         self._paths = frozenset(paths)
-        self._by_name = by_name and not full_paths_only
+        self._is_exact = resolution.is_exact
+        self._by_name = resolution is LinkResolution.BY_NAME
         self._by_path: defaultdict[str, list[str]] = defaultdict(list)
         self._by_last_part: defaultdict[str, list[str]] = defaultdict(list)
-        for path in self._paths:
+        for path in () if self._is_exact else self._paths:
             self._by_path[fold_path(path)].append(path)
-            if not full_paths_only:
-                self._by_last_part[fold_path(get_last_part(path))].append(path)
+            self._by_last_part[fold_path(get_last_part(path))].append(path)
         self._by_alias: defaultdict[str, set[str]] = defaultdict(set)
         for path, names in aliases.items():
             for name in names:
@@ -140,6 +166,8 @@ class PageNameIndex:
         If links are resolved by name, `folder` is the folder of the page with the link. If no path matches, the only
         page with such an alias.
         """
+        if self._is_exact:
+            return next((path for path in reversed(paths) if path in self._paths), None)
         if self._by_name and is_wiki_link:
             paths = paths[:1]  # the second is only the key under which the link is stored
         for path in paths:

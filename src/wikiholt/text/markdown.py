@@ -183,7 +183,7 @@ def _find_page_links(
         for link in find_links(token.content, references, dialect.link_order):
             line += token.content.count("\n", position, link.offset)
             position = max(position, link.offset)
-            paths = resolve_link_paths(link.targets, link.is_wiki_link, file, dialect.resolves_by_name)
+            paths = resolve_link_paths(link.targets, link.is_wiki_link, file, dialect.resolution)
             yield Link(to_one_line(link.targets[0]), to_one_line(link.text), line, link.is_wiki_link, paths)
 
 

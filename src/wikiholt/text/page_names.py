@@ -18,6 +18,9 @@ _LINK_EXTENSIONS = (*PAGE_EXTENSIONS, ".mdown", ".mkd", ".mkdn")
 _EXTENSION_PATTERN = re.compile(rf"(?<=[^/])(?:{'|'.join(map(re.escape, _LINK_EXTENSIONS))})\Z", re.IGNORECASE)
 _FOLDER_PAGES = frozenset({"index", "readme", "_index"})
 """Names of files that describe their folder."""
+_WORD_SEPARATOR = re.compile(r"(?<!\d)(\d{4})[-_](\d{2})[-_](\d{2})(?!\d)|[_-]")
+"""A date, which keeps its hyphens, or a character between words."""
+_NAMESPACE_SEPARATOR = "___"
 _MAX_EXTENSION_CHARS = 12
 _MAX_SHOWN_EXTENSIONS = 8
 
@@ -62,6 +65,12 @@ def get_page_path(file: str) -> str:
     return stem
 
 
+def find_namespace_name(file: str) -> str:
+    """The name `a/b` of a page that Logseq stores as `a___b.md`; empty for other files."""
+    stem = strip_page_extension(file.rpartition("/")[2])
+    return to_one_line(stem.replace(_NAMESPACE_SEPARATOR, "/")) if _NAMESPACE_SEPARATOR in stem else ""
+
+
 def make_page_name(file: str) -> str:
     """A readable name made from the last component of a path: "getting started" for `guides/getting_started.md`.
 
@@ -71,4 +80,8 @@ def make_page_name(file: str) -> str:
     stem = strip_page_extension(last)
     if folder and stem.lower() in _FOLDER_PAGES:
         stem = folder.rpartition("/")[2]
-    return to_one_line(re.sub(r"[_-]", " ", stem)) or to_one_line(last) or "untitled"
+    return to_one_line(_WORD_SEPARATOR.sub(_to_readable, stem)) or to_one_line(last) or "untitled"
+
+
+def _to_readable(match: re.Match[str]) -> str:
+    return f"{match[1]}-{match[2]}-{match[3]}" if match[1] else " "

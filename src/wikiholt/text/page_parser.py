@@ -10,7 +10,7 @@ from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_blocks import convert_blocks
 from wikiholt.text.frontmatter import Frontmatter, add_inline_metadata, split_frontmatter, to_utc
 from wikiholt.text.markdown import AnchorStyle, parse_outline
-from wikiholt.text.page_names import get_page_path, make_page_name
+from wikiholt.text.page_names import find_namespace_name, get_page_path, make_page_name
 
 _LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
 _MAX_NAME_CHARS = 500
@@ -51,11 +51,14 @@ def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) ->
     if outline.metadata.tags or outline.metadata.fields:
         front = add_inline_metadata(front, outline.metadata.tags, outline.metadata.fields)
     name = _find_content_name(front, outline.headings)
+    metadata = front.metadata
+    if dialect.has_note_markup and (full_name := find_namespace_name(file)):
+        metadata = replace(metadata, aliases=(*metadata.aliases, full_name))
     return Page(
         file=file,
         path=get_page_path(file),
         name=name or make_page_name(file),
-        metadata=front.metadata,
+        metadata=metadata,
         headings=outline.headings,
         links=outline.links,
         body=body,

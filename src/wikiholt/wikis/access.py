@@ -77,8 +77,8 @@ class AccessPolicy:
         """The grants of a search: for the wiki of the request, or for several wikis.
 
         Several wikis need the key of each, separated by commas, or an operator key, which opens all wikis. `slugs`
-        names some of them. Raises what `authorize` raises; Forbidden for a wiki without a key, also if it does not
-        exist.
+        names some of them. Without a key it must name the wikis, and all of them must be readable without one.
+        Raises what `authorize` raises; Forbidden for a wiki without a key, also if it does not exist.
         """
         names = list(dict.fromkeys(map(validate_slug, slugs)))
         keys = self._authenticate_all(identity)
@@ -86,11 +86,13 @@ class AccessPolicy:
             granted = [Grant(wiki, Scope.ADMIN, keys[0]) for wiki in self._registry.list_wikis()]
         elif len(keys) > 1:
             granted = [self._authorize_with_key(key, key.wiki_id, None, Scope.READ) for key in keys if key.wiki_id]
+        elif len(names) > 1 and identity.token is None:
+            granted = [Grant(wiki, Scope.READ, None) for wiki in self.list_visible(identity)]
         else:
             granted = [self.authorize(identity, Scope.READ)]
         by_slug = {grant.wiki.slug: grant for grant in granted}
         if not by_slug.keys() >= set(names):
-            raise _build_forbidden_error()
+            raise _build_forbidden_error() if identity.token is not None else _build_unauthorized_error()
         wanted = [by_slug[name] for name in names] if names else list(by_slug.values())
         return wanted or [self.authorize(identity, Scope.READ)]
 

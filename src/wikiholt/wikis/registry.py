@@ -215,17 +215,17 @@ class Registry:
 
         return RemovedEntry(wiki, tuple(map(parse_key, keys)), tuple(host for host, _ in hosts))
 
-    def set_settings(self, slug: str, settings: Mapping[str, str]) -> Wiki:
-        """Replace the settings of a wiki."""
-        return self._rewrite_wiki(slug, lambda _: settings)
-
     def update_settings(self, slug: str, changes: Mapping[str, str]) -> Wiki:
         """Change some settings of a wiki; an empty value unsets one."""
-
-        def merge(old: Mapping[str, str]) -> Mapping[str, str]:
-            return {name: value for name, value in {**old, **changes}.items() if value}
-
-        return self._rewrite_wiki(slug, merge)
+        with self._database.write_transaction() as transaction:
+            old = _find_by_column(transaction.connection, "slug", slug)
+            if old is None:
+                raise _make_not_found_error(slug)
+            wiki = replace(old, settings={name: value for name, value in {**old.settings, **changes}.items() if value})
+            transaction.delete("wikis", "id", old.id)
+            transaction.delete("hosts", "wiki_id", old.id)
+            _insert_wiki(transaction, wiki)
+        return wiki
 
     def suggest_slugs(self, slug: str) -> tuple[str, ...]:
         """Similar slugs, most similar first. For the operator's terminal only, never for visitors."""
@@ -250,17 +250,6 @@ class Registry:
         if repository:
             transaction.insert("marks", (REPOSITORY_MARK + wiki.id, repository))
         return replace(wiki, repository=repository)
-
-    def _rewrite_wiki(self, slug: str, settings_from: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Wiki:
-        with self._database.write_transaction() as transaction:
-            old = _find_by_column(transaction.connection, "slug", slug)
-            if old is None:
-                raise _make_not_found_error(slug)
-            wiki = replace(old, settings=dict(settings_from(old.settings)))
-            transaction.delete("wikis", "id", old.id)
-            transaction.delete("hosts", "wiki_id", old.id)
-            _insert_wiki(transaction, wiki)
-        return wiki
 
 
 def _make_wiki(slug: str, source: str, settings: Mapping[str, str]) -> Wiki:

@@ -11,12 +11,14 @@ from threading import BoundedSemaphore
 from typing import Protocol
 
 from wikiholt.domain.git import Author
+from wikiholt.domain.page import AttachmentResult, PageDeleteResult, PageRenameResult, PageWriteResult
 from wikiholt.domain.search import PageFilter, SearchInterface
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import IndexSnapshot
+from wikiholt.wikis.pages.page_locator import get_new_file
 
 _FRESH_WAITERS = BoundedSemaphore(16)
 """Limits the threads that wait for a fresh index, so that enough threads remain to answer requests."""
@@ -94,6 +96,7 @@ class CommitEvent:
 
 
 CommitListener = Callable[[CommitEvent], None]
+WriteResult = PageWriteResult | PageDeleteResult | PageRenameResult | AttachmentResult
 
 
 def ignore_commit(_: CommitEvent) -> None:
@@ -168,10 +171,21 @@ class WikiSession:
         """Schedule a sync of the wiki."""
         self._scheduler.notify_changed(self.wiki.id)
 
-    def report_commit(self, commit: CommitEvent) -> None:
-        """Schedule a sync after a commit, notify the host application, and wait `index_wait_s` for the index."""
+    def report_write(self, result: WriteResult, author: Author, message: str) -> None:
+        """If the write made a commit: schedule a sync, notify the host application, and wait `index_wait_s`."""
+        if isinstance(result, PageRenameResult):
+            files = (result.file, *map(get_new_file, result.updated))
+            event = CommitEvent(ChangeKind.RENAMED, result.old_path, files, author, message, result.path)
+        elif isinstance(result, PageDeleteResult):
+            event = CommitEvent(ChangeKind.DELETED, result.path, (result.file,), author, message)
+        elif isinstance(result, AttachmentResult):
+            event = CommitEvent(ChangeKind.ATTACHED, result.path, (result.attachment.file,), author, message)
+        elif result.changed:
+            event = CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message)
+        else:
+            return
         self.notify_changed()
-        self.on_commit(commit)
+        self.on_commit(event)
         if self.index_wait_s:
             self._wait_until_fresh(self.index_wait_s)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, get_only_file, parametrize_kinds, sketched
+from wikiholt.caches import cache_file
 from wikiholt.caches.cache_file import ALIGNMENT_BYTES, CacheBroken
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
@@ -114,7 +115,10 @@ def test_a_file_damaged_in_use_gives_no_answers(
     assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
 
 
-def test_a_row_changed_without_a_new_timestamp_is_detected_when_scored(tmp_path: Path) -> None:
+def test_a_row_changed_without_a_new_timestamp_is_detected_when_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_file, "_COPY_MAX_BYTES", 0)  # a mapped file
     reference = BruteForceIndex(ROWS)
     cache = sketched(reference, tmp_path)
     cache.refresh()

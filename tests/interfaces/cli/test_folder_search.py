@@ -61,7 +61,7 @@ def test_the_first_search_registers_indexes_and_answers(run: Run, notes: Reposit
     code, out, err = run("search", "rotate", "the", "key", "--json")
     assert code == 0
     assert get_paths(out)[0] == "Keys"
-    assert err == f"Added my-notes: 2 pages in {notes.path}\n"
+    assert err == f"Added my-notes: 2 pages at HEAD in {notes.path}\n"
     assert (tmp_path / "share" / "wikiholt" / "registry.sqlite").exists()
     assert run("list")[1] == f"my-notes  {notes.path}\n"
 
@@ -99,6 +99,19 @@ def test_a_folder_outside_of_git_is_a_wiki_too(run: Run, tmp_path: Path, monkeyp
     assert get_paths(run("search", "beans", "--json")[1]) == ["Beans"]
     (folder / "Peas.md").write_text("# Peas\n\nPeas need a net.")
     assert "Peas" in get_paths(run("search", "peas", "--json")[1])
+
+
+def test_a_folder_of_registered_wikis_is_not_registered_again(
+    run: Run, notes: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("search", "key")
+    other = Repository(tmp_path / "other")
+    other.commit({"Tea.md": "# Tea\n\nSteep the leaves."})
+    run("add", str(other.path))
+    run("sync")
+    monkeypatch.chdir(tmp_path)
+    assert get_paths(run("search", "steep", "leaves", "--json")[1])[0] == "Tea"
+    assert len(run("list")[1].splitlines()) == 2, notes.path
 
 
 def test_a_repository_without_a_commit_is_searched_as_files(

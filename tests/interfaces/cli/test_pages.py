@@ -60,8 +60,13 @@ def test_an_unknown_page_suggests_near_names(run: CommandRunner) -> None:
 def test_a_title_of_several_pages_is_not_guessed(run: CommandRunner) -> None:
     answer = run("links", "tea")
     assert answer.code == 3
-    assert "2 pages have the title or alias 'tea'" in answer.err
+    assert "2 pages have the title, alias or file name 'tea'" in answer.err
     assert "Kitchen/Tea, notes/Tea" in answer.err
+
+
+def test_the_end_of_a_path_names_a_page(run: CommandRunner) -> None:
+    assert run("read", "coffee").out == run("read", "Kitchen/Coffee.md").out
+    assert run("read", "kitchen/tea").code == 0
 
 
 def test_an_empty_name_and_an_unknown_wiki_are_errors(run: CommandRunner) -> None:
@@ -86,7 +91,7 @@ def test_read_renders_the_page_with_its_title(run: CommandRunner) -> None:
 
 
 def test_a_heading_or_a_line_selects_its_section(run: CommandRunner) -> None:
-    section = "Descaling\n---------\n\nDescale the boiler every month. See [[Kitchen/Tea]] and nowhere <Missing.md>.\n"
+    section = "Descaling\n---------\n\nDescale the boiler every month. See Kitchen/Tea and nowhere <Missing.md>.\n"
     section += "\n### Vinegar\n\nNever use vinegar.\n"
     assert run("read", "Kitchen/Coffee#descaling").out == section
     assert run("read", "Coffee machine#Descaling").out == section

@@ -101,6 +101,21 @@ def find_imports(*arguments: str) -> set[str]:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("arguments", [["--json", "--no-color", "list"], ["list", "--json", "--no-color"]])
+def test_common_options_stand_before_or_after_the_command(arguments: list[str]) -> None:
+    parsed = parse_arguments(arguments)
+    assert parsed.json
+    assert parsed.no_color
+    assert not parse_arguments(["list"]).json
+
+
+@pytest.mark.parametrize("arguments", [["--json", "man"], ["man", "--json"]])
+def test_a_command_without_json_says_so(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert "`wikiholt man` has no option '--json'" in err
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["list"], ["list", "--json"]])
 def test_a_short_command_imports_neither_the_core_nor_a_framework(tmp_path: object, arguments: list[str]) -> None:
     imported = find_imports("--data", f"{tmp_path}/data", *arguments)

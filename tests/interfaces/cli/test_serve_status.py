@@ -67,9 +67,12 @@ def test_the_thread_reports_and_ends(status_log: pytest.LogCaptureFixture, monke
 
 
 def test_the_start_names_the_data_directory(status_log: pytest.LogCaptureFixture) -> None:
-    log_start(2, "data")
-    log_start(0, "data")
+    log_start(2, "data", [])
+    log_start(0, "data", [Path("/srv/wikis")])
     assert "serving 2 wikis from data" in status_log.text
+    assert "looking for wikis in /srv/wikis" in status_log.text
+    assert "no wikis yet" not in status_log.text
+    log_start(0, "data", [])
     assert "add one with `wikiholt add SLUG PATH`" in status_log.text
 
 

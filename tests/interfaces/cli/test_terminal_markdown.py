@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from wikiholt.interfaces.cli.output import TerminalStyle
 from wikiholt.interfaces.cli.terminal_markdown import render_markdown
+from wikiholt.text.dialect import GFM, GOLLUM, OBSIDIAN, Dialect
 
 PLAIN, COLOR = TerminalStyle(use_color=False), TerminalStyle(use_color=True)
 
@@ -35,6 +36,19 @@ def render(text: str, width: int = 40) -> list[str]:
 )
 def test_the_structure_is_visible_without_colors(text: str, lines: list[str]) -> None:
     assert render(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "line"),
+    [
+        (OBSIDIAN, "[[Tea|a drink]] [[Tea#Green]] ![[Tea]]", "a drink Tea > Green Tea"),
+        (OBSIDIAN, "![[plan.png|300]] `[[code]]`", "[image: plan.png] [[code]]"),
+        (GOLLUM, "[[a drink|Tea]] [[Tea]]", "a drink Tea"),
+        (GFM, "[[ [x](y) ]", "[[ x <y> ]"),
+    ],
+)
+def test_wiki_links_show_their_text(dialect: Dialect, text: str, line: str) -> None:
+    assert render_markdown(text, 60, PLAIN, dialect) == [line]
 
 
 def test_paragraphs_are_wrapped_to_the_width_and_long_words_are_kept() -> None:

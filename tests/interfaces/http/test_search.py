@@ -107,7 +107,7 @@ def test_an_invalid_or_unknown_parameter_is_rejected_by_name(shared: ServedAppli
     document = answer.json()
     assert field in {fault["field"] for fault in document["errors"]}
     assert document["code"] == "bad-input"
-    assert document["error"] == document["detail"]
+    assert document["error"] == f"{document['detail']}. {document['hint']}"
 
 
 @pytest.mark.parametrize(

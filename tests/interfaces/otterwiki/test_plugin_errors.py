@@ -18,6 +18,7 @@ from wikiholt.app.bootstrap import open_service
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.otterwiki import plugin, plugin_config
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
+from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 
 _HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin)[name], "otterwiki_impl", None)]
@@ -105,22 +106,32 @@ def test_settings_come_from_the_environment_or_from_otterwiki() -> None:
 
 
 @pytest.mark.parametrize(
-    ("style", "dialect"),
-    [("", None), ("TITLELINK", None), ("LINK_TITLE", "otterwiki-linktitle"), ("PageNameTitle ", "otterwiki-linktitle")],
+    ("style", "retain_case", "dialect"),
+    [
+        ("", False, None),
+        ("TITLELINK", False, None),
+        ("", True, "otterwiki-case"),
+        ("LINK_TITLE", False, "otterwiki-linktitle"),
+        ("PageNameTitle ", True, "otterwiki-linktitle-case"),
+    ],
 )
-def test_the_style_of_wiki_links_decides_the_dialect(tmp_path: Path, style: str, dialect: str | None) -> None:
+def test_otterwikis_settings_decide_the_dialect_of_links(
+    tmp_path: Path, style: str, retain_case: bool, dialect: str | None
+) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"home.md": "[[a|b]]"})
     location = WikiLocation(str(repository.path.resolve()))
-    options = plugin_config.PluginConfig.from_environment({"WIKILINK_STYLE": style}, {}).options
+    options = plugin_config.PluginConfig.from_environment(
+        {"WIKILINK_STYLE": style, "RETAIN_PAGE_NAME_CASE": retain_case}, {}
+    ).options
     service = open_service(tmp_path / "data")
     try:
-        registered = WikiRegistrar(service, None, is_link_first=options.is_link_first).get_or_register(location)
+        registered = WikiRegistrar(service, options).get_or_register(location)
         assert registered.settings.get("dialect") == dialect
-        back = WikiRegistrar(service, None).get_or_register(location)
+        back = WikiRegistrar(service, PluginOptions()).get_or_register(location)
         assert back.settings.get("dialect") == (dialect and "otterwiki")
         service.configure(registered.slug, {"dialect": "obsidian"})
-        kept = WikiRegistrar(service, None, is_link_first=True).get_or_register(location)
+        kept = WikiRegistrar(service, options).get_or_register(location)
         assert kept.settings["dialect"] == "obsidian"
     finally:
         service.close()

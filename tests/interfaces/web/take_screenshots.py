@@ -13,7 +13,8 @@ SCREENSHOTS = (
     Screenshot("search-dark", "w/runbook/?q=a+customer+was+charged+two+times", CARDS, scheme="dark"),
     Screenshot("phone", "w/allotment/?q=when+may+I+light+a+fire", CARDS, 390, 760),
     Screenshot("preview", "w/allotment/?q=slugs&page=Growing/Pests#slugs", ".related section >> nth=1"),
-    Screenshot("wikis", "", ".tiles small:not(:empty)", 1280, 420),
+    Screenshot("page", "w/allotment/read?page=Growing/Pests&q=slugs", ".related section"),
+    Screenshot("wikis", "?q=water", CARDS, 1280, 640),
 )
 
 

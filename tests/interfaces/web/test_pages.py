@@ -15,7 +15,7 @@ from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app
-from wikiholt.interfaces.web.web_routes import CSP, load_static_files
+from wikiholt.interfaces.web.page_frame import CSP, load_static_files
 from wikiholt.testing import FakeEmbedder
 
 PAGES = {
@@ -77,7 +77,7 @@ def test_the_content_security_policy_allows_only_own_files() -> None:
     parts = dict(part.split(" ", 1) for part in CSP.split("; "))
     assert parts["default-src"] == "'none'"
     assert parts["script-src"] == parts["style-src"] == parts["connect-src"] == "'self'"
-    assert parts["img-src"] == "'self' data:"
+    assert parts["img-src"] == "'self' data: blob:"
     assert "unsafe" not in CSP
 
 
@@ -112,9 +112,12 @@ def test_every_module_that_is_imported_is_served_and_preloaded(client: TestClien
 
 def test_scripts_set_html_in_one_place_only_and_load_nothing_external() -> None:
     scripts = {file.name: file.read_text(encoding="utf-8") for file in STATIC.glob("*.js")}
-    sinks = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
+    sinks = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|setHTML|parseFromString|document\.write|\beval\(|new Function"
+        r"|createContextualFragment"
+    )
     assert {name: re.findall(sinks, text) for name, text in scripts.items() if re.search(sinks, text)} == {
-        "preview.js": ["innerHTML"]
+        "trusted_html.js": ["parseFromString"]
     }
     for file in STATIC.iterdir():
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.html_attacks import ATTACKS
 from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
+from wikiholt.interfaces.web.code_colors import color_code
 from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, render_markdown
 from wikiholt.text.dialect import GOLLUM, MKDOCS, OBSIDIAN, Dialect
 from wikiholt.text.page_parser import parse_page
@@ -18,11 +19,15 @@ from wikiholt.text.page_parser import parse_page
 PAGES = {"Growing/Pests", "Home", "Other page"}
 ALLOWED = {
     *("a", "abbr", "b", "bdi", "bdo", "blockquote", "br", "caption", "cite", "code", "col", "colgroup", "dd", "del"),
-    *("details", "dfn", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li"),
+    *("details", "dfn", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "img", "ins", "kbd"),
+    *("li",),
     *("mark", "ol", "p", "pre", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "summary"),
     *("sup", "table", "tbody", "td", "tfoot", "th", "thead", "time", "tr", "u", "ul", "var", "wbr"),
 }
-ATTRIBUTES = {"href", "title", "rel", "id", "class", "start", "colspan", "rowspan", "span", "open", "datetime", "dir"}
+ATTRIBUTES = {
+    *("href", "title", "rel", "id", "class", "start", "colspan", "rowspan", "span", "open", "datetime", "dir"),
+    *("src", "alt", "loading", "width", "height", "tabindex", "role", "aria-label"),
+}
 
 
 def parse_text(text: str, file: str = "Growing/Crops.md") -> Page:
@@ -61,7 +66,10 @@ def assert_harmless(rendered: str) -> None:
     for name, value in seen.attributes:
         assert name in ATTRIBUTES, f"{name}={value}"
         if name == "href":
-            assert re.match(r"(?:https?://|mailto:|\?page=|#)", value, re.IGNORECASE) or value == "", value
+            assert re.match(r"(?:https?://|mailto:|\?page=|files/|#)", value, re.IGNORECASE) or value == "", value
+        if name == "src" or value.startswith("files/"):
+            assert re.fullmatch(r"files/[^?#:\\]+\.\w+", value), value
+            assert ".." not in value.split("/")
     assert "<!--" not in rendered
 
 
@@ -142,19 +150,29 @@ def test_markup_of_a_dialect_is_not_shown() -> None:
         "a ==b== %%c%% ^d1\n\n> [!tip]- Hoe\n> often\n\n`==x==` k\n\n```\n==y== %%\n```\n", OBSIDIAN
     )
     assert "<p>a b  </p>" in obsidian or "<p>a b</p>" in obsidian
-    assert "<blockquote>" in obsidian
-    assert "<strong>Hoe</strong>" in obsidian
+    assert '<blockquote class="callout tip">\n<p class="callout-title">Hoe</p>' in obsidian
     assert "<code>==x==</code>" in obsidian
     assert "==y== %%" in obsidian
     mkdocs = render_in_dialect('# A {: #b }\n\n!!! note "Hoe"\n    often\n\n=== "Sand"\n    dry\n', MKDOCS)
-    assert ('id="b"' in mkdocs, "<strong>Hoe</strong>" in mkdocs, "<strong>Sand</strong>" in mkdocs) == (True,) * 3
+    assert ('id="b"' in mkdocs, '<p class="callout-title">Hoe</p>' in mkdocs, "<strong>Sand</strong>" in mkdocs) == (
+        True,
+    ) * 3
     assert not re.search(r"!!!|===|\{|\[!", mkdocs)
 
 
 def test_alerts_and_footnotes_of_github_are_shown() -> None:
-    rendered = render_html("> [!NOTE]\n> Hoe often.[^1]\n\n[^1]: Weekly.\n")
-    assert "<strong>Note</strong><br" in rendered
-    assert rendered.count("<sup>1</sup>") == 2
+    rendered = render_html(
+        "> [!NOTE]\n> Hoe often.[^1]\n\n> [!BUG] *Leak*\n\nMore[^b].\n\n[^1]: Weekly.\n[^b]: Drip.\n"
+    )
+    assert '<blockquote class="callout note">\n<p class="callout-title">Note</p>\n<p>Hoe often.' in rendered
+    assert '<blockquote class="callout caution">\n<p class="callout-title"><em>Leak</em></p>\n</blockquote>' in rendered
+    for label in "1b":
+        assert re.search(f'<sup id="fnref-{label}"><a href="#fn-{label}"[^>]*>{label}</a></sup>', rendered)
+        assert re.search(f'<sup id="fn-{label}"><a href="#fnref-{label}"[^>]*>{label}</a></sup>', rendered)
+
+
+def test_a_footnote_without_a_text_is_only_a_number() -> None:
+    assert "<sup>9</sup>" in render_html("Nowhere.[^9]")
 
 
 def test_tables_tasks_code_and_struck_text_are_shown() -> None:
@@ -164,15 +182,77 @@ def test_tables_tasks_code_and_struck_text_are_shown() -> None:
     assert "☐ todo" in rendered
     assert "☑ done" in rendered
     assert "<s>old</s>" in rendered
-    assert '<code class="language-py">x &lt; 1' in rendered
+    assert '<code class="language-py">x &lt; <span class="number">1</span>' in rendered
+    assert '<div class="wide" tabindex="0" role="region" aria-label="Table"><table>' in rendered
 
 
-def test_images_are_replaced_by_their_alt_text() -> None:
-    rendered = render_html('![a *cat*](cat.png) ![](http://x/y.gif) <img src="x.png" alt="a <b>dog</b>"> <img src=x>')
+@pytest.mark.parametrize(
+    ("language", "code", "marked"),
+    [
+        (
+            "python",
+            'def f(): return "a" # b',
+            {"keyword": ["def", "return"], "string": ['"a"'], "comment": ["# b"]},
+        ),
+        ("YAML", "key: 12 # why", {"name": ["key"], "number": ["12"], "comment": ["# why"]}),
+        ("sql", "SELECT 1 -- all", {"keyword": ["SELECT"], "comment": ["-- all"]}),
+        ("diff", "+new\n-old", {"inserted": ["+new"], "deleted": ["-old"]}),
+        ("nonsense", "def f(): return 1", {}),
+    ],
+)
+def test_code_is_coloured_by_its_language(language: str, code: str, marked: dict[str, list[str]]) -> None:
+    rendered = render_html(f"```{language}\n{code}\n```")
+    found: dict[str, list[str]] = {}
+    for name, text in re.findall(r'<span class="(\w+)">([^<]*)</span>', rendered):
+        found.setdefault(name, []).append(text)
+    assert {name: texts for name, texts in found.items() if name in marked} == marked
+    assert re.sub(r"<[^>]*>", "", rendered).strip() == code
+
+
+@pytest.mark.parametrize(
+    "language", ["python", "c", "js", "css", "sh", "sql", "yaml", "json", "html", "go", "docker", "diff"]
+)
+@pytest.mark.parametrize("part", ["/*", "//", '"', "'", "  ", "-", "a-", "<!-", "$(", "#\n", ": ", "1."])
+def test_any_code_is_coloured_in_linear_time(language: str, part: str) -> None:
+    began = time.process_time()
+    assert color_code("a" + part * 10_000, language)
+    assert time.process_time() - began < 1
+
+
+def test_a_mermaid_diagram_is_shown_as_text() -> None:
+    rendered = render_html("```mermaid\ngraph TD; A-->B\n```")
+    assert "Mermaid diagram, as text" in rendered
+    assert "graph TD; A--&gt;B" in rendered
+
+
+@pytest.mark.parametrize(
+    ("written", "image"),
+    [
+        ("![a *cat*](pics/cat.png)", 'src="files/Growing/pics/cat.png" alt="a cat"'),
+        ("![](/up/a%20b.svg)", 'src="files/up/a%20b.svg" alt="image without a description"'),
+        ("![x](../top.webp)", 'src="files/top.webp" alt="x"'),
+        ("<img src='x.png' alt='dog' width=300 onerror=x>", 'src="files/Growing/x.png" alt="dog" width="300"'),
+        ("![[pane.png|300]]", 'src="files/pane.png" alt="pane.png" width="300"'),
+    ],
+)
+def test_images_of_the_wiki_are_shown(written: str, image: str) -> None:
+    assert f'<img {image} loading="lazy">' in render_html(written)
+
+
+def test_other_images_are_replaced_by_their_alt_text() -> None:
+    rendered = render_html(
+        '![a *cat*](http://x/y.gif) <img src="//x/x.png" alt="a <b>dog</b>"> <img src=x> ![up](../../a.png)'
+    )
     assert '<span class="picture">a cat</span>' in rendered
+    assert '<span class="picture">up</span>' in rendered
     assert "dog" in rendered
     assert "src" not in rendered
     assert "<img" not in rendered
+
+
+def test_a_link_to_a_file_of_the_wiki_leads_there() -> None:
+    assert 'href="files/Growing/a%20plan.pdf"' in render_html("[plan](<a plan.pdf>)")
+    assert "href" not in render_html("[secret](../../plan.pdf) [other](file:///plan.pdf)")
 
 
 def test_a_generated_paragraph_is_shown_unformatted() -> None:

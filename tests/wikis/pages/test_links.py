@@ -136,8 +136,9 @@ def test_links_backlinks_and_broken_links(tmp_path: Path) -> None:
     assert [link.path for link in home.links_to] == ["tools/spade", "tools/spade", "tools/rake"]
     assert home.missing == ("wanted",)
     assert [link.path for link in home.linked_from] == ["tools/spade", "tools/spade"]
+    assert [link.path for link in notes.pages.get_links("wanted").linked_from] == ["home"]
     with pytest.raises(PageNotFound):
-        notes.pages.get_links("wanted")
+        notes.pages.get_links("nobody wants this")
     notes.close()
 
 

@@ -11,10 +11,12 @@ from typing import Any, Self
 
 from wikiholt.app.settings.setting import (
     build_unknown_error,
+    check_api_url,
     check_boost_rule,
     check_chroma_name,
     check_directory,
     check_domain,
+    check_edit_url,
     check_jwks_location,
     check_optional_directory,
     check_optional_url_template,
@@ -66,10 +68,42 @@ class Settings:
     )
     model: str = setting(
         "granite-embedding-30m-english",
-        "The embedding model: a known name, or the directory of an ONNX model. The default is all-MiniLM-L6-v2 if "
-        "chroma.layout is seed.",
+        "The embedding model: a known name, the directory of an ONNX model, a fetched one (hf:org/name), "
+        "or openai:NAME for a model on a server. The default is all-MiniLM-L6-v2 if chroma.layout is seed.",
     )
-    precision: str = setting("int8", "The precision of the model's weights. The choices depend on the model.")
+    precision: str = setting(
+        "",
+        "The precision of the model's weights; empty means the model's own default. The choices depend on the model.",
+    )
+    device: str = setting(
+        "auto",
+        "Where the model runs; cuda needs onnxruntime-gpu and precision fp32. auto uses the GPU if both are available.",
+        choices=("auto", "cpu", "cuda"),
+    )
+    embedding_url: str = setting(
+        "",
+        "With model = openai:NAME: the address before /embeddings, such as http://127.0.0.1:11434/v1.",
+        check=check_api_url,
+    )
+    embedding_key_variable: str = setting(
+        "", "The environment variable that contains the key of the embedding server; empty means no key."
+    )
+    embedding_timeout: float = setting(
+        30.0, "Seconds a request of the indexer waits for the embedding server.", minimum=0.1, maximum=3600
+    )
+    embedding_query_timeout: float = setting(
+        5.0, "Seconds a search waits for the embedding server.", minimum=0.05, maximum=60
+    )
+    embedding_batch: int = setting(32, "Texts per request to the embedding server.", minimum=1, maximum=2048)
+    embedding_max_tokens: int = setting(
+        512, "Tokens of a text that the model on the server reads.", minimum=16, maximum=131_072
+    )
+    embedding_query_prefix: str = setting("", "Text before every query, if the model on the server needs one.")
+    embedding_passage_prefix: str = setting("", "Text before every passage, if the model on the server needs one.")
+    embedding_local_model: str = setting(
+        "",
+        "The same model on this machine: it counts tokens, and embeds queries while the server does not answer.",
+    )
     threads: int = setting(0, "Threads the model may use; 0 means one per core.", minimum=0, maximum=1024)
     rerank_model: str = setting(
         "",
@@ -274,6 +308,12 @@ class WikiSettings:
     )
     url: str = setting(
         "", "The link of a hit in this wiki; empty means the general setting.", check=check_optional_url_template
+    )
+    edit_url: str = setting(
+        "",
+        "The address at which a page can be edited, such as https://git.example.org/wiki/edit/main/{file}; {path} is "
+        "the path of the page. Empty means no link.",
+        check=check_edit_url,
     )
     public: str = setting(
         "",

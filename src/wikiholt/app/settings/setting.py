@@ -186,6 +186,15 @@ def check_optional_url_template(template: str) -> str:
     return check_url_template(template) if template else ""
 
 
+def check_edit_url(template: str) -> str:
+    """The address of an editor for a page, or empty."""
+    if not template or (
+        template.startswith(("http://", "https://")) and ("{file}" in template or "{path}" in template)
+    ):
+        return ""
+    return "it is not an http address that contains {file} or {path}"
+
+
 def check_domain(domain: str) -> str:
     """The parent domain of the wikis' host names; may be empty."""
     label = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -222,6 +231,22 @@ def check_server_url(url: str) -> str:
     if parts.username or parts.password:
         return "put the secret into chroma.token"
     return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
+
+
+def check_api_url(url: str) -> str:
+    """The base URL of an API, with a path but without credentials, query or fragment; may be empty."""
+    if not url:
+        return ""
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return "it is not a URL"
+    if parts.scheme not in ("http", "https") or not has_host or not url.isprintable() or " " in url:
+        return "it must be http:// or https:// and a host"
+    if parts.username or parts.password:
+        return "put the key into the variable that embedding.key_variable names"
+    return "it must not contain ? or #" if parts.query or parts.fragment else ""
 
 
 def check_store_address(address: str) -> str:

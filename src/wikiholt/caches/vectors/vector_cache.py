@@ -90,7 +90,7 @@ def open_file(
     path: Path, owner: str, name: CacheFileName, engine: CandidateEngine, dimensions: int, *, trusted: bool = False
 ) -> BuiltRows:
     """Map a file and run the cheap checks, or none of the checksums if `trusted`. Raises CacheBroken or OSError."""
-    file = MappedFile(path)
+    file = MappedFile(path, path.with_name(str(name)))
     header = file.header
     if header.owner != owner:
         raise CacheBroken(f"The vector cache {name} belongs to another wiki.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wikiholt.errors import DatabaseUnavailable, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_line
-from wikiholt.interfaces.cli.parser import COMMANDS
+from wikiholt.interfaces.cli.parser import COMMANDS, COMMON_OPTIONS
 
 if TYPE_CHECKING:  # the service takes half a second to import, and some commands do without it
     from wikiholt.app.settings.definitions import Settings
@@ -75,18 +75,25 @@ class CommandContext:
             return [self.arguments.slug]
         slugs = [wiki.slug for wiki in self.list_wikis()]
         if not slugs:
-            raise WikiNotFound("there are no wikis yet", hint="add one: wikiholt add SLUG PATH")
+            raise self.make_no_wikis_error()
         return slugs
+
+    def make_no_wikis_error(self) -> WikiNotFound:
+        """The error for a command that needs a wiki when there is none."""
+        return WikiNotFound(f"There are no wikis yet in {self._describe_place()}.", hint="Add one: wikiholt add PATH")
+
+    def _describe_place(self) -> str:
+        return "the database of the setting store" if self.settings.store else str(self.settings.data)
 
     def explain_missing_wiki(self, error: WikiNotFound) -> WikiNotFound:
         """The same error, with the place where the wiki was looked for, and similar slugs."""
         if not error.slug:
             return error
         similar = self.service.registry.suggest_slugs(error.slug)
-        place = "the database of the setting store" if self.settings.store else str(self.settings.data)
         suggestion = f"Did you mean {' or '.join(similar)}? " if similar else ""
         return WikiNotFound(
-            f"There is no wiki {error.slug!r} in {place}.", hint=suggestion + "`wikiholt list` shows all wikis."
+            f"There is no wiki {error.slug!r} in {self._describe_place()}.",
+            hint=suggestion + "`wikiholt list` shows all wikis.",
         )
 
     def print_result(self, document: Mapping[str, Any], lines: Sequence[str]) -> int:
@@ -121,11 +128,9 @@ def add_command(
     """
     parser = _add_parser(commands, name, text or COMMANDS[name].summary)
     if json:
-        parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-        # No default here, so that the option also works before the command.
-        parser.add_argument(
-            "--no-color", action="store_true", default=argparse.SUPPRESS, help="print no colors and no links"
-        )
+        # No defaults here, so that the options also work before the command.
+        for option, effect in COMMON_OPTIONS.items():
+            parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=effect)
     parser.set_defaults(run=run, changes_registry=changes_registry, logs=logs)
     return parser
 

@@ -8,7 +8,6 @@ import asyncio
 import errno
 import json
 import logging
-import resource
 import signal
 import socket
 import sys
@@ -22,7 +21,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from wikiholt.app.bootstrap import Application, open_application
+from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
 from wikiholt.interfaces.cli import output
@@ -86,14 +85,13 @@ _log = logging.getLogger(__name__)
 
 _SHUTDOWN_TIMEOUT_S = 5
 """How long running requests have to finish."""
-_MAX_OPEN_FILES = 8192
 _STOP_TIMEOUT_S = 30.0
 """How long running syncs have to finish their current batch."""
 
 
 def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
     """Serve until SIGTERM or SIGINT, then shut down cleanly."""
-    _raise_file_limit()
+    raise_file_limit()
     application = open_application(settings, roots)
     if not as_json:
         show_status(settings.log_level)
@@ -102,7 +100,7 @@ def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
             # Fail now, not at each request, if the registry is missing or damaged.
             wikis = len(application.service.list_wikis())
             if not as_json:
-                log_start(wikis, str(settings.data))
+                log_start(wikis, str(settings.data), roots)
         _require_keys(application)
         progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
         with (
@@ -168,14 +166,6 @@ def _build_config(application: Application) -> uvicorn.Config:
         forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
     )
-
-
-def _raise_file_limit() -> None:
-    """Raise the soft limit of open files. The number of wikis that stay open depends on it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _require_keys(application: Application) -> None:

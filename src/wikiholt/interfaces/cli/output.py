@@ -175,10 +175,8 @@ def _format_headings(hit: Hit, style: TerminalStyle, room: int) -> str:
 def _format_matches(text: str, spans: Sequence[Span], style: TerminalStyle, base: Callable[[str], str]) -> str:
     """One line of safe text with its matches in color; `base` formats the rest."""
     safe_text = to_safe_line(text)
-    if not style.use_color or not spans or len(safe_text) != len(text):
-        return base(safe_text)
     formatted, end = "", 0
-    for span in spans:
+    for span in spans if style.use_color and len(safe_text) == len(text) else ():
         formatted += base(safe_text[end : span.start]) + f"{_BOLD}{_GREEN}{safe_text[span.start : span.end]}{_OFF}"
         end = span.end
     return formatted + base(safe_text[end:])
@@ -259,13 +257,13 @@ def _apply_colors(rows: Iterable[str], style: TerminalStyle) -> Iterator[str]:
 
 def _format_footer(result: SearchResult) -> str:
     if result.wikis:
-        freshness = format_count(len(result.wikis), "wiki") + (", not all at HEAD" if result.stale else "")
+        freshness = format_count(len(result.wikis), "wiki") + (", not all up to date" if result.stale else "")
     else:
         freshness = "first sync incomplete" if result.indexed_revision is None else f"at {result.indexed_revision[:10]}"
     if result.indexed_revision and result.head_revision is None:
-        freshness += ", HEAD unknown"
+        freshness += ", latest state unknown"
     elif result.indexed_revision and result.head_revision:
-        freshness += f", HEAD is {result.head_revision[:10]}" if result.stale else " = HEAD"
+        freshness += f", the latest is {result.head_revision[:10]}" if result.stale else ", up to date"
     reranked = " · reranked" if result.reranked else ""
     degraded = " · degraded" if result.degraded else ""
     pages = f"{len(result.hits)} of {format_count(result.total, 'page')}"
@@ -312,7 +310,8 @@ def format_status(status: WikiStatus, style: TerminalStyle) -> list[str]:
     if state is None:
         lines.append(f"  {style.format_warning('not indexed')}")
     else:
-        freshness = style.format_warning("behind HEAD") if status.stale else style.format_success("at HEAD")
+        behind, at = ("out of date", "up to date") if status.wiki.is_directory else ("behind HEAD", "at HEAD")
+        freshness = style.format_warning(behind) if status.stale else style.format_success(at)
         revision = state.revision[:10] if state.revision else "no revision yet"
         lines.append(
             f"  {format_count(state.pages, 'page')}, {format_count(state.chunks, 'chunk')}, "

@@ -11,6 +11,7 @@ from pathlib import Path
 from wikiholt.domain.search import StoredPage
 from wikiholt.errors import IndexUnavailable, InvalidPage, PageNotFound
 from wikiholt.interfaces.cli.wiki_selection import get_current_directory, get_root
+from wikiholt.text.page_names import strip_page_extension
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.pages.page_locator import PageFile
 
@@ -47,15 +48,22 @@ def find_page(handle: WikiHandle, text: str) -> PageArgument:
         key = name.strip().casefold()
         titled = [page for page in pages if page.name.casefold() == key]
         titled = titled or [page for page in pages if key in map(str.casefold, page.aliases)]
+        titled = titled or [page for page in pages if _is_end_of_path(key, page)]
         if len(titled) == 1:
             return PageArgument(titled[0].path, titled[0].file, heading, line)
         if titled:
             paths = ", ".join(page.path for page in titled[:_MAX_SUGGESTIONS])
             raise PageNotFound(
-                f"{len(titled)} pages have the title or alias {name[:_MAX_SHOWN_CHARS]!r}.",
+                f"{len(titled)} pages have the title, alias or file name {name[:_MAX_SHOWN_CHARS]!r}.",
                 hint=f"Use a path: {paths}{', …' if len(titled) > _MAX_SUGGESTIONS else ''}",
             )
     raise _make_not_found_error(handle, readings[-1][0], pages)
+
+
+def _is_end_of_path(key: str, page: StoredPage) -> bool:
+    """Whether the key is the end of the page's file name, with or without folders and extension."""
+    file = f"/{page.file}".casefold()
+    return file.endswith(f"/{key}") or strip_page_extension(file).endswith(f"/{key}")
 
 
 def _iter_readings(text: str) -> Iterator[tuple[str, str, int | None]]:

@@ -66,7 +66,7 @@ def run_read(context: CommandContext) -> int:
         body = _add_title(page, split_frontmatter(body).body)
     dialect = handle.pages.get_pipeline().dialect
     body = convert_to_markdown(convert_blocks(body, page.file, dialect)[0], dialect)
-    return context.print_result({}, render_markdown(body, get_text_width(), context.style))
+    return context.print_result({}, render_markdown(body, get_text_width(), context.style, dialect))
 
 
 def _open_wiki(context: CommandContext) -> WikiHandle:

@@ -29,6 +29,11 @@ _DESCRIPTION = "Search for wikis and folders of Markdown: by meaning and by keyw
 _INVALID_USAGE_EXIT_CODE = 2
 INTERRUPTED_EXIT_CODE = 130
 _OPTIONS_WITH_VALUE = ("--data", "--config", "--set")
+COMMON_OPTIONS = {
+    "--json": "print one JSON document and nothing else",
+    "--no-color": "print no colors and no links",
+}
+"""Options that may stand before or after the command."""
 
 
 class Summary(NamedTuple):
@@ -79,6 +84,7 @@ COMMANDS = {
     "eval": Summary(_QUALITY, "evaluation_command", "measure the search quality of a wiki"),
     "report": Summary(_QUALITY, "report_command", "show what was searched for in a wiki, if searches are logged"),
     "doctor": Summary(_OPERATION, "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
+    "model": Summary(_OPERATION, "model_commands", "fetch, list and remove embedding models"),
     "settings": Summary(_OPERATION, "admin_commands", "show all settings and their values"),
     "completion": Summary(_OPERATION, "shell_commands", "print the completion script for a shell"),
     "man": Summary(_OPERATION, "shell_commands", "print the manual page, for man -l -"),
@@ -147,7 +153,8 @@ def build_parser(names: Iterable[str] = tuple(COMMANDS)) -> Parser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for this command; repeatable"
     )
-    parser.add_argument("--no-color", action="store_true", help="print no colors and no links")
+    for option, effect in COMMON_OPTIONS.items():
+        parser.add_argument(option, action="store_true", help=effect)
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=Parser, prog="wikiholt"
     )
@@ -171,6 +178,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     if name not in COMMANDS:
         parser.fail(f"there is no command {name!r}", "`wikiholt --help` lists all commands", name, COMMANDS)
     parsed, unknown = _parse_known(parser, given)
+    if parsed.json and "--json" not in _get_chosen_parser(parser, parsed)._option_string_actions:
+        unknown.append("--json")
     if unknown:
         _fail_unknown(parser, name, parsed, unknown)
     return parsed
@@ -210,7 +219,7 @@ def _fail_unknown(
     option = unknown[0].partition("=")[0]
     command = _get_chosen_parser(parser, parsed)
     general = [text for action in parser._actions for text in action.option_strings]
-    if option in general:
+    if option in general and option not in COMMON_OPTIONS:
         command.fail(f"{option} must stand before the command", f"write `wikiholt {option} … {name}`")
     kind = "option" if option.startswith("-") else "argument"
     options = [text for action in command._actions for text in action.option_strings]

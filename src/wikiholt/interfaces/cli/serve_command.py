@@ -1,7 +1,7 @@
 """`wikiholt serve`: serves all wikis over HTTP and keeps their indexes at HEAD until a signal stops it."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -75,11 +75,13 @@ def report_progress(get_progress: Callable[[], SchedulerProgress]) -> Iterator[N
         thread.join()
 
 
-def log_start(wikis: int, data: str) -> None:
-    """Log how many wikis are served from which data directory."""
+def log_start(wikis: int, data: str, roots: Sequence[Path]) -> None:
+    """Log how many wikis are served from which data directory, and where others are looked for."""
     if wikis:
         _LOG.info("serving %s from %s", format_count(wikis, "wiki"), data)
-    else:
+    if roots:
+        _LOG.info("looking for wikis in %s", ", ".join(map(str, roots)))
+    elif not wikis:
         _LOG.info("no wikis yet in %s; add one with `wikiholt add SLUG PATH`", data)
 
 

@@ -129,7 +129,11 @@ def write_man_page(commands: Sequence[Command], exit_codes: str) -> str:
 def _iter_lines(commands: Sequence[Command], exit_codes: str) -> Iterator[str]:
     program, *others = commands
     yield f'.TH WIKIHOLT 1 "" "wikiholt {__version__}" "User Commands"'
-    yield from (".SH NAME", r"wikiholt \- search for wikis that live in git", ".SH SYNOPSIS")
+    yield from (
+        ".SH NAME",
+        r"wikiholt \- search wikis and folders of Markdown by meaning and by keyword",
+        ".SH SYNOPSIS",
+    )
     yield r".B wikiholt\fR [\fIOPTION\fR]... \fICOMMAND\fR [\fIARGUMENT\fR]..."
     yield from (".SH DESCRIPTION", _escape(program.help), ".SH OPTIONS")
     yield from _iter_parameters(program.options)

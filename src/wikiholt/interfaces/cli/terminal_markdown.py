@@ -11,10 +11,14 @@ from functools import cache
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
 from wikiholt.interfaces.cli.output import TerminalStyle, to_safe_text
+from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.dialect_markup import get_link_text
+from wikiholt.text.inline import WIKI_LINK_PATTERN
 
 _OFF = "\x1b[0m"
 _STYLE_CODES = {"strong": "\x1b[1m", "em": "\x1b[3m", "s": "\x1b[9m", "link": "\x1b[4m"}
@@ -47,9 +51,9 @@ class _Word:
     has_space: bool
 
 
-def render_markdown(text: str, width: int, style: TerminalStyle) -> list[str]:
+def render_markdown(text: str, width: int, style: TerminalStyle, dialect: Dialect = GFM) -> list[str]:
     """The lines of a page body. Text that the parser cannot handle is shown as it is written."""
-    environment: dict[str, Any] = {}
+    environment: dict[str, Any] = {"dialect": dialect}
     try:
         tokens = _get_block_parser().parse(text, environment)
         if all(token.level < _MAX_NESTING - 1 for token in tokens):  # the parser omits what is deeper
@@ -67,7 +71,22 @@ def _get_block_parser() -> MarkdownIt:
 
 @cache
 def _get_inline_parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("strikethrough")
+    parser = MarkdownIt("commonmark").enable("strikethrough")
+    parser.inline.ruler.before("link", "wiki_link", _parse_wiki_link)
+    return parser
+
+
+def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
+    """A rule of the parser: the text that a wiki link displays, or the file name of an embedded picture."""
+    match = WIKI_LINK_PATTERN.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        text = get_link_text(match, state.env["dialect"])
+        token = state.push("wiki_link" if text else "image", "", 0)
+        token.content = text or match[1].partition("|")[0]
+    state.pos = match.end()
+    return True
 
 
 class _Renderer:
@@ -198,7 +217,7 @@ def _read_leaf(token: Token) -> tuple[str, str]:
             is_break = re.fullmatch(r"<br\s*/?>", token.content, re.IGNORECASE)
             return ("\n", "") if is_break else (token.content, _DIM)
         case _:
-            return token.content, ""
+            return token.content, _STYLE_CODES["link"] if token.type == "wiki_link" else ""
 
 
 def wrap_runs(runs: Sequence[TextRun], width: int) -> list[str]:

@@ -133,9 +133,15 @@ def run_remove(context: CommandContext) -> int:
     and_keys = f" and {format_count(len(keys), 'key')}" if keys else ""
     lines = [
         f"Removed {wiki.slug}: {format_count(len(removed.files), 'file')} of its index{and_keys}.",
-        *(f"  {to_safe_line(name)}" for name in removed.files),
+        *(f"  {to_safe_line(name)}" for name in dict.fromkeys(map(_shorten_path, removed.files))),
         *(f"  key {key_id}" for key_id in keys),
         f"The repository {to_safe_line(redact_url(wiki.source))} was not touched.",
     ]
     document = {"wiki": wiki.slug, "removed": list(removed.files), "keys": keys, "hosts": list(removed.hosts)}
     return context.print_result(document, lines)
+
+
+def _shorten_path(file: str) -> str:
+    """The first part of a path: a repository or a quarantined index has many files."""
+    folder, slash, _ = file.partition("/")
+    return folder + slash

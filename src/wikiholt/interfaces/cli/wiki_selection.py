@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def resolve_wiki(context: CommandContext) -> Wiki:
         return context.service.registry.get(context.arguments.wiki)
     wikis = context.service.list_wikis()
     if not wikis:
-        raise WikiNotFound("There are no wikis yet.", hint="Add one: wikiholt add SLUG PATH")
+        raise context.make_no_wikis_error()
     here = find_wikis_of_directory(wikis, get_current_directory()) or wikis
     if len(here) == 1:
         return here[0]
@@ -89,7 +89,7 @@ def find_repository_root(folder: Path) -> Path | None:
 
 
 def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
-    """Register the repository around the folder, or the folder itself; None if it has no pages.
+    """Register the repository around the folder, or the folder itself; None if it has no pages outside of other wikis.
 
     The home directory and those above it are never registered. Raises InvalidSource if there are very many pages.
     """
@@ -100,9 +100,10 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
     slug = propose_free_slug(root.name, {wiki.slug for wiki in service.list_wikis()})
     settings: dict[str, str] = {}
     pages = _count_committed_pages(context, root)
+    state = " at HEAD"
     if not pages:
-        settings["kind"] = "directory"
-        pages = count_files(root)
+        settings["kind"], state = "directory", ""
+        pages = count_files(root, _list_roots(service.list_wikis()))
     if not pages:
         return None
     if pages > MAX_AUTOMATIC_PAGES:
@@ -112,7 +113,7 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
         )
     wiki = service.add(slug, str(root), settings)
     context.arguments.changes_registry = True
-    sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')} in {to_safe_line(str(root))}\n")
+    sys.stderr.write(f"Added {slug}: {format_count(pages, 'page')}{state} in {to_safe_line(str(root))}\n")
     return wiki
 
 
@@ -133,12 +134,17 @@ def _count_committed_pages(context: CommandContext, root: Path) -> int:
         return 0
 
 
-def count_files(root: Path) -> int:
-    """The number of page files below a folder. Stops early, and returns a number above the limit, if there are many
-    files of any kind."""
+def _list_roots(wikis: Sequence[Wiki]) -> frozenset[str]:
+    return frozenset(str(root) for wiki in wikis if (root := get_root(wiki)) is not None)
+
+
+def count_files(root: Path, left_out: Collection[str] = ()) -> int:
+    """The number of page files below a folder, except in the folders to leave out. Stops early, and returns a number
+    above the limit, if there are many files of any kind."""
     pages = files = 0
-    for _, directories, names in os.walk(root):
-        directories[:] = [name for name in directories if not name.startswith(".") and name != "node_modules"]
+    for folder, directories, names in os.walk(root):
+        visible = [name for name in directories if not name.startswith(".") and name != "node_modules"]
+        directories[:] = [name for name in visible if os.path.join(folder, name) not in left_out]  # noqa: PTH118
         files += len(names)
         pages += sum(has_page_extension(name) and not name.startswith(".") for name in names)
         if pages > MAX_AUTOMATIC_PAGES or files > MAX_AUTOMATIC_FILES:

@@ -35,17 +35,22 @@ from wikiholt.interfaces.http.metrics import (
 from wikiholt.interfaces.http.middleware import RequestLimits, RequestMiddleware
 from wikiholt.interfaces.http.problem_details import (
     FieldError,
+    get_public_message,
     make_error_response,
     make_invalid_response,
     make_problem_response,
 )
 from wikiholt.interfaces.http.request_context import HostContext, RequestContext, get_request_context
+from wikiholt.interfaces.web.page_frame import render_error_page, wants_html
 from wikiholt.interfaces.web.web_routes import add_pages
 
 _DESCRIPTION = (
     "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same paths address one wiki."
 )
 _EXPOSED_HEADERS = ("ETag", "Location", "RateLimit", "RateLimit-Policy", "Retry-After")
+
+_ERROR_HEADERS = ("WWW-Authenticate", "Retry-After", "RateLimit")
+"""Headers of an error that its page has too."""
 
 _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
 
@@ -70,6 +75,7 @@ def create_app(application: Application) -> FastAPI:
     _add_routes(app, (*_WIKI_ROUTERS, *_SERVICE_ROUTERS, service_routes.router))
     app.add_route("/docs", openapi.handle_docs, include_in_schema=False)
     add_pages(app, application)
+    app.state.has_pages = True
     _add_mcp(app, application)
     origins = application.settings.serve_cors_origins
     _add_middleware(app, application, allow_cross_origin=bool(origins))
@@ -114,6 +120,7 @@ def _create_base_app(application: Application, context_class: type[RequestContex
         redirect_slashes=False,
     )
     app.state.application = application
+    app.state.has_pages = False
     app.state.context_class = context_class
     app.state.openapi_path = openapi_path
     app.add_route(openapi_path, openapi.handle_openapi, include_in_schema=False)
@@ -149,9 +156,17 @@ def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
 # Applications
 
 
-async def on_error(_request: Request, error: Exception) -> Response:
+async def on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WikiholtError)
-    return make_problem_response(error)
+    return _to_page(request, make_problem_response(error), *get_public_message(error))
+
+
+def _to_page(request: Request, response: Response, message: str, hint: str) -> Response:
+    """Return an error response, as a page with the same status and headers if a browser asks for one."""
+    if not (request.app.state.has_pages and wants_html(request)):
+        return response
+    headers = {name: response.headers[name] for name in _ERROR_HEADERS if name in response.headers}
+    return render_error_page(request, response.status_code, message, hint, headers)
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:
@@ -193,7 +208,9 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
             InputTooLarge(str(error.detail), hint="Send less, or raise the setting limit.body_bytes.")
         )
     if error.status_code == 404:
-        return make_error_response(404, "not-found", "Unknown path.", f"{_get_openapi_path(request)} lists all paths.")
+        hint = f"{_get_openapi_path(request)} lists all paths."
+        response = make_error_response(404, "not-found", "Unknown path.", hint)
+        return _to_page(request, response, "There is no page at this address.", "The link may be wrong or outdated.")
     if error.status_code == 405:
         allowed = ", ".join(sorted(find_allowed_methods(request)))
         return make_error_response(405, "method-not-allowed", f"This path allows {allowed}.", "", {"Allow": allowed})

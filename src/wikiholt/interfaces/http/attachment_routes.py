@@ -11,7 +11,6 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.responses import Response
 
-from wikiholt.domain.git import Author
 from wikiholt.domain.page import AttachmentResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AttachmentNotFound, InvalidPage, NotFound, PageExists, PageNotFound
@@ -46,7 +45,6 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_attachment_remove_document,
     build_attachments_document,
 )
-from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["attachments"])
 
@@ -140,7 +138,7 @@ def add_attachment(
         )
     except PageExists as error:
         raise PreconditionFailed(error.message, current=None, hint=error.hint) from None
-    _report_attached(wiki, attached, author, message)
+    wiki.report_write(attached, author, message)
     return make_json_response(
         build_attachment_add_document(attached, wiki.path_style), 201 if attached.created else 200
     )
@@ -166,7 +164,7 @@ def delete_attachment(
 
     def respond() -> Response:
         removed = wiki.handle.pages.remove_attachment(wiki.path_style.to_git_path(path), filename, author, message)
-        _report_attached(wiki, removed, author, message)
+        wiki.report_write(removed, author, message)
         return make_json_response(build_attachment_remove_document(removed, wiki.path_style))
 
     return _respond_or_page(
@@ -204,7 +202,3 @@ def _decode_base64(content: str) -> bytes:
         return b64decode("".join(content.split()), validate=True)
     except (NotBase64, ValueError):
         raise InvalidPage("content is not base64", hint="Encode the content of the file in base64.") from None
-
-
-def _report_attached(wiki: WikiSession, result: AttachmentResult, author: Author, message: str) -> None:
-    wiki.report_commit(CommitEvent(ChangeKind.ATTACHED, result.path, (result.attachment.file,), author, message))

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Header, Path
 from pydantic import Field
 from starlette.responses import Response
 
-from wikiholt.domain.git import Author
-from wikiholt.domain.page import PageContent, PageWriteResult
+from wikiholt.domain.page import PageContent
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
-from wikiholt.interfaces.http.query_params import Count, NoParams, NoQuery, PageListParams, parse_query
+from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
 from wikiholt.interfaces.http.write_request import (
@@ -51,8 +50,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_rename_document,
     build_write_document,
 )
-from wikiholt.wikis.pages.page_locator import get_new_file
-from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
+from wikiholt.wikis.session import WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
@@ -69,6 +67,7 @@ class ChangelogParams(CommitListParams):
     """Parameters of the changelog, newest commit first."""
 
     offset: Count = Field(0, ge=0, le=1_000_000, description="Number of entries to skip.")
+    all: Flag = Field(False, description="Also list commits that changed no page, such as those of attachments.")
 
 
 class PageRevisionParams(NoParams):
@@ -107,9 +106,8 @@ def list_changes(
 ) -> Response:
     """List the commits that changed pages, newest first."""
     wiki = context.open_wiki(Scope.READ)
-    return make_json_response(
-        build_changelog_document(wiki.handle.pages.read_changelog(params.limit, params.offset), wiki.path_style)
-    )
+    entries = wiki.handle.pages.read_changelog(params.limit, params.offset, all_commits=params.all)
+    return make_json_response(build_changelog_document(entries, wiki.path_style))
 
 
 @router.get(
@@ -197,7 +195,7 @@ def put_page(
             )
         except PageExists:
             raise build_page_exists_error(wiki, path, by_header=by_header) from None
-    _report_saved(wiki, written, author, message)
+    wiki.report_write(written, author, message)
     status = 201 if written.created else 200
     return make_json_response(build_write_document(written, wiki.path_style), status, etag=f'"{written.revision}"')
 
@@ -215,16 +213,19 @@ def patch_page(
     wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
     path = wiki.path_style.to_git_path(path)
     if not body.revision and if_match is None:
-        raise InvalidPage("The revision is missing.", hint="Read the page, then send its revision with the change.")
+        raise InvalidPage(
+            "The revision is missing: at least 7 characters.",
+            hint="Read the page, then send its revision with the change.",
+        )
     if body.old_string == body.new_string:
-        raise InvalidPage("old_string and new_string are the same.", hint="Send a different new_string.")
+        raise InvalidPage("old_string and new_string are identical.", hint="Send a different new_string.")
     with check_preconditions(by_header=if_match is not None):
         expected = get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
         written = wiki.handle.pages.replace_text(
             path, body.old_string, body.new_string, author, message, expected=expected
         )
-    _report_saved(wiki, written, author, message)
+    wiki.report_write(written, author, message)
     return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
 
 
@@ -250,7 +251,7 @@ def delete_and_respond(
         expected = get_expected_revision(wiki, path, body, if_match)
         author, message = get_author(wiki, body, author_header), body.commit_message or ""
         deleted = wiki.handle.pages.delete(path, author, message, expected=expected)
-    wiki.report_commit(CommitEvent(ChangeKind.DELETED, deleted.path, (deleted.file,), author, message))
+    wiki.report_write(deleted, author, message)
     return make_json_response(build_delete_document(deleted, wiki.path_style))
 
 
@@ -278,14 +279,8 @@ def rename_page(
             update_links=body.update_links,
             link_path=wiki.path_style.to_link_path(new_path),
         )
-    files = (renamed.file, *map(get_new_file, renamed.updated))
-    wiki.report_commit(CommitEvent(ChangeKind.RENAMED, renamed.old_path, files, author, message, renamed.path))
+    wiki.report_write(renamed, author, message)
     return make_json_response(build_rename_document(renamed, wiki.path_style), etag=f'"{renamed.revision}"')
-
-
-def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> None:
-    if result.changed:
-        wiki.report_commit(CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message))
 
 
 # Links between pages

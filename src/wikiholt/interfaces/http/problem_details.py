@@ -71,7 +71,7 @@ class FieldError(TypedDict):
 
 
 class ProblemDetails(TypedDict):
-    """An error (RFC 9457). `error` repeats `detail` for clients of otterwiki-api."""
+    """An error (RFC 9457). `error` is `detail` with the hint, for clients of otterwiki-api."""
 
     type: str
     title: str
@@ -142,7 +142,7 @@ def _build_problem(status: int, code: str, message: str, hint: str) -> ProblemDe
         "detail": message,
         "code": code,
         "hint": hint,
-        "error": message,
+        "error": f"{message.removesuffix('.')}. {hint}" if hint else message,
     }
 
 

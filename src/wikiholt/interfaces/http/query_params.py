@@ -234,6 +234,13 @@ class FacetParams(ListParams):
     )
 
 
+class FacetQueryParams(FacetParams):
+    """Parameters of the facets, which may be those of the pages that a query finds."""
+
+    q: str = Field("", max_length=MAX_QUERY_CHARS, description="Count only pages that match this query.")
+    mode: SearchMode = Field(SearchMode.HYBRID, description="How the query finds pages.")
+
+
 class SearchParams(FacetParams):
     """Parameters of a search."""
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, Any
 
@@ -18,6 +18,11 @@ PRIVATE_CACHE_CONTROL = "private, no-cache"
 def encode_json(document: Mapping[str, Any]) -> bytes:
     """Encode as compact JSON; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+
+
+def encode_json_list(document: Sequence[Any]) -> bytes:
+    """Encode a list as `encode_json` does."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def make_json_response(

@@ -13,7 +13,7 @@ from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
 from wikiholt.interfaces.http.query_params import (
     Count,
-    FacetParams,
+    FacetQueryParams,
     NoParams,
     SearchParams,
     SemanticParams,
@@ -30,6 +30,8 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
+from wikiholt.search.hit_facets import count_hit_facets
+from wikiholt.search.request import MAX_HITS, SearchRequest
 from wikiholt.wikis.multi_search import OpenedWikis, search_wikis
 from wikiholt.wikis.session import WikiSession
 
@@ -97,14 +99,21 @@ def find_similar(
 )
 def get_facets(
     context: RequestContextDep,
-    params: Annotated[FacetParams, parse_query(FacetParams)],
+    params: Annotated[FacetQueryParams, parse_query(FacetQueryParams)],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """List all categories, tags and folders, and the values of frontmatter properties, with their page counts."""
+    """List the categories, tags, folders and values of frontmatter properties, with their page counts.
+
+    With a query, only those of pages that contain its words or are likely answers, among its best 100 pages.
+    """
     wiki = context.open_wiki(Scope.READ)
+    where = wiki.to_git_filter(params.to_filter())
+    if params.q.strip():
+        with wiki.use_handle() as handle:
+            result = handle.search(SearchRequest(params.q, MAX_HITS, params.mode, where, rerank=False))
+        return make_json_response(build_facets_document(count_hit_facets(result.hits, where.path_prefix)))
     with wiki.open_snapshot() as snapshot:
         tag = make_weak_etag("facets", snapshot.version, params.to_filter(), params.facets)
-        where = wiki.to_git_filter(params.to_filter())
         return make_cached_response(
             tag, if_none_match, lambda: build_facets_document(snapshot.pages.get_facets(where, params.facets))
         )

@@ -110,7 +110,7 @@ class WriteBody(StrictBody):
 
     commit_message: Annotated[_Text, Field(max_length=10_000)] | None = None
     author: CommitAuthor | None = None
-    revision: Annotated[str, Field(pattern=r"^(?:[0-9a-fA-F]{7,64})?$")] | None = None
+    revision: Annotated[str, Field(max_length=64)] | None = None
 
 
 class PutPage(WriteBody):
@@ -122,7 +122,7 @@ class PutPage(WriteBody):
 class PatchPage(WriteBody):
     """The text to replace, which must occur once, and its replacement."""
 
-    old_string: Annotated[_Text, Field(min_length=1)]
+    old_string: _Text
     new_string: _Text
 
 
@@ -198,7 +198,7 @@ def build_page_exists_error(wiki: WikiSession, path: str, *, by_header: bool) ->
     if by_header:
         return _build_precondition_error(current)
     hint = "Read it, then send its revision with the change, or send If-Match: * to overwrite it."
-    return RevisionMismatch("The page exists already.", current=current, hint=hint)
+    return RevisionMismatch("Revision required: the page exists already.", current=current, hint=hint)
 
 
 def _build_precondition_error(current: str | None) -> PreconditionFailed:

@@ -20,8 +20,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_rename_document,
     build_write_document,
 )
-from wikiholt.wikis.pages.page_locator import get_new_file
-from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
+from wikiholt.wikis.session import WikiSession
 
 
 def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWriteDocument:
@@ -80,10 +79,7 @@ def rename_page(wiki: WikiSession, params: RenamePageArguments, _: int) -> PageR
         update_links=params.update_links,
         link_path=wiki.path_style.to_link_path(new_path),
     )
-    files = (renamed.file, *map(get_new_file, renamed.updated))
-    wiki.report_commit(
-        CommitEvent(ChangeKind.RENAMED, renamed.old_path, files, author, params.commit_message, renamed.path)
-    )
+    wiki.report_write(renamed, author, params.commit_message)
     return build_rename_document(renamed, wiki.path_style)
 
 
@@ -95,7 +91,7 @@ def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageD
         if error.current is not None:
             raise
         raise PageNotFound(f"there is no page {params.path[:200]!r}") from None
-    wiki.report_commit(CommitEvent(ChangeKind.DELETED, deleted.path, (deleted.file,), author, params.commit_message))
+    wiki.report_write(deleted, author, params.commit_message)
     return build_delete_document(deleted, wiki.path_style)
 
 
@@ -109,6 +105,5 @@ def _get_expected_revision(params: WriteArguments) -> str | None:
 
 
 def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
-    if result.changed:
-        wiki.report_commit(CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message))
+    wiki.report_write(result, author, message)
     return build_write_document(result, wiki.path_style)

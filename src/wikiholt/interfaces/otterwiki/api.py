@@ -7,7 +7,6 @@ threads of that loop.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from threading import Lock, Thread
 from typing import Any
@@ -29,6 +28,7 @@ from wikiholt.interfaces.http.problem_details import (
     make_problem_response,
 )
 from wikiholt.interfaces.http.request_context import HOST_GRANT_KEY, HostGrant
+from wikiholt.interfaces.otterwiki.legacy_api import BridgeResponse, call_for_legacy_clients
 from wikiholt.interfaces.otterwiki.permissions import SharedKey, build_host_grant, load_shared_key, require_csrf_token
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki, PluginRuntime
 from wikiholt.text.page_names import get_page_path
@@ -39,15 +39,6 @@ RESPONSE_TIMEOUT_S = 120.0
 MAX_MCP_MESSAGE_BYTES = 64 * 1024
 """Maximum body of a client that may only read; MCP requests are messages."""
 _CLEANUP_TIMEOUT_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class BridgeResponse:
-    """A response of the API."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
 
 
 class AsgiBridge:
@@ -283,7 +274,8 @@ class OtterwikiApi:
         environ = dict(request.environ)
         if request.mimetype in _FORM_MEDIA_TYPES:  # the CSRF check has read the form, and the API accepts no forms
             environ["CONTENT_LENGTH"] = "0"
-        response = self._get_bridge(current_wiki.application).call(environ, host_grant)
+        bridge = self._get_bridge(current_wiki.application)
+        response = call_for_legacy_clients(environ, lambda adapted: bridge.call(adapted, host_grant))
         notify_otterwiki(current_wiki, host_grant)
         return _to_flask_response(response)
 

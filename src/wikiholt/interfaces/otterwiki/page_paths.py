@@ -15,6 +15,8 @@ class OtterwikiPaths:
     retain_case: bool
     root: str = ""
     """The path below which the wiki is mounted, without a trailing slash."""
+    underscore_as_space: bool = False
+    """Whether titles show a space for an underscore (TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES)."""
 
     def to_display_path(self, path: str) -> str:
         return path if self.retain_case else "/".join(_capitalize(part) for part in path.split("/"))
@@ -22,7 +24,10 @@ class OtterwikiPaths:
     def to_display_title(self, name: str, path: str) -> str:
         """Return the name set in the page; for a name derived from the file name, the name that Otterwiki shows."""
         last = path.rpartition("/")[2]
-        return self.to_display_path(last) if name == make_page_name(last) else name
+        if name != make_page_name(last):
+            return name
+        title = self.to_display_path(last)
+        return title.replace("_", " ") if self.underscore_as_space else title
 
     def to_git_path(self, path: str) -> str:
         clean = "/".join(part for part in path.split("/") if part)
@@ -41,7 +46,12 @@ class OtterwikiPaths:
 
 def get_request_paths() -> OtterwikiPaths:
     """Return the path style of the current request."""
-    return OtterwikiPaths(bool(current_app.config.get("RETAIN_PAGE_NAME_CASE", False)), request.script_root)
+    config = current_app.config
+    return OtterwikiPaths(
+        bool(config.get("RETAIN_PAGE_NAME_CASE", False)),
+        request.script_root,
+        bool(config.get("TREAT_UNDERSCORE_AS_SPACE_FOR_TITLES", False)),
+    )
 
 
 def _capitalize(part: str) -> str:

@@ -10,6 +10,13 @@ from typing import Self
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
+from wikiholt.text.dialect import (
+    OTTERWIKI,
+    OTTERWIKI_CASE,
+    OTTERWIKI_LINK_TITLE,
+    OTTERWIKI_LINK_TITLE_CASE,
+    Dialect,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -82,8 +89,8 @@ class PluginOptions:
     """`module:function` that returns the wiki of a request."""
     hide: str | None = None
     """Patterns of pages to hide from search; None if not set."""
-    is_link_first: bool = False
-    """Whether Otterwiki's WIKILINK_STYLE puts the target first: `[[Page|Text]]`."""
+    dialect: str = OTTERWIKI.name
+    """The dialect of links, by Otterwiki's WIKILINK_STYLE and RETAIN_PAGE_NAME_CASE."""
     dropdown: bool = True
     """Whether the search box shows results while the user types."""
 
@@ -103,11 +110,10 @@ class PluginConfig:
         values = {name: _to_text(value) for name, value in config.items() if name.startswith(_SETTING_PREFIX)}
         values |= {name: text for name, text in environ.items() if name.startswith(_SETTING_PREFIX) and text.strip()}
         hide = values.get(f"{_PLUGIN_PREFIX}HIDE")
-        link_style = _to_text(config.get("WIKILINK_STYLE")).upper().replace("_", "").strip()
         options = PluginOptions(
             resolver=values.get(f"{_PLUGIN_PREFIX}RESOLVER", "").strip(),
             hide=None if hide is None else hide.strip(),
-            is_link_first=link_style in _LINK_FIRST_STYLES,
+            dialect=get_dialect(config).name,
             dropdown=values.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
         )
         data_directory = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
@@ -128,6 +134,17 @@ class PluginConfig:
         return load_settings(
             environ={"WIKIHOLT_DATA": str(self.default_data_directory), "WIKIHOLT_SYNC_WORKERS": "1"} | general
         )
+
+
+def get_dialect(config: Mapping[str, object]) -> Dialect:
+    """Return the dialect that Otterwiki has with this configuration."""
+    link_style = _to_text(config.get("WIKILINK_STYLE")).upper().replace("_", "").strip()
+    plain, with_case = (
+        (OTTERWIKI_LINK_TITLE, OTTERWIKI_LINK_TITLE_CASE)
+        if link_style in _LINK_FIRST_STYLES
+        else (OTTERWIKI, OTTERWIKI_CASE)
+    )
+    return with_case if config.get("RETAIN_PAGE_NAME_CASE") else plain
 
 
 def _to_text(value: object) -> str:

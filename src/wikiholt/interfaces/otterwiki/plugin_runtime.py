@@ -11,16 +11,17 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from threading import Condition, RLock, Thread
+from threading import Condition, Lock, RLock, Thread
 from types import FrameType
 from typing import Any
 
 import click
-from flask import Flask
+from flask import Flask, g, request
 
-from wikiholt.app.bootstrap import Application, open_application
+from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
@@ -96,13 +97,49 @@ def _is_cli_command() -> bool:
 
 _DEBOUNCE_S = 0.05
 """Delay before handling, in which the response is sent and further notifications are merged."""
+_MAX_DELAY_S = 1.0
+"""How long a sync waits for saves to end, which it would slow down."""
+_WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class RunningWrites:
+    """Counts the requests of this process that may save a page. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._lock = Lock()
+
+    def register(self, app: Flask) -> None:
+        app.before_request(self._begin)
+        app.teardown_request(self._end)
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def reset(self) -> None:
+        """Forget the requests of the parent process after a fork."""
+        self._count = 0
+        self._lock = Lock()
+
+    def _begin(self) -> None:
+        if request.method in _WRITE_METHODS:
+            g.wikiholt_is_write = True
+            with self._lock:
+                self._count += 1
+
+    def _end(self, _: BaseException | None) -> None:
+        if g.pop("wikiholt_is_write", False):
+            with self._lock:
+                self._count -= 1
 
 
 class Debouncer:
     """Calls `callback` once for each notified location. `notify` takes microseconds and is safe in all threads."""
 
-    def __init__(self, callback: Callable[[WikiLocation], None]) -> None:
+    def __init__(self, callback: Callable[[WikiLocation], None], is_busy: Callable[[], bool] = lambda: False) -> None:
+        """Callbacks wait until `is_busy` returns false, for a limited time."""
         self._callback = callback
+        self._is_busy = is_busy
         self._pending: dict[WikiLocation, None] = {}
         self._changed = Condition()
         self._stopping = False
@@ -136,7 +173,10 @@ class Debouncer:
         """Wait for notifications and return their locations after the delay; an empty list after `stop`."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._stopping)
-            self._changed.wait_for(lambda: self._stopping, _DEBOUNCE_S)
+            until = time.monotonic() + _MAX_DELAY_S
+            while not self._changed.wait_for(lambda: self._stopping, _DEBOUNCE_S):
+                if not self._is_busy() or time.monotonic() > until:
+                    break
             pending, self._pending = self._pending, {}
             return [] if self._stopping else list(pending)
 
@@ -173,7 +213,7 @@ class _RunningApplication:
 
     def __init__(self, application: Application, options: PluginOptions) -> None:
         self.application = application
-        self.registrar = WikiRegistrar(application.service, options.hide, is_link_first=options.is_link_first)
+        self.registrar = WikiRegistrar(application.service, options)
 
 
 class PluginRuntime:
@@ -185,6 +225,8 @@ class PluginRuntime:
         self.options = self.config.options
         self._resolver = WikiResolver(self.options.resolver)
         self._is_prefork_master = is_prefork_master()
+        self._running_writes = RunningWrites()
+        self._running_writes.register(app)
         self._reset()
         register_after_fork(self._after_fork)
         _register_at_exit(self._stop)
@@ -193,7 +235,8 @@ class PluginRuntime:
         self._pid = os.getpid()
         self._lock = RLock()
         self._running: _RunningApplication | None = None
-        self._debouncer = Debouncer(self._notify_scheduler)
+        self._running_writes.reset()
+        self._debouncer = Debouncer(self._notify_scheduler, lambda: bool(self._running_writes))
         self._logged_messages: set[str] = set()
 
     def _after_fork(self) -> None:
@@ -251,6 +294,7 @@ class PluginRuntime:
         return running
 
     def _open_application(self) -> _RunningApplication:
+        raise_file_limit()
         application = open_application(self.config.load_settings())
         application.service.list_wikis()  # fail now if the registry cannot be read
         application.scheduler.start()

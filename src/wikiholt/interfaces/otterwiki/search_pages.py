@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from wikiholt.domain.search import SearchInterface, Snippet, Span
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import InvalidQuery, WikiholtError
+from wikiholt.errors import IndexMissing, IndexRepairing, InvalidQuery, NothingIndexed, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.query_params import SearchParams
 from wikiholt.interfaces.otterwiki.page_injects import RUNTIME_EXTENSION_KEY, load_plugin_files, render_scripts
@@ -46,6 +46,8 @@ class SearchPageContent:
     answer: SearchResultDocument | None = None
     problem: str = ""
     hint: str = ""
+    is_first_indexing: bool = False
+    """Whether the wiki is being indexed for the first time, which is no error."""
 
     @property
     def first_weak(self) -> int:
@@ -73,7 +75,8 @@ def _build_error_content(error: Exception) -> SearchPageContent:
     """Return the error that a user may see: invalid queries in full, other errors without details."""
     if isinstance(error, InvalidQuery) or (isinstance(error, WikiholtError) and error.status >= _SERVER_ERROR_STATUS):
         message, hint = get_public_message(error)
-        return SearchPageContent(problem=message, hint=hint)
+        is_first_indexing = isinstance(error, IndexMissing | NothingIndexed) and not isinstance(error, IndexRepairing)
+        return SearchPageContent(problem=message, hint=hint, is_first_indexing=is_first_indexing)
     expected = isinstance(error, WikiholtError)
     _log.error("search failed: %s", error, exc_info=None if expected else error)
     return SearchPageContent(

@@ -19,7 +19,8 @@ from flask import has_request_context, request
 
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import InvalidSetting, WikiExists, WikiholtError, WikiNotFound
-from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_LINK_TITLE
+from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
+from wikiholt.text.dialect import AUTO, OTTERWIKI, OTTERWIKI_DIALECTS
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.slugs import propose_slug
 
@@ -113,7 +114,7 @@ def _build_unknown_wiki_error(reason: str) -> WikiNotFound:
 _log = logging.getLogger(__name__)
 
 _DEFAULT_WIKI_SETTINGS = {"anchors": "otterwiki", "url": "/{path}"}
-_CHANGEABLE_DIALECTS = (AUTO, OTTERWIKI.name, OTTERWIKI_LINK_TITLE.name)
+_CHANGEABLE_DIALECTS = (AUTO, *(dialect.name for dialect in OTTERWIKI_DIALECTS))
 _GENERIC_DIRECTORY_NAMES = ("repository", "repo", "wiki", "data", "pages")
 """Directory names that are not specific enough for a slug."""
 
@@ -121,14 +122,11 @@ _GENERIC_DIRECTORY_NAMES = ("repository", "repo", "wiki", "data", "pages")
 class WikiRegistrar:
     """Maps repositories to the wikis of one service. Safe to use from many threads."""
 
-    def __init__(self, service: WikiService, hide: str | None, *, is_link_first: bool = False) -> None:
-        """`hide` are patterns of pages to hide from search, or None to keep the setting of each wiki.
-
-        `is_link_first` chooses between the two dialects of Otterwiki, for wikis that have no other one.
-        """
+    def __init__(self, service: WikiService, options: PluginOptions) -> None:
+        """The options apply to every wiki, the dialect only to those that have one of Otterwiki's."""
         self._service = service
-        self._hide = hide
-        self._dialect = (OTTERWIKI_LINK_TITLE if is_link_first else OTTERWIKI).name
+        self._hide = options.hide
+        self._dialect = options.dialect
         self._ids: dict[str, str] = {}
 
     def is_known(self, location: WikiLocation) -> bool:

@@ -272,7 +272,7 @@ class FacetDocument(TypedDict):
 
 
 class FacetsDocument(TypedDict):
-    """All filter values, the most frequent first."""
+    """All filter values, the most frequent first; `folders` are those directly below the filter `path`."""
 
     pages: int
     categories: list[FacetDocument]

@@ -1,8 +1,10 @@
 """The route that returns a page as sanitized HTML."""
 
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -14,12 +16,14 @@ from wikiholt.errors import InvalidPage
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.interfaces.http.page_routes import PagePath
 from wikiholt.interfaces.http.problem_details import describe_error_responses
-from wikiholt.interfaces.http.query_params import NoQuery
+from wikiholt.interfaces.http.query_params import NoParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.schemas.common import build_document, build_documents
+from wikiholt.interfaces.web.highlights import highlight_words
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
+from wikiholt.search.request import MAX_QUERY_CHARS
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.links import PageNameIndex, get_folder, resolve_link_paths
 
@@ -42,12 +46,13 @@ class PageRefDocument(TypedDict):
 
 
 class PreviewDocument(TypedDict):
-    """A page to display. `html` is sanitized: no script, style or URL except in links. `cut`: it is truncated."""
+    """A page to display. `html` is sanitized: no script or style; URLs only in links and images. `cut`: truncated."""
 
     name: str
     path: str
     file: str
     url: str
+    edit_url: str
     html: str
     cut: bool
     headings: list[HeadingDocument]
@@ -59,25 +64,36 @@ class PreviewDocument(TypedDict):
     notes: list[str]
 
 
+class PreviewParams(NoParams):
+    """Parameters of a preview."""
+
+    q: str = Field("", max_length=MAX_QUERY_CHARS, description="A query, whose words are marked in the HTML.")
+
+
 @router.get(
     "/preview/{path:path}",
     operation_id="preview_api_v1_preview__path__get",
     response_model=PreviewDocument,
     responses=describe_error_responses(404),
 )
-def preview_page(request: Request, path: PagePath, context: RequestContextDep, _: NoQuery) -> Response:
+def preview_page(
+    request: Request,
+    path: PagePath,
+    context: RequestContextDep,
+    params: Annotated[PreviewParams, parse_query(PreviewParams)],
+) -> Response:
     """Return a page as sanitized HTML, with its headings and the pages that link to it."""
     session = context.open_wiki(Scope.READ)
     content = session.handle.pages.read(path)
     settings = request.app.state.application.settings
     pipeline = session.handle.pages.get_pipeline()
-    return make_json_response(build_preview_document(content, session.wiki, settings, pipeline))
+    return make_json_response(build_preview_document(content, session.wiki, settings, pipeline, params.q))
 
 
 def build_preview_document(
-    content: PageContent, wiki: Wiki, settings: Settings, pipeline: TextPipeline
+    content: PageContent, wiki: Wiki, settings: Settings, pipeline: TextPipeline, query: str = ""
 ) -> PreviewDocument:
-    """Raises InvalidPage if the page cannot be parsed."""
+    """Build the document, with the words of `query` marked. Raises InvalidPage if the page cannot be parsed."""
     own = WikiSettings.parse(wiki.settings)
     page = pipeline.parse(content.file, content.blob, content.content.encode("utf-8", "replace"), None)
     if isinstance(page, PageProblem):
@@ -87,7 +103,8 @@ def build_preview_document(
         PreviewDocument,
         content,
         url=(own.url or settings.url).replace("{path}", quote(content.path)),
-        html=rendered.html,
+        edit_url=own.edit_url.replace("{path}", quote(content.path)).replace("{file}", quote(content.file)),
+        html=highlight_words(rendered.html, query, pipeline.language) if query.strip() else rendered.html,
         cut=rendered.cut,
         headings=build_documents(HeadingDocument, page.headings),
         category=content.metadata.category,
@@ -99,13 +116,12 @@ def build_preview_document(
 
 def make_link_resolver(content: PageContent, dialect: Dialect = GFM) -> LinkResolver:
     """Return a function that resolves links on this page, from the links in the index."""
-    by_name = dialect.resolves_by_name
     aliases = {link.path: link.aliases for link in content.links_to}
-    names = PageNameIndex([*aliases, content.path], by_name=by_name, aliases=aliases)
+    names = PageNameIndex([*aliases, content.path], resolution=dialect.resolution, aliases=aliases)
     missing = frozenset(content.missing)  # such as an alias that another page has too
 
     def resolve(target: str, wiki: bool) -> str | None:
-        paths = resolve_link_paths((target,), wiki, content.file, by_name)
+        paths = resolve_link_paths((target,), wiki, content.file, dialect.resolution)
         if paths and paths[0] in missing:
             return None
         # Without an index the existing pages are unknown: accept a link by path as it is.

@@ -1,7 +1,7 @@
 """Renders a page's Markdown as sanitized HTML for the browser.
 
-Headings get the anchors that search hits use, links between pages lead to their preview, and images are replaced by
-their description.
+Headings get the anchors that search hits use, links between pages lead to their preview, and images are files of the
+wiki or are replaced by their description.
 """
 
 import re
@@ -14,12 +14,11 @@ from typing import Any
 from urllib.parse import quote
 
 from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
-from markdown_it.token import Token
 
 from wikiholt.domain.page import Page
+from wikiholt.interfaces.web.markdown_rules import add_rules, format_callout
 from wikiholt.interfaces.web.sanitizer import WIKI_SCHEME, LinkResolver, measure_depth, sanitize_html
 from wikiholt.text.dialect import GFM, Dialect, LinkOrder
 from wikiholt.text.dialect_blocks import convert_to_markdown
@@ -39,8 +38,8 @@ _MAX_DEPTH = 200
 _MAX_RUN_CHARS = 20_000
 """Maximum length of a paragraph; markdown-it takes quadratic time for a run of brackets."""
 
-_FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,50})\]")
-_TASK_PATTERN = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
+_IMAGE_EXTENSION = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp)\Z", re.IGNORECASE)
+_IMAGE_WIDTH = re.compile(r"(\d{1,4})(?:x\d{1,4})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +53,17 @@ class RenderedPage:
 def render_markdown(page: Page, resolve: LinkResolver, dialect: Dialect = GFM) -> RenderedPage:
     """Render a page. Never raises, and the HTML is safe for any input."""
     body, cut = _truncate_body(page.body)
-    body = convert_to_markdown(body, dialect)
+    body = convert_to_markdown(body, dialect, format_callout)
     anchors = {heading.line - page.body_line: heading.anchor for heading in page.headings}
-    environment = {"anchors": anchors, "resolve": resolve, "dialect": dialect}
+    footnote_ids: set[str] = set()
+    environment = {"anchors": anchors, "resolve": resolve, "dialect": dialect, "footnote_ids": footnote_ids}
     html = _render_html(_get_parser, body, environment)
     if html is None or measure_depth(html) > _MAX_DEPTH:
         html = _render_html(_get_parser_without_html, body, environment)
     if html is None or measure_depth(html) > _MAX_DEPTH:
         html = f"<pre>{escape(body)}</pre>"
-    return RenderedPage(sanitize_html(html, frozenset(anchors.values()), resolve), cut)
+    ids = footnote_ids.union(anchors.values())
+    return RenderedPage(sanitize_html(html, ids, resolve, page.file), cut)
 
 
 def _truncate_body(body: str) -> tuple[str, bool]:
@@ -94,19 +95,15 @@ def _get_parser_without_html() -> MarkdownIt:
 
 
 def _configure_parser(parser: MarkdownIt) -> MarkdownIt:
-    parser.enable(["table", "strikethrough"])
     parser.inline.ruler.before("link", "wiki_link", _parse_wiki_link)
-    parser.inline.ruler.before("link", "footnote", _parse_footnote)
     parser.core.ruler.before("inline", "long_runs", _escape_long_runs)
     parser.core.ruler.push("anchors", _set_anchors)
-    parser.core.ruler.push("tasks", _render_tasks)
-    parser.core.ruler.push("alignment", _set_alignment)
-    parser.add_render_rule("image", _render_image)
+    add_rules(parser)
     return parser
 
 
 def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
-    """Parse `[[target]]` and `[[a|b]]` in the order of the dialect; `![[target]]`, an embed, becomes a link too."""
+    """Parse `[[target]]` and `[[a|b]]` in the order of the dialect. An embed, `![[target]]`, is an image or a link."""
     start = state.pos
     if not state.src.startswith(("[[", "![["), start):
         return False
@@ -115,7 +112,9 @@ def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
     target, text = parse_wiki_link(match[1], dialect.link_order) if match else ("", "")
     if match is None or not target:
         return False
-    if not silent:
+    if not silent and match[0].startswith("!") and (image := _find_image(target, text)):
+        state.push("html_inline", "", 0).content = _render_embedded_image(*image)
+    elif not silent:
         if dialect.has_note_markup:
             text = get_link_text(match, dialect) or target
         href, text = _resolve_wiki_link(target, text, state.env["resolve"], dialect)
@@ -126,17 +125,18 @@ def _parse_wiki_link(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _parse_footnote(state: StateInline, silent: bool) -> bool:
-    """Parse the number of a footnote, `[^1]`; its text stays where it is."""
-    match = _FOOTNOTE.match(state.src, state.pos, state.posMax) if state.src.startswith("[^", state.pos) else None
-    if match is None:
-        return False
-    if not silent:
-        state.push("sup_open", "sup", 1)
-        state.push("text", "", 0).content = match[1]
-        state.push("sup_close", "sup", -1)
-    state.pos = match.end()
-    return True
+def _find_image(target: str, text: str) -> tuple[str, str] | None:
+    """Return the target and the text of an embedded image, whose order may be unknown; None for another embed."""
+    pairs = ((target, text), (text, target))
+    return next((pair for pair in pairs if _IMAGE_EXTENSION.search(pair[0])), None)
+
+
+def _render_embedded_image(target: str, text: str) -> str:
+    """Render `![[image.png]]` or `![[image.png|300]]`: a path from the root of the wiki, and a width in pixels."""
+    width = _IMAGE_WIDTH.fullmatch(text)
+    name = target.rpartition("/")[2] if width or text == target else text
+    size = f' width="{width[1]}"' if width else ""
+    return f'<img src="/{escape(quote(target.lstrip("/")))}" alt="{escape(name)}"{size}>'
 
 
 def _resolve_wiki_link(target: str, text: str, resolve: LinkResolver, dialect: Dialect) -> tuple[str, str]:
@@ -167,31 +167,3 @@ def _set_anchors(state: StateCore) -> None:
             anchor = anchors.get(token.map[0])
             if anchor:
                 token.attrSet("id", anchor)
-
-
-def _render_tasks(state: StateCore) -> None:
-    """Show the checkbox of `- [x] done` as a character."""
-    for index in range(2, len(state.tokens)):
-        token = state.tokens[index]
-        if token.type != "inline" or state.tokens[index - 2].type != "list_item_open" or not token.children:
-            continue
-        first = token.children[0]
-        match = _TASK_PATTERN.match(first.content) if first.type == "text" else None
-        if match:
-            first.content = ("☐ " if match[1] == " " else "☑ ") + first.content[match.end() :]
-            state.tokens[index - 2].attrSet("class", "task")
-
-
-def _set_alignment(state: StateCore) -> None:
-    """Turn the alignment of a column into a class: the Content-Security-Policy refuses inline styles."""
-    for token in state.tokens:
-        if token.type in {"th_open", "td_open"}:
-            style = str(token.attrs.pop("style", ""))
-            if style:
-                token.attrSet("class", style.removeprefix("text-align:"))
-
-
-def _render_image(self: RendererHTML, tokens: list[Token], index: int, options: Any, env: Any) -> str:
-    """Render the description of an image; the browser never fetches the image."""
-    description = self.renderInlineAsText(tokens[index].children, options, env) or "image without a description"
-    return f'<span class="picture">{escape(description)}</span>'

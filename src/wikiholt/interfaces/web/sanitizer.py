@@ -1,10 +1,15 @@
-"""Sanitizes HTML: a short list of elements, no active attributes, no URLs except in links."""
+"""Sanitizes HTML: a short list of elements, no active attributes, no URLs except in links and images of the wiki."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from html import unescape
 from urllib.parse import quote, unquote, urlsplit
 
 import nh3
+
+from wikiholt.interfaces.web.code_colors import CODE_CLASSES
+from wikiholt.interfaces.web.markdown_rules import CALLOUT_KINDS
+from wikiholt.text.links import is_attachment, resolve_link_paths
 
 WIKI_SCHEME = "wiki:"
 """Marks links whose page is resolved already; never reaches the browser."""
@@ -16,8 +21,8 @@ _HEADING_TAGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _BLOCK_TAGS = {"blockquote", "dd", "details", "div", "dl", "dt", "hr", "li", "ol", "p", "pre", "summary", "ul"}
 _TABLE_TAGS = {"caption", "col", "colgroup", "table", "tbody", "td", "tfoot", "th", "thead", "tr"}
 _INLINE_TAGS = {
-    *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "del", "dfn", "em", "i", "ins", "kbd", "mark", "q", "rp"),
-    *("rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr"),
+    *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "del", "dfn", "em", "i", "img", "ins", "kbd", "mark", "q"),
+    *("rp", "rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr"),
 }
 _ALLOWED_TAGS = _HEADING_TAGS | _BLOCK_TAGS | _TABLE_TAGS | _INLINE_TAGS
 _ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
@@ -28,51 +33,83 @@ _ALLOWED_ATTRIBUTES = {
     "a": {"href", "title"},
     "abbr": {"title"},
     "bdo": {"dir"},
+    "blockquote": {"class"},
     "code": {"class"},
     "col": {"span"},
     "details": {"open"},
+    "div": {"class", "tabindex", "role", "aria-label"},
+    "img": {"src", "alt", "title", "width", "height"},
     "li": {"class"},
     "ol": {"start"},
+    "p": {"class"},
     "span": {"class"},
+    "sup": {"id"},
     "td": {"colspan", "rowspan", "class"},
     "th": {"colspan", "rowspan", "class"},
     "time": {"datetime"},
 } | {heading: {"id"} for heading in _HEADING_TAGS}
-_ALIGNMENTS = {"left", "center", "right"}
-_ALLOWED_CLASSES = {"li": {"task"}, "span": {"picture"}, "td": _ALIGNMENTS, "th": _ALIGNMENTS}
+_ALIGNMENTS = frozenset({"left", "center", "right"})
+_ALLOWED_CLASSES: dict[str, frozenset[str]] = {
+    "blockquote": frozenset(f"callout {kind}" for kind in CALLOUT_KINDS),
+    "div": frozenset({"wide"}),
+    "li": frozenset({"task"}),
+    "p": frozenset({"callout-title", "code-title"}),
+    "span": CODE_CLASSES | {"picture"},
+    "td": _ALIGNMENTS,
+    "th": _ALIGNMENTS,
+}
+_FIXED_VALUES = {"tabindex": "0", "role": "region", "aria-label": "Table"}
+"""The only values of attributes that the renderer sets on tables."""
+_SIZE_PATTERN = re.compile(r"[1-9]\d{0,3}")
 _LANGUAGE_CLASS_PATTERN = re.compile(r"language-[\w+#.-]{1,40}")
 _SCHEME_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _IMAGE_PATTERN = re.compile(r"<img\b(?>(?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*)>", re.IGNORECASE)
 _ALT_PATTERN = re.compile(r"""\balt\s*=\s*(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
+_SRC_PATTERN = re.compile(r"""\bsrc\s*=\s*(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>]++))""", re.IGNORECASE)
 _TAG_PATTERN = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _VOID_TAGS = frozenset({"br", "hr", "img", "col", "wbr", "input", "area", "embed", "link", "meta", "source", "track"})
 
 
-def sanitize_html(html: str, anchors: frozenset[str], resolve: LinkResolver) -> str:
-    """Return safe HTML. Ids are limited to `anchors`; links lead to previews, headings or external URLs."""
+def sanitize_html(html: str, ids: Collection[str], resolve: LinkResolver, file: str) -> str:
+    """Return safe HTML of the page in `file`.
+
+    Ids are limited to `ids`; links lead to previews, headings, files of the wiki or external URLs; images are files of
+    the wiki.
+    """
 
     def filter_attribute(tag: str, name: str, value: str) -> str | None:
         if name == "href":
-            return resolve_link(value, resolve)
+            return resolve_link(value, resolve, file)
+        if name == "src":
+            return resolve_file(value, file)
         if name == "id":
-            return value if value in anchors else None
+            return value if value in ids else None
         if name == "class":
             return _filter_class(tag, value)
-        return value
+        if name in ("width", "height"):
+            return value if _SIZE_PATTERN.fullmatch(value) else None
+        return value if _FIXED_VALUES.get(name, value) == value else None
 
     return nh3.clean(
-        _IMAGE_PATTERN.sub(_replace_image, html),
+        _IMAGE_PATTERN.sub(lambda image: _replace_image(image, file), html),
         tags=set(_ALLOWED_TAGS),
         clean_content_tags=set(_REMOVED_WITH_CONTENT),
         attributes=_ALLOWED_ATTRIBUTES,
         attribute_filter=filter_attribute,
         url_schemes={*_ALLOWED_SCHEMES, WIKI_SCHEME[:-1]},
         link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"img": {"loading": "lazy"}, "pre": {"tabindex": "0"}},
     )
 
 
-def resolve_link(target: str, resolve: LinkResolver) -> str | None:
-    """Return the URL of a link to a preview, a heading or an external page; None if the target is not allowed."""
+def resolve_file(target: str, file: str) -> str | None:
+    """Return the URL of a file of the wiki that the page in `file` shows; None for any other target."""
+    paths = resolve_link_paths((target,), False, file)
+    return f"files/{quote(paths[0])}" if paths and is_attachment(paths[0], False) else None
+
+
+def resolve_link(target: str, resolve: LinkResolver, file: str) -> str | None:
+    """Return the URL of a link to a preview, heading, file or external page; None if the target is not allowed."""
     if target.startswith(WIKI_SCHEME):
         path, _, fragment = target.removeprefix(WIKI_SCHEME).partition("#")
         return _format_preview_link(unquote(path), unquote(fragment))
@@ -83,7 +120,9 @@ def resolve_link(target: str, resolve: LinkResolver) -> str | None:
     if _SCHEME_PATTERN.match(target):
         return target if urlsplit(target).scheme.lower() in _ALLOWED_SCHEMES else None
     page_path = resolve(target, False)
-    return None if page_path is None else _format_preview_link(page_path, unquote(target.partition("#")[2]))
+    if page_path is None:
+        return resolve_file(target, file)
+    return _format_preview_link(page_path, unquote(target.partition("#")[2]))
 
 
 def measure_depth(html: str) -> int:
@@ -106,8 +145,11 @@ def _filter_class(tag: str, value: str) -> str | None:
     return value if value in _ALLOWED_CLASSES.get(tag, ()) else None
 
 
-def _replace_image(image: re.Match[str]) -> str:
-    """Replace an HTML image by its description; the result is sanitized with the rest."""
+def _replace_image(image: re.Match[str], file: str) -> str:
+    """Replace an image that is not a file of the wiki by its description; the result is sanitized with the rest."""
+    source = _SRC_PATTERN.search(image[0])
+    if source and resolve_file(unescape(source[1] or source[2] or source[3] or ""), file):
+        return image[0]
     alt = _ALT_PATTERN.search(image[0])
     description = (alt[1] or alt[2] or "") if alt else ""
     return f'<span class="picture">{description.replace("<", "&lt;")}</span>' if description.strip() else ""

@@ -81,4 +81,4 @@ def find_links_by_key(db: Connection, tables: GenerationTables, keys: Sequence[s
 def get_facets(db: Connection, tables: GenerationTables, where: PageFilter, properties: Sequence[str]) -> Facets:
     clause, values = build_where_clause(where)
     sql = f"SELECT path, category, tags, properties FROM {tables.pages} WHERE {clause or 'true'}"
-    return count_facets(map(rows.decode_row, db.execute(sql, values)), properties)
+    return count_facets(map(rows.decode_row, db.execute(sql, values)), properties, where.path_prefix)

@@ -82,12 +82,15 @@ def get_facets(db: sqlite3.Connection, where: PageFilter, properties: Sequence[s
     clause, values = build_where_clause(where, SQLITE)
     matching = f"WHERE {clause}" if clause else ""
     return count_facets(
-        db.execute(f"SELECT path, category, tags, properties FROM pages {matching}", values), properties
+        db.execute(f"SELECT path, category, tags, properties FROM pages {matching}", values),
+        properties,
+        where.path_prefix,
     )
 
 
-def count_facets(pages: Iterable[rows.Row], properties: Sequence[str]) -> Facets:
-    """The facets of pages, given as (path, category, encoded tags, encoded properties)."""
+def count_facets(pages: Iterable[rows.Row], properties: Sequence[str], prefix: str) -> Facets:
+    """The facets of pages, given as (path, category, encoded tags, encoded properties); folders are below `prefix`."""
+    start = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
     count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
     encoded_properties: list[str] = []
     for path, category, encoded, page_properties in pages:
@@ -98,9 +101,9 @@ def count_facets(pages: Iterable[rows.Row], properties: Sequence[str]) -> Facets
             categories[category] += 1
         if encoded != "[]":
             tags.update(rows.decode_strings(encoded))
-        folder, slash, _ = path.partition("/")
+        folder, slash, _ = path[len(start) :].partition("/") if path.startswith(start) else ("", "", "")
         if slash:
-            folders[folder] += 1
+            folders[start + folder] += 1
     return Facets(
         count,
         merge_case(categories),

@@ -1,10 +1,12 @@
 """A pool of connections to one index file, each used by one thread at a time.
 
-Readers take any idle connection; a few stay open. In WAL mode readers never wait for the writer.
+Readers take any idle connection; a few stay open, and in all pools of the process so few that thousands of wikis need
+few open files. In WAL mode readers never wait for the writer.
 """
 
 import os
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,42 @@ from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.schema import ImmutableConnection, open_connection, require_owner
 
 _MAX_IDLE_CONNECTIONS = 3
+_MAX_IDLE_CONNECTIONS_IN_PROCESS = 32
+"""A connection has up to three open files. Opening another takes less than a millisecond."""
+
+
+class _IdleConnections:
+    """The idle connections of all pools of this process, the least recently used first."""
+
+    def __init__(self) -> None:
+        self._pools: OrderedDict[sqlite3.Connection, SqlitePool] = OrderedDict()
+        self._lock = Lock()
+
+    def add(self, db: sqlite3.Connection, pool: "SqlitePool") -> None:
+        """Add a connection, and close the oldest if there are too many."""
+        with self._lock:
+            self._pools[db] = pool
+            too_many = len(self._pools) > _MAX_IDLE_CONNECTIONS_IN_PROCESS
+            oldest = self._pools.popitem(last=False) if too_many else None
+        if oldest is not None:
+            oldest[1].close_idle(oldest[0])
+
+    def remove(self, db: sqlite3.Connection) -> None:
+        with self._lock:
+            self._pools.pop(db, None)
+
+
+_idle_connections = _IdleConnections()
+
+
+def _reset_after_fork() -> None:
+    # The parent's connections stay referenced: SQLite connections must not be closed in a child.
+    _inherited.append(_idle_connections)
+    globals()["_idle_connections"] = _IdleConnections()
+
+
+_inherited: list[_IdleConnections] = []
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 class SqlitePool:
@@ -36,8 +74,10 @@ class SqlitePool:
                 self._idle, self._pid = [], os.getpid()
             if self._closed:
                 raise sqlite3.ProgrammingError("the index was closed")
-            if self._idle:
-                return self._idle.pop()
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
+            _idle_connections.remove(idle)
+            return idle
         db = self._connect(self._file)
         try:
             if self._wiki_id is not None:
@@ -53,9 +93,22 @@ class SqlitePool:
         with self._lock:
             # An immutable connection would not notice a later writer.
             reusable = not isinstance(db, ImmutableConnection)
-            if reusable and len(self._idle) < _MAX_IDLE_CONNECTIONS and not self._closed and self._pid == os.getpid():
+            kept = (
+                reusable and len(self._idle) < _MAX_IDLE_CONNECTIONS and not self._closed and self._pid == os.getpid()
+            )
+            if kept:
                 self._idle.append(db)
+        if kept:
+            _idle_connections.add(db, self)
+        else:
+            db.close()
+
+    def close_idle(self, db: sqlite3.Connection) -> None:
+        """Close this connection unless a thread has taken it meanwhile."""
+        with self._lock:
+            if db not in self._idle:
                 return
+            self._idle.remove(db)
         db.close()
 
     @contextmanager
@@ -88,4 +141,5 @@ class SqlitePool:
             self._closed = True
             idle, self._idle = self._idle, []
         for db in idle:
+            _idle_connections.remove(db)
             db.close()

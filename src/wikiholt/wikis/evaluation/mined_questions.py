@@ -18,7 +18,7 @@ from wikiholt.errors import InvalidEvaluation, NothingIndexed
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.bm25 import build_page_terms, to_terms
 from wikiholt.text.keyword_query import parse_query
-from wikiholt.text.links import PageNameIndex, get_folder
+from wikiholt.text.links import LinkResolution, PageNameIndex, get_folder
 from wikiholt.text.model_text import to_plain_text
 from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, sample_questions
@@ -70,11 +70,11 @@ def to_query_text(text: str) -> str:
 
 
 def build_link_questions(
-    searchable: SearchablePages, pages: Iterable[StoredPage], links: Iterable[StoredLink], *, by_name: bool = False
+    searchable: SearchablePages, pages: Iterable[StoredPage], links: Iterable[StoredLink], resolution: LinkResolution
 ) -> list[Question]:
     """Link texts as questions. Pages with such a link contain the text, so they are excluded from the ranking."""
     all_pages = {page.page_id: page for page in pages}
-    names = PageNameIndex((page.path for page in all_pages.values()), by_name=by_name)
+    names = PageNameIndex((page.path for page in all_pages.values()), resolution=resolution)
     by_path = {page.path: page for page in searchable.pages.values()}
     targets: defaultdict[str, dict[str, None]] = defaultdict(dict)
     linking_pages: defaultdict[str, set[str]] = defaultdict(set)
@@ -209,9 +209,7 @@ def mine_questions(
     )
     questions: list[Question] = []
     if QuestionKind.LINKS in kinds:
-        questions += build_link_questions(
-            searchable, pages, index.get_links(), by_name=pipeline.dialect.resolves_by_name
-        )
+        questions += build_link_questions(searchable, pages, index.get_links(), pipeline.dialect.resolution)
     if QuestionKind.FORMER_TITLES in kinds:
         questions += build_former_title_questions(searchable, _iter_former_titles(pages, source, revision, pipeline))
     questions += build_description_questions(searchable, described)

@@ -6,9 +6,17 @@ from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import InvalidQuery
+from wikiholt.errors import IndexMissing, InvalidQuery
 from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.text.links import PageNameIndex, fold_path, get_folder, get_fragment, get_last_part, is_attachment
+from wikiholt.text.links import (
+    LinkResolution,
+    PageNameIndex,
+    fold_path,
+    get_folder,
+    get_fragment,
+    get_last_part,
+    is_attachment,
+)
 from wikiholt.wikis.pages.page_locator import IndexOpener
 
 _NO_FILTER = PageFilter()
@@ -38,6 +46,7 @@ class IndexedPages:
     def get_links(self, path: str) -> PageLinks:
         """The links on a page as indexed, and the links to it."""
         with self._open_index() as index:
+            _require_complete(index)
             page = index.find_page(path)
             links = index.get_links([page.page_id]) if page else ()
             return _resolve_links(index, path, links)
@@ -45,6 +54,7 @@ class IndexedPages:
     def resolve_links(self, path: str, links: Iterable[Link]) -> PageLinks:
         """Resolve links on a page that may not be indexed like this, and find the links to it."""
         with self._open_index() as index:
+            _require_complete(index)
             return _resolve_links(index, path, links)
 
     def build_graph(self) -> PageGraph:
@@ -60,8 +70,15 @@ class IndexedPages:
         return [page for page in pages if page.path not in linked]
 
 
+def _require_complete(index: WikiIndex) -> None:
+    """Raise IndexMissing until the first sync has ended: a list of links would be incomplete."""
+    if index.get_state().revision is None:
+        raise IndexMissing("this wiki is not indexed yet", hint="try again in a moment")
+
+
 def _build_graph(index: WikiIndex) -> tuple[PageGraph, Sequence[StoredPage]]:
     """The graph, and its pages by path."""
+    _require_complete(index)
     _, listed = index.list_pages(_NO_FILTER, None)
     links, state = index.get_links(), index.get_state()
     pages = {page.page_id: page for page in listed}
@@ -84,9 +101,9 @@ def _build_graph(index: WikiIndex) -> tuple[PageGraph, Sequence[StoredPage]]:
 def _build_name_index(pages: Collection[StoredPage], recipe: Recipe, *paths: str) -> PageNameIndex:
     """The names of these pages and paths, by the dialect of the index."""
     pipeline = TextPipeline.from_recipe(recipe)
-    by_name = pipeline is not None and pipeline.dialect.resolves_by_name
+    resolution = pipeline.dialect.resolution if pipeline is not None else LinkResolution.BY_PATH
     aliases = {page.path: page.aliases for page in pages if page.aliases}
-    return PageNameIndex([*(page.path for page in pages), *paths], by_name=by_name, aliases=aliases)
+    return PageNameIndex([*(page.path for page in pages), *paths], resolution=resolution, aliases=aliases)
 
 
 def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:

@@ -103,7 +103,8 @@ class PageAttachments:
 
 
 def _get_directory(page_file: PageFile) -> str:
-    return page_file.file.rpartition(".")[0]
+    # A file that is named ".md" has no directory of attachments; the root of the wiki is not it.
+    return page_file.file.rpartition(".")[0] or "."
 
 
 def _to_attachment(file: str, attached_file: AttachedFile, changed_at: datetime | None = None) -> Attachment:

@@ -18,7 +18,7 @@ from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_blob,
 _MAX_TRIES = 8
 """How often a write is retried after conflicting commits."""
 
-_REVISION_PATTERN = re.compile(r"[0-9a-f]{7,64}")
+_MIN_REVISION_CHARS = 7
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class PageWriter:
     ) -> PageWriteResult:
         """Replace the only occurrence of `old`. Raises InvalidPage if there is none or more than one."""
         if not old:
-            raise InvalidPage("the text to replace is empty", hint="give the text exactly as on the page")
+            raise InvalidPage("the text to replace (old_string) is empty", hint="give the text exactly as on the page")
 
         def edit_text(text: str) -> str:
             return _replace_once(text, old, new)
@@ -112,12 +112,14 @@ class PageWriter:
     def _require_revision(self, page_file: PageFile | None, expected: str | None) -> None:
         if expected is None:
             return
-        if not _REVISION_PATTERN.fullmatch(expected.lower()):
-            raise InvalidPage(f"{expected[:80]!r} is not a revision", hint="send at least 7 digits of a commit id")
+        if len(expected) < _MIN_REVISION_CHARS:
+            raise InvalidPage(
+                f"a revision has at least {_MIN_REVISION_CHARS} characters", hint="send more digits of the commit id"
+            )
         current = self._get_revision(page_file) if page_file is not None else None
         if current is None or not current.startswith(expected.lower()):
             raise RevisionMismatch(
-                "the page has changed since it was read" if current else "the page does not exist",
+                "Revision mismatch: the page has changed since it was read" if current else "the page does not exist",
                 current=current,
                 hint="read it again and repeat the change",
             )
@@ -178,7 +180,9 @@ def _replace_once(text: str, old: str, new: str) -> str:
     count = text.count(old)
     if count != 1:
         raise InvalidPage(
-            f"the text occurs {count} times on the page" if count else "the text is not on the page",
+            f"the text is ambiguous: it occurs {count} times on the page"
+            if count
+            else "the text was not found on the page",
             hint="give more of the surrounding text" if count else "read the page again; the text must match exactly",
         )
     return text.replace(old, new)
@@ -212,7 +216,7 @@ class PageRenamer:
         """Move the page to another path and update links to it, in one commit. Raises PageExists if the path is taken.
 
         Links keep the form in which they were written. Without `update_links` only the file moves. `link_path` is the
-        new path as written in links, which may differ in case, for a wiki whose links always use full paths.
+        new path as written in links, which may differ in case.
         """
         file = get_new_file(new_path)
 
@@ -253,13 +257,12 @@ class PageRenamer:
             return own.data, []
         tree = self._source.read_tree(head)
         before = {get_page_path(other) for other, entry in tree.items() if entry.kind is EntryKind.FILE}
-        old, new, full_paths_only = page_file.path, link_path or get_page_path(file), link_path is not None
+        old, new = page_file.path, get_page_path(file)
         dialect = self._writer.locator.get_pipeline().dialect
         before_names, after_names = (
-            PageNameIndex(paths, full_paths_only=full_paths_only, by_name=dialect.resolves_by_name)
-            for paths in (before, before - {old} | {new})
+            PageNameIndex(paths, resolution=dialect.resolution) for paths in (before, before - {old} | {new})
         )
-        move = PageMove(old, new, before_names, after_names, dialect)
+        move = PageMove(old, new, before_names, after_names, dialect, link_path or new)
         candidates = [other for other in sorted(self._find_candidates(tree, head, old, new)) if other != page_file.file]
         blobs = self._source.read_blobs((tree[other].blob for other in candidates), limit)
         others = [

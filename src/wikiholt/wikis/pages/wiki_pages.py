@@ -1,13 +1,19 @@
 """The operations on the pages of one wiki."""
 
-from wikiholt.domain.page import PageLinks
+from wikiholt.domain.page import PageLinks, PageList
 from wikiholt.domain.protocols import Source
+from wikiholt.domain.search import PageFilter
+from wikiholt.errors import IndexMissing, PageNotFound
 from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.wikis.pages.git_page_list import list_pages_from_git
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator
+from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, validate_path
 from wikiholt.wikis.pages.page_reader import PageReader
 from wikiholt.wikis.pages.page_writer import PageRenamer, PageWriter
+from wikiholt.wikis.pages.repository_files import RepositoryFiles
+
+_NO_FILTER = PageFilter()
 
 
 class WikiPages:
@@ -19,6 +25,7 @@ class WikiPages:
     """
 
     def __init__(self, source: Source, pipeline: TextPipeline, open_index: IndexOpener) -> None:
+        self._source = source
         self._locator = locator = PageLocator(source, pipeline, open_index)
         self.get_pipeline = locator.get_pipeline
         indexed_pages = self._indexed_pages = IndexedPages(open_index)
@@ -26,7 +33,6 @@ class WikiPages:
         writer = PageWriter(source, pipeline, locator)
         attachments = PageAttachments(writer)
 
-        self.list = indexed_pages.list
         self.get_facets = indexed_pages.get_facets
         self.build_graph = indexed_pages.build_graph
         self.find_orphans = indexed_pages.find_orphans
@@ -41,15 +47,36 @@ class WikiPages:
         self.delete = writer.delete
         self.rename = PageRenamer(writer, open_index).rename
 
+        self.read_file = RepositoryFiles(source, locator, attachments, pipeline.max_bytes).read
+
         self.list_attachments = attachments.list
         self.read_attachment = attachments.read
         self.add_attachment = attachments.write
         self.remove_attachment = attachments.delete
+
+    def list(self, where: PageFilter = _NO_FILTER, limit: int | None = None, offset: int = 0) -> PageList:
+        """The pages that pass the filter, by path: of the index, or of HEAD until the first sync has ended."""
+        try:
+            indexed = self._indexed_pages.list(where, limit, offset)
+            if indexed.indexed_revision is not None:
+                return indexed
+        except IndexMissing:
+            pass
+        head = self._locator.get_head()
+        if head is None:
+            return PageList((), 0, None)
+        return list_pages_from_git(self._source, self._locator.get_pipeline(), head, where, limit, offset)
 
     def find_file(self, path: str) -> PageFile | None:
         """The file of the page at HEAD, or None if there is no such page. Raises InvalidPage."""
         return self._locator.find_page(path, self._locator.get_head())
 
     def get_links(self, path: str) -> PageLinks:
-        """The page's links and the links to it. Needs the index."""
-        return self._indexed_pages.get_links(self._reader.resolve_path(path))
+        """The page's links and the links to it, also of a page that is not written yet. Needs the index."""
+        try:
+            return self._indexed_pages.get_links(self._reader.resolve_path(path))
+        except PageNotFound:
+            links = self._indexed_pages.get_links(validate_path(path))
+            if not links.linked_from:
+                raise
+            return links

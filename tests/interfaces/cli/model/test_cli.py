@@ -72,7 +72,7 @@ def test_add_sync_search_finds_by_meaning(synced: CommandRunner) -> None:
     code, out, err = synced("search", "-w", "night", "restoring lost data")
     assert (code, err) == (0, "")
     assert "1. Backups" in out
-    assert "= HEAD" in out
+    assert ", up to date" in out
 
 
 def test_json_is_one_document_and_nothing_else(synced: CommandRunner) -> None:
@@ -262,8 +262,8 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
 def test_without_a_stale_check_the_search_shows_head_as_unknown(synced: CommandRunner) -> None:
     code, out, _ = synced("--set", "search.stale_check=false", "search", "-w", "night", "disks")
     assert code == 0
-    assert "= HEAD" not in out
-    assert "HEAD unknown" in out
+    assert ", up to date" not in out
+    assert "latest state unknown" in out
 
 
 def test_a_setting_can_be_set_for_one_command(synced: CommandRunner) -> None:

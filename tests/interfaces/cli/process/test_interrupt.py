@@ -140,7 +140,7 @@ def test_the_first_search_shows_a_bar_and_then_only_the_answer(tmp_path: Path, m
     for is_first in (True, False):
         with run_in_terminal(tmp_path / "data", 0.01, "search", "text", "7", "-n", "1") as search:
             assert search.process.wait(60) == 0
-            wait_until(lambda search=search: "HEAD" in search.output)  # type: ignore[misc]
+            wait_until(lambda search=search: "1 of 60 pages" in search.output)  # type: ignore[misc]
         assert ("Added vault: 60 pages" in search.output) == is_first
         assert bool(search.get_passages_done()) == is_first
         assert "1 of 60 pages" in search.output

@@ -73,7 +73,7 @@ def test_the_service_syncs_first(served: ServedApplication, run: Run) -> None:
     with serve_local_searches(served.application):
         out = run("search", "zebracrossing", "--mode", "keyword")[1]
     assert "1. New" in out
-    assert "= HEAD" in out
+    assert ", up to date" in out
 
 
 def test_nothing_found_and_errors_have_the_same_exit_codes(served: ServedApplication, run: Run) -> None:

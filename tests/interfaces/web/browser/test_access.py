@@ -131,3 +131,38 @@ def test_search_and_reading_work_without_script(server: WebServer, visit: OpenTa
     page.goto(f"{server.url}w/runbook/read?page=Home")
     page.get_by_role("link", name="Deploying").click()
     expect(page.locator("article h1")).to_have_text("Deploying")
+
+
+def test_a_private_page_is_read_with_the_key_of_the_tab(locked: tuple[WebServer, str], visit: OpenTab) -> None:
+    server, token = locked
+    tab = visit(f"{server.url}w/allotment/read?page=Growing/Composting", wait=DIALOG, expected=("401",))
+    page = tab.page
+    assert "heap" not in page.content()
+    page.get_by_label("Your key").fill(token)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator("article h1")).to_have_text("Composting")
+    page.get_by_role("link", name="History").click()
+    expect(page.locator(".commits li").first).to_be_visible()
+    assert all(token not in url for url in tab.requests)
+
+
+def test_the_start_page_searches_in_all_wikis(server: WebServer, visit: OpenTab) -> None:
+    page = visit(server.url, wait=".tiles a").page
+    page.get_by_label("Search all wikis").fill("the disk of the database is nearly full")
+    first = page.locator(f"{CARDS} >> nth=0")
+    expect(first).to_contain_text("Database disk full")
+    expect(first.locator(".wiki-label")).to_have_text("runbook")
+    first.get_by_role("link").first.click()
+    expect(page.locator("#app\\.preview-name")).to_have_text("Database disk full")
+
+
+def test_a_full_page_opens_from_the_preview_with_the_words_marked(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/?q=ledger+error+codes", wait=CARDS).page
+    page.locator(f"{CARDS} h2 a", has_text="Ledger").first.click()
+    link = page.get_by_role("link", name="Full page")
+    assert ":~:text=" in (link.get_attribute("href") or "")
+    link.click()
+    expect(page.locator("article h1")).to_have_text("Ledger")
+    expect(page.locator(".page mark").first).to_be_visible()
+    page.keyboard.press("Control+k")
+    expect(page.locator("#app\\.q")).to_be_focused()

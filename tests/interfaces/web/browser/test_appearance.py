@@ -12,6 +12,7 @@ from tests.support.web_server import WebServer
 pytestmark = pytest.mark.model
 
 CHECKS = (ROOT / "tests" / "support" / "accessibility.js").read_text(encoding="utf-8")
+AXE = (ROOT / "tests" / "support" / "vendor" / "axe-core-4.14.0.min.js").read_text(encoding="utf-8")
 CARDS = "#app\\.results .card"
 VIEWS = {
     "search": ("w/runbook/?q=database&tag=database", CARDS),
@@ -22,6 +23,10 @@ VIEWS = {
     "status": ("w/runbook/status", ".figures"),
     "statuses": ("status", ".rows .pill"),
     "without script": ("w/runbook/find?q=database", ".card"),
+    "page": ("w/runbook/read?page=Services/Ledger&q=error+codes", ".related"),
+    "history": ("w/runbook/history?page=Services/Ledger", ".commits"),
+    "changes": ("w/runbook/diff?page=Services/Ledger", ".diff"),
+    "several wikis": ("?q=water+the+garden", CARDS),
 }
 FOCUS_SCRIPT = """() => {
   const at = document.activeElement;
@@ -50,6 +55,15 @@ def check_accessibility(page: Page) -> None:
     result = page.evaluate(CHECKS)
     assert result["faults"] == []
     assert result["measured"] > 3
+    assert run_axe(page) == []
+
+
+def run_axe(page: Page) -> list[str]:
+    """The violations that axe-core finds. It is evaluated by the browser itself, so the policy of the page holds."""
+    if not page.evaluate("() => Boolean(window.axe)"):
+        page.evaluate(AXE)
+    found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    return [f"{fault['id']}: {node['html'][:150]}" for fault in found["violations"] for node in fault["nodes"]]
 
 
 def get_names(page: Page) -> list[dict[str, Any]]:
@@ -68,7 +82,10 @@ def test_text_has_contrast_and_everything_has_a_name(server: WebServer, visit: O
     address, wait = VIEWS[view]
     page = visit(server.url + address, wait=wait, color_scheme=scheme).page
     expect(page.locator("html")).to_have_attribute("data-theme", scheme)
-    check_accessibility(page)
+    for width in (400, 800, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        check_accessibility(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     names = get_names(page)
     assert [element for element in names if element["role"] in LABELLED_ROLES and not element["name"].strip()] == []
     assert {"link", "banner", "main"} <= {element["role"] for element in names}
@@ -102,7 +119,17 @@ def test_a_phone_needs_no_horizontal_scrolling(server: WebServer, visit: OpenTab
     size = {"width": 375, "height": 720}
     page = visit(server.url + address, wait=wait, viewport=size, has_touch=True, is_mobile=True).page
     assert page.evaluate("[document.documentElement.scrollWidth, visualViewport.width]") == [375, 375]
-    check_accessibility(page)
+    assert page.evaluate(CHECKS)["faults"] == []
+
+
+@pytest.mark.parametrize("view", ["search", "page", "wikis"])
+def test_a_page_weighs_less_than_100_kb(server: WebServer, visit: OpenTab, view: str) -> None:
+    page = visit(f"{server.url}healthz").page
+    sizes: dict[str, int] = {}
+    page.on("response", lambda response: sizes.update({response.url: len(response.body())}))
+    page.goto(server.url + VIEWS[view][0])
+    page.wait_for_load_state("networkidle")
+    assert sum(size for url, size in sizes.items() if "/api/" not in url) < 100_000, sizes
 
 
 def test_on_a_phone_the_preview_covers_the_list_and_traps_the_focus(server: WebServer, visit: OpenTab) -> None:
@@ -126,7 +153,7 @@ def test_filters_on_a_phone_are_collapsed_and_usable(server: WebServer, visit: O
     expect(box).to_be_hidden()
     page.get_by_text("Filters", exact=True).click()
     box.check()
-    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
     expect(page.locator("#app\\.filter-count")).to_have_text("1")
 
 
@@ -149,7 +176,7 @@ def test_changes_are_announced_to_screen_readers(server: WebServer, visit: OpenT
     expect(live).to_have_attribute("aria-live", "polite")
     expect(live).to_have_role("status")
     page.fill("#app\\.q", "database")
-    expect(live).to_contain_text("pages of 14")
+    expect(live).to_contain_text("14 pages searched")
     expect(page.locator("#app\\.q")).to_have_accessible_name("Search this wiki")
     expect(page.locator("#app\\.q")).to_have_accessible_description(
         "Results appear as you type. The down arrow moves to them, Enter opens one, Escape goes back."
@@ -160,12 +187,12 @@ def test_every_tab_stop_has_a_visible_focus(server: WebServer, visit: OpenTab) -
     page = visit(f"{server.url}w/runbook/?q=database", wait=CARDS).page
     page.evaluate("document.activeElement.blur()")
     seen = 0
-    for _ in range(25):
+    for _ in range(18):
         page.keyboard.press("Tab")
         focus = page.evaluate(FOCUS_SCRIPT)
         assert focus is not False
         seen += bool(focus)
-    assert seen > 20
+    assert seen > 10
 
 
 def test_reduced_motion_disables_animations(server: WebServer, visit: OpenTab) -> None:

@@ -142,7 +142,7 @@ def test_attacks_in_a_page_do_nothing_in_a_browser(server: WebServer, visit: Ope
     for link in page.locator(f"{PREVIEW} .page a[href]").all():
         assert link.get_attribute("href").split(":")[0] in ("https", "http", "mailto") or link.get_attribute(
             "href"
-        ).startswith(("?page=", "#"))
+        ).startswith(("?page=", "files/", "#"))
     page.locator(f"{PREVIEW} .page summary, {PREVIEW} .page p").first.click()
     assert page.evaluate("window.fooled") is None
     assert page.evaluate(

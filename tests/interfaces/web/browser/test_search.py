@@ -1,5 +1,8 @@
 """Searching in a browser: typing, modes, filters, the URL, the keyboard."""
 
+import contextlib
+import re
+
 import pytest
 from playwright.sync_api import Page, Route, expect
 
@@ -22,7 +25,7 @@ def test_results_appear_while_typing_and_matches_are_marked(server: WebServer, v
     expect(page.locator("#app\\.count")).to_have_text("Recently changed")
     page.locator(BOX).press_sequentially("a customer was charged two times", delay=15)
     expect(page.locator(FIRST)).to_contain_text("Duplicate payments")
-    expect(page.locator("#app\\.count")).to_contain_text("of 14")
+    expect(page.locator("#app\\.count")).to_contain_text("14 pages searched")
     page.fill(BOX, "disk alarm")
     expect(page.locator("mark", has_text="disk").first).to_be_visible()
     assert page.title().startswith("disk alarm")
@@ -55,7 +58,7 @@ def test_only_the_newest_answer_is_shown_and_typing_is_debounced(server: WebServ
     expect(page.locator(FIRST)).to_contain_text("Ledger")
     before = sum("api/v1/search" in url for url in tab.requests)
     page.locator(BOX).press_sequentially(" connection pool", delay=10)
-    expect(page.locator("#app\\.count")).to_contain_text("of 14")
+    expect(page.locator("#app\\.count")).to_contain_text("14 pages searched")
     page.wait_for_url("**q=TRN-5031+connection+pool")
     assert sum("api/v1/search" in url for url in tab.requests) - before <= 3
 
@@ -78,16 +81,16 @@ def test_the_three_modes_send_different_requests_and_show_different_results(serv
 def test_filters_narrow_the_results_and_can_be_removed(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=f"{CARDS} >> nth=4").page
     page.check("input[name=category][value=incidents]")
-    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
     assert "category=incidents" in page.url
     page.check("input[name=tag][value=database]")
-    expect(page.locator("#app\\.count")).to_contain_text("of 2")
+    expect(page.locator("#app\\.count")).to_contain_text("2 pages searched")
     assert set(get_names(page)) == {"Database disk full", "Slow or failing checkout"}
     page.get_by_role("button", name="Remove the filter incidents").click()
-    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
     page.get_by_role("button", name="Remove the filter database").click()
     page.check("input[name=path][value=Services]")
-    expect(page.locator("#app\\.count")).to_contain_text("of 3")
+    expect(page.locator("#app\\.count")).to_contain_text("3 pages searched")
     assert "path=Services" in page.url
 
 
@@ -121,7 +124,7 @@ def test_the_keyboard_is_enough(server: WebServer, visit: OpenTab) -> None:
     page.keyboard.press("/")
     expect(page.locator(BOX)).to_be_focused()
     page.keyboard.press("ArrowDown")
-    links = page.locator(f"{CARDS} h2 a")
+    links = page.locator(f"{CARDS} a[data-page]")
     expect(links.nth(0)).to_be_focused()
     page.keyboard.press("ArrowDown")
     expect(links.nth(1)).to_be_focused()
@@ -217,7 +220,177 @@ def test_unusual_queries_are_shown_as_text(server: WebServer, visit: OpenTab, te
 
 
 def test_more_results_are_appended_and_the_first_gets_the_focus(server: WebServer, visit: OpenTab) -> None:
-    page = visit(f"{server.url}w/runbook/?q=the", wait=f"{CARDS} >> nth=9").page
+    page = visit(f"{server.url}w/runbook/?q=the", wait=f"{CARDS} >> nth=3").page
+    shown = page.locator(CARDS).count()
     page.get_by_role("button", name="More results").click()
+    expect(page.locator(f"{CARDS} h2 a").nth(shown)).to_be_focused()
     expect(page.locator(CARDS)).to_have_count(14)
-    expect(page.locator(f"{CARDS} h2 a").nth(10)).to_be_focused()
+
+
+# ── while the user types ─────────────────────────────────────────────────────────────────────────
+
+
+def type_slowly(page: Page, text: str, delay_ms: int = 90) -> None:
+    """Type at an exact speed, whatever else the machine does."""
+    for character in text:
+        page.keyboard.press("Space" if character == " " else character)
+        page.clock.run_for(delay_ms)
+
+
+def test_a_query_of_21_characters_needs_at_most_four_requests(server: WebServer, visit: OpenTab) -> None:
+    tab = visit(f"{server.url}w/runbook/", wait=CARDS)
+    page = tab.page
+    page.wait_for_selector("input[name=category]")
+    page.clock.install()
+    before = len(tab.requests)
+    page.focus(BOX)
+    type_slowly(page, "the disk is full now.")
+    page.clock.run_for(1_000)
+    expect(page.locator("#app\\.count")).to_contain_text("searched")
+    page.wait_for_function("() => !document.body.classList.contains('waiting')")
+    sent = [url for url in tab.requests[before:] if "/api/" in url]
+    assert len(sent) <= 4, sent
+    assert any("q=the+disk+is+full+now." in url for url in sent)
+
+
+def test_an_unfinished_query_keeps_the_last_results_and_is_not_judged(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/allotment/?q=compost", wait=CARDS).page
+    names = get_names(page)
+
+    def find_nothing(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "nothing_relevant": True, "results": []})
+
+    page.route("**/api/v1/search?*", find_nothing)
+    page.clock.install()
+    page.focus(BOX)
+    page.keyboard.press("End")
+    with page.expect_response("**/api/v1/search?*"):
+        type_slowly(page, " of the whole garden")
+    expect(page.locator("body")).to_have_class(re.compile("pending"))
+    assert get_names(page) == names
+    expect(page.locator("#app\\.state")).to_be_empty()
+    with page.expect_response("**/api/v1/search?*q=compost+of+the+whole+garden&*"):
+        page.clock.run_for(200)
+    page.clock.run_for(1_000)
+    expect(page.locator("#app\\.state")).to_contain_text("Nothing found.")
+    expect(page.locator("body")).not_to_have_class(re.compile("pending"))
+
+
+def test_weak_hits_are_one_line_and_headings_of_a_page_are_grouped(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/allotment/?q=what+may+go+on+the+compost+heap", wait=CARDS).page
+    expect(page.locator(FIRST)).to_contain_text("Strong match")
+    expect(page.locator(f"{CARDS}.folded .snippet")).to_have_count(0)
+    expect(page.locator(".divider")).to_contain_text("less certain pages")
+    paths = page.locator(CARDS).evaluate_all("(cards) => cards.map((card) => card.dataset.page)")
+    assert len(set(paths)) == len(paths)
+    page.locator(".sections a", has_text="Not on the heap").click()
+    expect(page.locator("#app\\.preview .target")).to_have_text("Not on the heap")
+
+
+def test_filters_follow_the_query_and_open_folders(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/allotment/", wait="input[name=path][value=Growing]").page
+    growing = page.locator("label", has=page.locator("input[name=path][value=Growing]"))
+    everything = growing.locator(".number").inner_text()
+    page.fill(BOX, "bonfire")
+    expect(growing.locator(".number")).not_to_have_text(everything)
+
+    def deep(route: Route) -> None:
+        folders = [{"value": "Growing/Fruit", "count": 2}] if "path=Growing" in route.request.url else []
+        route.fulfill(json={**route.fetch().json(), "folders": folders})
+
+    page.route("**/api/v1/facets?*", deep)
+    page.check("input[name=path][value=Growing]")
+    inner = page.locator("input[name=path][value='Growing/Fruit']")
+    expect(inner).to_be_visible()
+    inner.check()
+    page.wait_for_url("**path=Growing/Fruit")
+    page.uncheck("input[name=path][value='Growing/Fruit']")
+    page.wait_for_url(re.compile("path=Growing$"))
+
+
+# ── shortcuts and recent searches ────────────────────────────────────────────────────────────────
+
+
+def test_shortcuts_open_the_box_and_a_list_of_shortcuts(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS).page
+    page.locator("body").click(position={"x": 5, "y": 5})
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("Control+k")
+    expect(page.locator(BOX)).to_be_focused()
+    page.keyboard.press("?")
+    expect(page.locator(BOX)).to_have_value("?")
+
+
+def test_results_and_groups_of_filters_are_one_tab_stop_each(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/?q=database", wait=f"{CARDS} >> nth=3").page
+    page.wait_for_selector("input[name=category]")
+    page.focus(BOX)
+    stops = 0
+    while not page.evaluate("document.activeElement.matches('#app\\\\.results a')"):
+        page.keyboard.press("Tab")
+        stops += 1
+        assert stops < 10
+    page.keyboard.press("Tab")
+    assert not page.evaluate("document.activeElement.matches('#app\\\\.results a')")
+    page.focus("input[name=tag] >> nth=0")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("input[name=tag]").nth(1)).to_be_focused()
+
+
+def test_recent_searches_are_offered_and_can_be_cleared(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/?q=backup", wait=CARDS).page
+    page.locator(f"{CARDS} h2 a").first.click()
+    page.goto(f"{server.url}w/runbook/")
+    recent = page.locator("#app\\.recent")
+    expect(recent.get_by_role("link")).to_have_text(["backup"])
+    recent.get_by_role("link").click()
+    expect(page.locator(BOX)).to_have_value("backup")
+    page.goto(f"{server.url}w/runbook/")
+    recent.get_by_role("button", name="Clear the recent searches").click()
+    expect(recent).to_be_hidden()
+    assert page.evaluate("localStorage.length") == 0
+
+
+# ── states ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_page_recovers_by_itself_when_the_browser_is_online_again(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",)).page
+    page.context.set_offline(True)
+    page.fill(BOX, "backup")
+    expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached.")
+    page.context.set_offline(False)
+    expect(page.locator(FIRST)).to_contain_text("Backups")
+
+
+def test_an_empty_wiki_says_why_and_asks_less_and_less_often(server: WebServer, visit: OpenTab) -> None:
+    tab = visit(f"{server.url}healthz", expected=("503",))
+    page = tab.page
+    status = server.get_status("runbook") | {
+        "pages": 0,
+        "indexed_revision": None,
+        "error": {"code": "no-commits", "message": "This wiki has no commit yet.", "hint": "Create the first page."},
+    }
+    problem = {"code": "nothing-indexed", "detail": "Nothing is indexed.", "hint": "", "status": 503}
+    page.route("**/api/v1/*", lambda route: route.fulfill(status=503, json=problem, headers={"Retry-After": "2"}))
+    page.route("**/api/v1/pages?*", lambda route: route.fulfill(status=503, json=problem, headers={"Retry-After": "2"}))
+    page.route("**/api/v1/status", lambda route: route.fulfill(json=status))
+    page.clock.install()
+    page.goto(f"{server.url}w/runbook/")
+    expect(page.locator("#app\\.state")).to_contain_text("This wiki has no commit yet. Create the first page.")
+    before = len(tab.requests)
+    for _ in range(20):
+        with contextlib.suppress(TimeoutError):
+            page.clock.run_for(4_000)
+        page.evaluate("() => new Promise((resolve) => requestIdleCallback(resolve))")
+    assert len(tab.requests) - before <= 8, "80 seconds"
+
+
+def test_an_unknown_wiki_leads_to_the_start_page(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/nosuch/", wait=".message", expected=("404",)).page
+    expect(page.locator(".message")).to_contain_text("There is no wiki with this name.")
+    page.get_by_role("link", name="All wikis").click()
+    expect(page.locator(".tiles a")).to_have_count(2)

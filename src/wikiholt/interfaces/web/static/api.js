@@ -16,8 +16,19 @@ export const key = {
   forget: () => { try { sessionStorage.removeItem(storageKey(PAGE_PATH)); sessionStorage.removeItem(storageKey(ROOT)); } catch { /* nothing stored */ } },
 };
 
+const getHeaders = () => { const secret = key.get(); return secret ? { Authorization: `Bearer ${secret}` } : {}; };
+
+// A file of the wiki, such as an image.
+export async function fetchBlob(path) {
+  const response = await fetch(new URL(path, new URL("./", location.href)), { headers: getHeaders(), credentials: "omit" });
+  if (!response.ok) throw new Error(`status ${response.status}`);
+  return response.blob();
+}
+
+// The HTML of a page that the server renders, also if it shows an error.
+export const fetchPage = async (url) =>
+  (await fetch(url, { headers: { Accept: "text/html", ...getHeaders() }, credentials: "omit", cache: "no-cache" })).text();
+
 export function get(path, parameters = {}, signal = undefined) {
-  const secret = key.get();
-  const headers = secret ? { Authorization: `Bearer ${secret}` } : {};
-  return request(addParameters(new URL(path, BASE), parameters), { headers, signal, credentials: "omit" });
+  return request(addParameters(new URL(path, BASE), parameters), { headers: getHeaders(), signal, credentials: "omit" });
 }

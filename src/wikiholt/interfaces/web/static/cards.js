@@ -4,12 +4,31 @@ import { pageUrl } from "./page_url.js";
 
 const CONFIDENCE = { high: "Strong match", medium: "Possible match", low: "Weak match" };
 const CHANNELS = { semantic: "meaning", keyword: "words" };
+const FRAGMENT_WORDS = 6;
 
-// The path of the page and the headings above the passage, without repeating the page name.
-function renderLocation(hit) {
-  const headings = hit.heading_path.filter((heading, index) => index || heading !== hit.name);
-  return el("p", { class: "place" }, el("span", { class: "path" }, formatPath(hit.path)),
-    headings.map((heading) => [el("span", { class: "turn", "aria-hidden": "true" }, " › "), el("span", {}, heading)]));
+// The hits of each page, in the order of its best hit; each has another heading.
+export function groupByPage(hits) {
+  const pages = new Map();
+  for (const hit of hits) {
+    const name = `${hit.wiki || ""}/${hit.path}`;
+    if (!pages.has(name)) pages.set(name, [hit]);
+    else if (pages.get(name).every((other) => other.anchor !== hit.anchor)) pages.get(name).push(hit);
+  }
+  return [...pages.values()];
+}
+
+const renderHeading = (hit) => {
+  const last = hit.heading_path.length - 1;
+  return renderHighlights(hit.heading_path[last], hit.heading_matches?.[last] || []);
+};
+
+// The folder of the page and the heading of the passage, without repeating the name of the page.
+function renderLocation(hit, label) {
+  const folder = hit.path.split("/").slice(0, -1).join("/");
+  const hasHeading = hit.heading_path.length && hit.heading_path.at(-1) !== hit.name;
+  const parts = [label && el("span", { class: "wiki-label" }, label), folder && el("span", { class: "path" }, formatPath(folder)),
+    hasHeading && el("span", {}, renderHeading(hit))].filter(Boolean);
+  return parts.length ? el("p", { class: "place" }, parts.map((part, index) => [index ? el("span", { class: "turn", "aria-hidden": "true" }, " › ") : null, part])) : null;
 }
 
 function renderConfidence(confidence) {
@@ -27,13 +46,31 @@ function renderFacts(hit) {
 
 const renderTags = (tags) => (tags?.length ? el("span", { class: "tags" }, tags.slice(0, 4).map((tag) => el("span", { class: "tag" }, tag))) : null);
 
-export function renderHit(hit, state) {
-  const href = pageUrl(hit.path, hit.anchor, state);
+// The first words of the sentence that matches best, by which a browser finds the passage on the page.
+function getPassageText(hit) {
+  const [start, end] = hit.sentence || [0, 0];
+  const words = Array.from(hit.snippet).slice(start, end).join("").replaceAll("…", " ").split(/\s+/).filter(Boolean);
+  return words.length > 2 ? words.slice(0, FRAGMENT_WORDS).join(" ") : "";
+}
+
+const renderLink = (hit, href, ...children) =>
+  el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, "data-text": getPassageText(hit), lang: hit.language }, children);
+
+const renderTitle = (hit, href) => el("h2", {}, renderLink(hit, href, renderHighlights(hit.name, hit.name_matches || [])));
+
+// `more` are other passages of the page. `label` is the name of its wiki, and `getUrl` makes the address of a passage.
+export function renderHit(hit, state, more = [], { label = "", getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
+  const sections = more.filter((other) => other.heading_path.length);
   return el("li", {}, el("article", { class: `card ${hit.confidence}`, "data-page": hit.path },
-    el("h2", {}, el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, lang: hit.language }, hit.name)),
-    renderLocation(hit),
+    renderTitle(hit, getUrl(hit)), renderLocation(hit, label),
     el("p", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)),
+    sections.length ? el("ul", { class: "sections", "aria-label": `More in ${hit.name}` }, sections.map((other) => el("li", {}, renderLink(other, getUrl(other), renderHeading(other))))) : null,
     renderFacts(hit)));
+}
+
+// A hit that is probably no answer: one line.
+export function renderWeakHit(hit, state, more = [], { label = "", getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
+  return el("li", {}, el("article", { class: `card folded ${hit.confidence}`, "data-page": hit.path }, renderTitle(hit, getUrl(hit)), renderLocation(hit, label)));
 }
 
 export function renderPage(page, state) {

@@ -1,11 +1,16 @@
-// Messages in area of results: errors with the hint of the server, countdowns, empty results.
+// Messages in the area of results: errors with the hint of the server, countdowns, empty results.
 import { el, toSentence } from "./dom.js";
 import { KEY_HINT, renderAccessButton } from "./key.js";
 
+const MAX_DELAY_S = 60;
+const OFFLINE_DELAY_S = 2;
 let countdown = null;
+let onOnline = null;
+let repeats = 0;
 
 export function clearMessage(area) {
   clearInterval(countdown);
+  removeEventListener("online", onOnline);
   area.replaceChildren();
 }
 
@@ -14,30 +19,36 @@ export function showMessage(area, title, text = "", ...more) {
   area.append(el("div", { class: "message" }, el("p", { class: "title" }, title), text && el("p", {}, text), more));
 }
 
-// Shows a problem. `retry` is called when the user retries or enters a key, or when the rate limit has passed.
+// Shows a problem. `retry` is called when the user retries or enters a key, or later: after the time that the server
+// names, twice as long after each further failure; at once when the browser is online again.
 export function showProblem(area, problem, retry) {
   // Screen readers need not read the same message again.
   const isRepeated = area.textContent.startsWith(toSentence(problem.message));
+  repeats = isRepeated ? repeats + 1 : 0;
   clearMessage(area);
+  if (problem.code === "wiki-not-found") { showUnknownWiki(area); return; }
   // The hint about the Authorization header is for programs; users get a button.
   const hint = /Bearer/.test(problem.hint) ? KEY_HINT : problem.hint;
-  const retriesLater = problem.retryAfter > 0 || problem.status === 429;
-  const box = el("div", { class: retriesLater ? "message problem later" : "message problem", role: isRepeated ? null : "alert" }, el("p", { class: "title" }, toSentence(problem.message)));
+  const delay = problem.retryAfter || (problem.status === 429 ? 1 : problem.status === 0 ? OFFLINE_DELAY_S : 0);
+  const box = el("div", { class: delay ? "message problem later" : "message problem", role: isRepeated ? null : "alert" }, el("p", { class: "title" }, toSentence(problem.message)));
   if (hint) box.append(el("p", { class: "hint" }, toSentence(hint)));
-  if (problem.status === 401 || problem.status === 403) {
-    box.append(renderAccessButton(problem, hint, retry));
-  } else if (retriesLater) {
-    startCountdown(box, Math.max(1, Math.ceil(problem.retryAfter || 1)), retry);
-  } else {
-    box.append(el("button", { type: "button", on: { click: retry } }, "Try again"));
-  }
+  if (problem.status === 401 || problem.status === 403) box.append(renderAccessButton(problem, hint, retry));
+  else if (delay) startCountdown(box, Math.min(MAX_DELAY_S, Math.ceil(delay * 2 ** repeats)), retry);
+  if (problem.status !== 401 && problem.status !== 403) box.append(el("button", { type: "button", on: { click: retry } }, delay ? "Try now" : "Try again"));
   area.append(box);
+  if (problem.status === 0) { onOnline = () => { repeats = 0; retry(); }; addEventListener("online", onOnline, { once: true }); }
+}
+
+function showUnknownWiki(area) {
+  const start = document.querySelector(".brand")?.getAttribute("href") || "/";
+  showMessage(area, "There is no wiki with this name.", "The address may be wrong, or the wiki was removed.", el("p", { class: "actions" }, el("a", { class: "button primary", href: start }, "All wikis")));
 }
 
 function startCountdown(box, seconds, retry) {
   const left = el("span", {}, String(seconds));
   box.append(el("p", { class: "hint" }, "Tries again automatically in ", left, " s."));
   countdown = setInterval(() => {
+    if (document.hidden) return;
     seconds -= 1;
     left.textContent = String(seconds);
     if (seconds > 0) return;

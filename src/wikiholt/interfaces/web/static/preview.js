@@ -2,15 +2,12 @@
 import { encodePath, get } from "./api.js";
 import { byId, el, formatPath, icon, renderTime, shortRevision } from "./dom.js";
 import { clearMessage, showProblem } from "./messages.js";
+import { loadImages, parseHtml } from "./trusted_html.js";
 import { buildUrl } from "./url_state.js";
 
 const narrow = matchMedia("(max-width: 61.99rem)");
 const CLOSE = "M6 6l12 12M18 6L6 18";
 const LINK = "M10 14a4 4 0 0 0 5.700 0l3-3a4 4 0 0 0-5.700-5.700l-1 1M14 10a4 4 0 0 0-5.700 0l-3 3a4 4 0 0 0 5.700 5.700l1-1";
-
-// The only place where HTML from the server becomes elements; Trusted Types forbid any other.
-const policy = window.trustedTypes?.createPolicy("wikiholt-preview", { createHTML: (html) => html });
-const trusted = (html) => (policy ? policy.createHTML(html) : html);
 
 export class Preview {
   constructor(setState) {
@@ -82,7 +79,7 @@ export class Preview {
     }
     if (narrow.matches && !first) this.box.focus({ preventScroll: true });
     try {
-      const page = await get(`preview/${encodePath(state.page)}`, {}, controller.signal);
+      const page = await get(`preview/${encodePath(state.page)}`, { q: state.q }, controller.signal);
       if (this.running !== controller) return;
       this.renderPage(page);
       this.scrollTo(this.state.anchor);
@@ -100,26 +97,33 @@ export class Preview {
 
   renderHeader(page) {
     const copyButton = el("button", { type: "button", class: "quiet icon", "aria-label": "Copy a link to this page", title: "Copy a link to this page", on: { click: () => this.copyLink(copyButton) } }, icon(LINK));
+    const fullPage = el("a", { class: "button", href: this.getFullPageUrl(page.path) }, "Full page");
     const wikiLink = /^https?:/.test(page.url || "") && el("a", { class: "button quiet", href: page.url, rel: "noopener" }, "Open in the wiki");
     return el("header", {},
       el("div", { class: "title" }, el("h2", { id: "app.preview-name" }, page.name), el("p", { class: "place" }, formatPath(page.path))),
-      el("div", { class: "actions" }, wikiLink, copyButton,
+      el("div", { class: "actions" }, fullPage, wikiLink, copyButton,
         el("button", { type: "button", class: "quiet icon", "aria-label": "Close the preview", title: "Close (Esc)", on: { click: () => this.close() } }, icon(CLOSE))));
+  }
+
+  // The page view, at the heading of the passage and with the words of the query marked. A browser that knows text
+  // fragments scrolls to the sentence itself.
+  getFullPageUrl(path) {
+    const { q, anchor } = this.state;
+    const link = [...document.querySelectorAll("#app\\.results a[data-text]")].find((a) => a.dataset.page === path && a.dataset.anchor === anchor);
+    const text = link?.dataset.text ? `:~:text=${encodeURIComponent(link.dataset.text).replaceAll("-", "%2D")}` : "";
+    const parameters = new URLSearchParams({ page: path, ...(q ? { q } : {}) }).toString().replaceAll("%2F", "/");
+    return `read?${parameters}${anchor || text ? `#${encodeURIComponent(anchor)}${text}` : ""}`;
   }
 
   renderPage(page) {
     const body = el("div", { class: "body" });
     const article = el("article", { class: "page" });
-    article.innerHTML = trusted(page.html);
+    const html = parseHtml(page.html).body;
+    loadImages(html);
+    article.append(...html.childNodes);
     // The header shows the name already.
     const title = article.firstElementChild;
     if (title?.tagName === "H1" && title.textContent.trim() === page.name) title.classList.add("visually-hidden");
-    for (const table of article.querySelectorAll("table")) {
-      const frame = el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table" });
-      table.replaceWith(frame);
-      frame.append(table);
-    }
-    for (const code of article.querySelectorAll("pre")) code.tabIndex = 0;
     const facts = el("p", { class: "facts" }, page.category && el("span", {}, page.category), renderTime(page.last_updated),
       page.revision && el("span", { title: page.revision }, `revision ${shortRevision(page.revision)}`),
       el("span", { class: "tags" }, (page.tags || []).map((tag) => el("a", { class: "tag", href: buildUrl({ ...this.state, q: "", page: "", anchor: "", tags: [tag], categories: [], path: "" }), "data-tag": tag, title: `Pages tagged ${tag}` }, tag))));

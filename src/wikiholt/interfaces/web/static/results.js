@@ -1,12 +1,13 @@
 // The list of a search page: search results or pages, with notes and the freshness of the index.
 import { get } from "./api.js";
-import { renderHit, renderPage } from "./cards.js";
+import { groupByPage, renderHit, renderPage, renderWeakHit } from "./cards.js";
 import { countCommitsBehind } from "./commits_behind.js";
 import { byId, el, plural, shortRevision } from "./dom.js";
 import { clearMessage, showMessage } from "./messages.js";
 import { buildUrl, hasFilters } from "./url_state.js";
 
 const MAX_RESULTS = 100;
+const MAX_WEAK_CARDS = 3;
 const RECENT_PAGES = 8;
 const results = byId("results");
 const messageArea = byId("state");
@@ -19,24 +20,38 @@ export function clearResults() {
   byId("more").hidden = true;
 }
 
+// The cards of hits: several passages of a page in one card, and less certain pages as one line each below the others.
+// `getOptions` returns what a card of a hit shows beside the hit. `likely` counts the pages that are probably answers.
+export function renderHits(hits, state, getOptions = () => ({})) {
+  const pages = groupByPage(hits);
+  const isWeak = ([hit]) => hit.confidence === "low";
+  const likely = pages.filter((page) => !isWeak(page));
+  // If no page is a likely answer, the first ones are shown in full.
+  const isFull = (page, index) => (likely.length ? !isWeak(page) : index < MAX_WEAK_CARDS);
+  const full = pages.filter(isFull);
+  const folded = pages.filter((page, index) => !isFull(page, index));
+  const render = (make) => ([hit, ...more]) => make(hit, state, more, getOptions(hit));
+  const cards = full.map(render(renderHit));
+  if (full.length && folded.length) cards.push(el("li", { class: "divider" }, plural(folded.length, "less certain page")));
+  return { cards: [...cards, ...folded.map(render(renderWeakHit))], likely: likely.length, count: pages.length };
+}
+
 // `retryActions` are offered if there are no results.
 export function showResults(answer, state, limit, retryActions) {
   clearMessage(messageArea);
   document.body.classList.remove("idle");
   const hits = answer.results;
-  const cards = hits.map((hit) => renderHit(hit, { ...state, page: "", anchor: "" }));
-  const firstWeak = hits.findIndex((hit) => hit.confidence === "low");
-  if (firstWeak > 0) cards.splice(firstWeak, 0, el("li", { class: "divider" }, "Less certain"));
+  const { cards, likely, count } = renderHits(hits, { ...state, page: "", anchor: "" });
   results.replaceChildren(...cards);
   byId("count").textContent = hits.length
-    ? `${plural(hits.length, "page")} of ${answer.considered.toLocaleString("en")} · ${Math.max(1, Math.round(answer.took_ms))} ms${answer.reranked ? " · reranked" : ""}`
+    ? `${plural(likely, "likely page")} · ${plural(answer.considered, "page")} searched${answer.reranked ? " · reranked" : ""}`
     : "No page found";
   if (!hits.length) showNoResults(state, retryActions);
   else if (answer.nothing_relevant) {
     showMessage(messageArea, "Nothing here is clearly relevant.", "These pages match best, in case one of them helps.");
-    byId("count").textContent = `Nothing clearly relevant · ${byId("count").textContent}`;
+    byId("count").textContent = `Nothing clearly relevant · ${plural(answer.considered, "page")} searched`;
   }
-  byId("more").hidden = hits.length < limit || limit >= MAX_RESULTS || hits.length >= answer.considered;
+  byId("more").hidden = hits.length < limit || limit >= MAX_RESULTS || count >= answer.considered;
   showFreshness(answer);
   showNotes(answer, state);
 }

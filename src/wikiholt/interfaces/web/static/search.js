@@ -1,25 +1,35 @@
 // The search page of the service: results, and the preview of the opened page beside them.
 import { byId } from "./dom.js";
+import { showFirstIndexing } from "./first_index.js";
 import { setUpKeyButton } from "./key.js";
 import { addKeyboardShortcuts } from "./keyboard.js";
-import { showProblem } from "./messages.js";
 import { Preview } from "./preview.js";
+import { rememberSearch, showRecentSearches } from "./recent.js";
 import { markOpenPage } from "./results.js";
 import { SearchController } from "./search_controller.js";
+import { addGlobalShortcuts, focusSearch } from "./shortcuts.js";
+import { buildUrl } from "./url_state.js";
 
 const results = byId("results");
 const preview = new Preview((change, push) => search.setState(change, push));
 const search = new SearchController({
   name: document.title,
   openResult,
-  onStateChange: (state) => { preview.show(state); markOpenPage(state.page); },
+  onStateChange: (state) => { preview.show(state); markOpenPage(state.page); showRecent(); },
   onResults: (state) => markOpenPage(state.page),
-  onError: (problem) => showProblem(byId("state"), problem, start),
+  onError: (problem) => showFirstIndexing(problem, start),
 });
 
 function openResult(link, push = true) {
   preview.resetAnchor();
-  if (link.dataset.page !== undefined) search.setState({ page: link.dataset.page, anchor: link.dataset.anchor || "" }, push);
+  if (link.dataset.page === undefined) return;
+  if (search.state.q.trim()) rememberSearch(search.state.q.trim());
+  search.setState({ page: link.dataset.page, anchor: link.dataset.anchor || "" }, push);
+}
+
+function showRecent() {
+  if (search.state.q) byId("recent").hidden = true;
+  else showRecentSearches((query) => buildUrl({ ...search.state, q: query, page: "", anchor: "" }));
 }
 
 results.addEventListener("click", (event) => {
@@ -29,9 +39,11 @@ results.addEventListener("click", (event) => {
   openResult(link);
 });
 addKeyboardShortcuts({ input: byId("q"), results, preview, open: openResult, clear: () => search.clear() });
+addGlobalShortcuts(() => { if (byId("preview").getAttribute("aria-modal")) preview.close(); focusSearch(); });
 
 function start() {
   setUpKeyButton(start);
+  showRecent();
   search.start();
   preview.reset();
   preview.show(search.state, true);

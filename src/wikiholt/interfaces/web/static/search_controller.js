@@ -1,13 +1,19 @@
 // Turns what is typed and selected into requests and shows the newest response; older responses are dropped.
+// While the user types, the last results stay, dimmed, and nothing is said to be missing.
 import { get } from "./api.js";
 import { byId } from "./dom.js";
 import { Filters } from "./filters.js";
 import { showProblem } from "./messages.js";
+import { rememberSearch } from "./recent.js";
 import { clearResults, fetchRecentPages, showPages, showResults } from "./results.js";
+import { makeRoving } from "./roving.js";
 import { hasFilters, NO_FILTERS, parseUrl, toFilterParameters, updateUrl } from "./url_state.js";
 
-const TYPING_DELAY_MS = 90;
-const PAGE_SIZE = 10;
+const TYPING_DELAY_MS = 150;
+const MAX_TYPING_WAIT_MS = 900;
+const FINISHED_DELAY_MS = 600;
+const PAGE_SIZE = 20;
+const PASSAGES_PER_PAGE = 3;
 const MAX_RESULTS = 100;
 const QUERY_FIELDS = ["q", "mode", "tags", "categories", "path", "since"];
 
@@ -23,12 +29,16 @@ export class SearchController {
     this.state = parseUrl();
     this.limit = PAGE_SIZE;
     this.timer = 0;
+    this.typingSince = null;
+    this.finishTimer = 0;
+    this.isFinished = true;
+    this.withheld = null;
     this.running = null;
     this.shownState = null;
-    this.filters = new Filters((change) => this.setState(change, true));
+    this.filters = new Filters((change) => this.select(change));
     this.retryActions = {
-      withoutFilters: () => this.setState(NO_FILTERS, true),
-      byMeaningToo: () => { this.setState({ mode: "hybrid" }, true); this.fillForm(); },
+      withoutFilters: () => this.select(NO_FILTERS),
+      byMeaningToo: () => { this.select({ mode: "hybrid" }); this.fillForm(); },
     };
     this.fillForm();
     this.filters.showActive(this.state);
@@ -43,11 +53,18 @@ export class SearchController {
     this.applyState(previous);
   }
 
+  // A choice of a mode or a filter, with the query as it is typed now.
+  select(change) {
+    this.markFinished();
+    this.setState({ ...change, q: input.value }, true);
+  }
+
   applyState(previous) {
     if (!QUERY_FIELDS.every((name) => String(previous[name]) === String(this.state[name]))) {
       this.limit = PAGE_SIZE;
       this.filters.show(this.state);
       this.search();
+      if (this.isFinished) this.filters.update(this.state);
     }
     this.onStateChange(this.state);
   }
@@ -60,26 +77,42 @@ export class SearchController {
 
   clear() {
     input.value = "";
-    this.setState({ q: "" }, true);
+    this.select({});
     this.fillForm();
     input.focus();
+  }
+
+  // The query is complete: its results are final, and may be none.
+  markFinished() {
+    clearTimeout(this.timer);
+    clearTimeout(this.finishTimer);
+    this.typingSince = null;
+    this.isFinished = true;
+  }
+
+  finish() {
+    this.markFinished();
+    if (input.value !== this.state.q) { this.setState({ q: input.value }); return; }
+    if (this.withheld && !this.running) this.show(...this.withheld);
+    this.filters.update(this.state);
   }
 
   // Keeps the results that the server has rendered for this URL.
   useServerResults() {
     this.shownState = this.state;
-    this.filters.load(this.state);
+    this.filters.update(this.state);
   }
 
   // Loads the filters and the results for the URL.
   start() {
-    this.filters.load(this.state);
+    this.filters.update(this.state);
     return this.search();
   }
 
   fetchResults(state, signal) {
-    if (state.q.trim()) return get("search", { q: state.q, mode: state.mode, n: this.limit, ...toFilterParameters(state) }, signal);
-    return hasFilters(state) ? get("pages", { limit: this.limit, ...toFilterParameters(state) }, signal) : fetchRecentPages(signal);
+    const filters = toFilterParameters(state);
+    if (state.q.trim()) return get("search", { q: state.q, mode: state.mode, n: this.limit, max_chunks_per_page: PASSAGES_PER_PAGE, ...filters }, signal);
+    return hasFilters(state) ? get("pages", { limit: this.limit, ...filters }, signal) : fetchRecentPages(signal);
   }
 
   async search() {
@@ -90,33 +123,54 @@ export class SearchController {
     const state = this.state;
     document.title = state.q ? `${state.q} · ${this.name}` : this.name;
     document.body.classList.add("waiting");
+    this.withheld = null;
     try {
       const answer = await this.fetchResults(state, controller.signal);
       if (this.running !== controller) return;
-      if (state.q.trim()) showResults(answer, state, this.limit, this.retryActions);
-      else showPages(answer, state, this.limit, hasFilters(state));
-      this.shownState = state;
-      this.onResults(this.state);
+      if (this.isFinished || !state.q.trim() || !answer.nothing_relevant) this.show(answer, state);
+      else this.withheld = [answer, state];
     } catch (error) {
       if (error.name === "AbortError" || this.running !== controller) return;
       this.shownState = null;
       clearResults();
+      document.body.classList.remove("pending");
       this.onError(error, () => this.start());
     } finally {
       if (this.running === controller) { this.running = null; document.body.classList.remove("waiting"); }
     }
   }
 
+  show(answer, state) {
+    this.withheld = null;
+    if (state.q.trim()) showResults(answer, state, this.limit, this.retryActions);
+    else showPages(answer, state, this.limit, hasFilters(state));
+    this.shownState = state;
+    document.body.classList.toggle("pending", input.value !== state.q);
+    makeRoving(results, "a[data-page]");
+    this.onResults(this.state);
+  }
+
+  // A request is sent when the user pauses, and now and then while a long query is typed.
   onInput() {
     byId("clear").hidden = !input.value;
+    document.body.classList.toggle("pending", input.value !== this.shownState?.q);
     clearTimeout(this.timer);
+    clearTimeout(this.finishTimer);
+    this.isFinished = false;
     const isFirst = !this.state.q;
-    this.timer = setTimeout(() => this.setState({ q: input.value }, isFirst && input.value !== ""), TYPING_DELAY_MS);
+    const now = performance.now();
+    this.typingSince ??= now;
+    const delay = Math.min(TYPING_DELAY_MS, Math.max(0, this.typingSince + MAX_TYPING_WAIT_MS - now));
+    this.timer = setTimeout(() => {
+      this.typingSince = null;
+      this.setState({ q: input.value }, isFirst && input.value !== "");
+    }, delay);
+    this.finishTimer = setTimeout(() => this.finish(), FINISHED_DELAY_MS);
   }
 
   onSubmit() {
-    clearTimeout(this.timer);
-    if (input.value !== this.state.q) this.setState({ q: input.value });
+    if (input.value.trim()) rememberSearch(input.value.trim());
+    this.finish();
     // On a phone, Enter only closes the keyboard.
     if (matchMedia("(pointer: coarse)").matches) { input.blur(); return; }
     const first = results.querySelector("a[data-page]");
@@ -124,10 +178,10 @@ export class SearchController {
   }
 
   async showMore() {
-    const count = results.querySelectorAll("a[data-page]").length;
-    this.limit = Math.min(MAX_RESULTS, this.limit + (this.state.q ? PAGE_SIZE : 3 * PAGE_SIZE));
+    const count = results.querySelectorAll("h2 a[data-page]").length;
+    this.limit = Math.min(MAX_RESULTS, this.limit + PAGE_SIZE);
     await this.search();
-    results.querySelectorAll("a[data-page]")[count]?.focus();
+    results.querySelectorAll("h2 a[data-page]")[count]?.focus();
   }
 
   addListeners() {
@@ -135,10 +189,11 @@ export class SearchController {
     input.addEventListener("compositionend", () => this.onInput());
     byId("form").addEventListener("submit", (event) => { event.preventDefault(); this.onSubmit(); });
     byId("clear").addEventListener("click", () => this.clear());
-    for (const radio of modes) radio.addEventListener("change", () => this.setState({ mode: radio.value }, true));
+    for (const radio of modes) radio.addEventListener("change", () => this.select({ mode: radio.value }));
     byId("more").addEventListener("click", (event) => { event.preventDefault(); this.showMore(); });
     addEventListener("popstate", () => {
       const previous = this.state;
+      this.markFinished();
       this.state = parseUrl();
       this.fillForm();
       this.applyState(previous);

@@ -23,8 +23,10 @@ export function renderProgress(activity, name = "progress") {
   const done = activity.pages_done || 0;
   const total = activity.pages_total || 0;
   const text = total ? `${done.toLocaleString("en")} of ${plural(total, "page")}` : "Comparing with the repository…";
+  // Pages are committed in batches; passages move the bar in between.
+  const [part, all] = activity.passages_expected ? [activity.passages_done, activity.passages_expected] : [done, total];
   return el("div", { class: "progress" }, el("label", { for: `app.${name}` }, text),
-    el("progress", total ? { id: `app.${name}`, max: String(total), value: done } : { id: `app.${name}` }));
+    el("progress", all ? { id: `app.${name}`, max: String(all), value: Math.min(part, all) } : { id: `app.${name}` }));
 }
 
 export const isBusy = (status) => Boolean(status.activity) || isDamaged(status) || (status.indexed_revision === null && !status.error);

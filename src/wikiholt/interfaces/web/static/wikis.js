@@ -1,17 +1,33 @@
-// The start page with several wikis: the wikis that the user may see.
+// The start page with several wikis: the wikis that the user may see, and a search in all of them.
 import { get } from "./api.js";
 import { byId, el, plural } from "./dom.js";
 import { setUpKeyButton } from "./key.js";
 import { clearMessage, showMessage, showProblem } from "./messages.js";
+import { renderHits } from "./results.js";
+import { makeRoving } from "./roving.js";
+import { addGlobalShortcuts } from "./shortcuts.js";
 import { getStatusLabel } from "./status_label.js";
 
 const PAGE_SIZE = 60;
 const MAX_WIKIS_WITH_STATUS = 24;
+const MAX_WIKIS_PER_SEARCH = 50;
+const TYPING_DELAY_MS = 150;
+const FINISHED_DELAY_MS = 600;
+const MAX_RESULTS = 20;
+const input = byId("q");
+const results = byId("results");
 let wikis = [];
 let shown = PAGE_SIZE;
+let timer = 0;
+let finishTimer = 0;
+let running = null;
+let withheld = null;
+let isFinished = true;
+
+const canSearch = () => wikis.length > 1 && wikis.length <= MAX_WIKIS_PER_SEARCH;
 
 const filterWikis = () => {
-  const text = byId("q").value.trim().toLowerCase();
+  const text = input.value.trim().toLowerCase();
   return wikis.filter((wiki) => wiki.slug.toLowerCase().includes(text));
 };
 
@@ -31,10 +47,65 @@ async function showStatuses() {
   if (wikis.length > MAX_WIKIS_WITH_STATUS) return;
   for (const link of byId("wikis").querySelectorAll("a")) {
     try {
-      const status = await get(new URL("api/v1/status", link.href));
+      const status = statuses.get(link.href) || await get(new URL("api/v1/status", link.href));
+      statuses.set(link.href, status);
       link.querySelector("small").textContent = `${plural(status.pages, "page")} · ${getStatusLabel(status)[1].toLowerCase()}`;
     } catch { /* The page of the wiki shows the error. */ }
   }
+}
+const statuses = new Map();
+
+// Search in all wikis
+
+function getUrl(hit) {
+  const parameters = new URLSearchParams({ q: input.value, page: hit.path }).toString().replaceAll("%2F", "/");
+  return `w/${encodeURIComponent(hit.wiki)}/?${parameters}${hit.anchor ? `#${encodeURIComponent(hit.anchor)}` : ""}`;
+}
+
+function showAnswer(answer) {
+  withheld = null;
+  document.body.classList.remove("pending");
+  const { cards, likely } = renderHits(answer.results, {}, (hit) => ({ label: hit.wiki, getUrl }));
+  results.replaceChildren(...cards);
+  makeRoving(results, "a[data-page]");
+  byId("notes").replaceChildren(...answer.notes.map((note) => el("p", { class: "note" }, note)));
+  byId("count").textContent = `${plural(likely, "likely page")} · ${plural(answer.wikis.length, "wiki")} searched`;
+  clearMessage(byId("state"));
+  if (answer.nothing_relevant) showMessage(byId("state"), cards.length ? "Nothing here is clearly relevant." : "Nothing found.", cards.length ? "These pages match best, in case one of them helps." : "");
+}
+
+async function search() {
+  clearTimeout(timer);
+  running?.abort();
+  const query = input.value.trim();
+  show();
+  history.replaceState(null, "", query ? `?${new URLSearchParams({ q: query })}` : location.pathname);
+  if (!query || !canSearch()) { results.replaceChildren(); byId("notes").replaceChildren(); clearMessage(byId("state")); document.body.classList.remove("pending"); return; }
+  const controller = new AbortController();
+  running = controller;
+  document.body.classList.add("waiting");
+  try {
+    const answer = await get("search", { q: query, n: MAX_RESULTS, max_chunks_per_page: 2, wiki: wikis.map((wiki) => wiki.slug) }, controller.signal);
+    if (running !== controller) return;
+    if (isFinished || !answer.nothing_relevant) showAnswer(answer); else withheld = answer;
+  } catch (error) {
+    if (error.name === "AbortError" || running !== controller) return;
+    results.replaceChildren();
+    showProblem(byId("state"), error, search);
+  } finally {
+    if (running === controller) { running = null; document.body.classList.remove("waiting"); }
+  }
+}
+
+function onInput() {
+  shown = PAGE_SIZE;
+  clearTimeout(timer);
+  clearTimeout(finishTimer);
+  isFinished = false;
+  if (!canSearch()) { show(); return; }
+  document.body.classList.add("pending");
+  timer = setTimeout(search, TYPING_DELAY_MS);
+  finishTimer = setTimeout(() => { isFinished = true; if (withheld) showAnswer(withheld); }, FINISHED_DELAY_MS);
 }
 
 async function load() {
@@ -47,26 +118,28 @@ async function load() {
     return;
   }
   if (wikis.length === 1) { location.replace(`w/${encodeURIComponent(wikis[0].slug)}/`); return; }
-  byId("wiki-box").hidden = wikis.length < 8;
+  byId("wiki-box").hidden = wikis.length < 2;
+  if (canSearch()) { byId("q-label").textContent = "Search all wikis"; input.placeholder = `Search ${plural(wikis.length, "wiki")}…`; }
   if (!wikis.length) {
     byId("count").textContent = "";
     showMessage(byId("state"), "No wiki to show.", "There is no wiki that you can read without a key.");
     return;
   }
-  show();
+  input.value ||= new URLSearchParams(location.search).get("q") || "";
+  search();
 }
 
-byId("q").addEventListener("input", () => { shown = PAGE_SIZE; show(); });
+input.addEventListener("input", onInput);
 byId("more").addEventListener("click", () => { shown += 10 * PAGE_SIZE; show(); });
+addGlobalShortcuts();
 document.addEventListener("keydown", (event) => {
   const focused = document.activeElement;
   if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
-  const links = [...byId("wikis").querySelectorAll("a")];
+  const links = [...document.querySelectorAll("#app\\.wikis a, #app\\.results a[data-page]")];
   const index = links.indexOf(focused);
-  if (event.key === "/" && focused !== byId("q")) { event.preventDefault(); byId("q").focus(); }
-  else if (event.key === "Escape" && focused === byId("q")) { byId("q").value = ""; show(); }
-  else if (event.key === "Enter" && focused === byId("q")) links[0]?.click();
-  else if (event.key === "ArrowDown" && (focused === byId("q") || index >= 0)) { event.preventDefault(); links[Math.min(index + 1, links.length - 1)]?.focus(); }
-  else if (event.key === "ArrowUp" && index >= 0) { event.preventDefault(); (index ? links[index - 1] : byId("q")).focus(); }
+  if (event.key === "Escape" && focused === input) { input.value = ""; search(); }
+  else if (event.key === "Enter" && focused === input) links[0]?.click();
+  else if (event.key === "ArrowDown" && (focused === input || index >= 0)) { event.preventDefault(); links[Math.min(index + 1, links.length - 1)]?.focus(); }
+  else if (event.key === "ArrowUp" && index >= 0) { event.preventDefault(); (index ? links[index - 1] : input).focus(); }
 });
 load();

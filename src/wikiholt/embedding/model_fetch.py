@@ -1,0 +1,250 @@
+"""Fetches an embedding model from a hub into a directory with a card.
+
+Only the files that the model needs are downloaded, of one commit, and each is compared with the checksum that the hub
+lists. No code of the repository is run. The directory appears complete or not at all.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from wikiholt.domain.index import CosineScale, FloatArray
+from wikiholt.embedding import load_local_embedder
+from wikiholt.embedding.fetched_models import FetchedModel, HubReference, get_directory_name, list_fetched_models
+from wikiholt.embedding.hub_client import HubFile, HubRepository, open_repository
+from wikiholt.embedding.model_card import CARD_FILE, read_card
+from wikiholt.embedding.repository_config import (
+    TOKENIZER,
+    DenseModule,
+    FetchOptions,
+    RepositoryConfig,
+    read_repository,
+)
+from wikiholt.embedding.self_test import QUESTIONS_AND_ANSWERS, estimate_scale
+from wikiholt.errors import ModelCorrupt, ModelRefused, StorageError
+
+_log = logging.getLogger(__name__)
+
+_TEMPORARY_PREFIX = ".fetch-"
+_TEMPORARY_TTL_S = 86_400
+_MAX_CONFIG_BYTES = 64 * 1024**2
+_MAX_MODEL_BYTES = 8 * 1024**3
+_HASH_BLOCK_BYTES = 1 << 20
+_REFERENCES_FILE = "references.json"
+_FIDELITY = {"fp32": 0.9999}
+_DEFAULT_FIDELITY = 0.99
+
+
+def fetch_model(text: str, directory: Path, options: FetchOptions) -> FetchedModel:
+    """Fetch `hf:org/name[@revision]` into a directory below `directory`, and test it.
+
+    A model that is there already is not fetched again. Raises ModelRefused, ModelMissing, ModelUnavailable,
+    ModelCorrupt, ModelSelfTestFailed, StorageError.
+    """
+    reference = HubReference.parse(text)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(directory)
+        temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        temporary.mkdir()
+        try:
+            return _fetch(reference, directory, temporary, options)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StorageError(f"The model cannot be stored in {directory}: {reason}", hint="check the disk") from error
+
+
+def _fetch(reference: HubReference, directory: Path, temporary: Path, options: FetchOptions) -> FetchedModel:
+    repository = open_repository(reference, temporary / "hub")
+    target = directory / get_directory_name(reference.repository, repository.commit)
+    if not (target / CARD_FILE).is_file():
+        built = temporary / "model"
+        built.mkdir()
+        _build_directory(reference, repository, built, options)
+        _sync_to_disk(built)
+        if target.exists():  # without a card: not a model
+            shutil.rmtree(target)
+        built.rename(target)
+        _sync_directory(directory)
+    read_card(target / CARD_FILE)
+    return next(model for model in list_fetched_models(directory) if model.directory == target)
+
+
+def _build_directory(reference: HubReference, repository: HubRepository, built: Path, options: FetchOptions) -> None:
+    def read(name: str) -> bytes | None:
+        file = repository.files.get(name)
+        if file is None:
+            return None
+        if file.size > _MAX_CONFIG_BYTES:
+            raise ModelRefused(f"{name} of the repository has {file.size:,} bytes", hint="choose another revision")
+        return _download(repository, file).read_bytes()
+
+    config = read_repository(list(repository.files), read, options)
+    total = sum(repository.files[name].size for name in config.files)
+    if total > _MAX_MODEL_BYTES:
+        raise ModelRefused(f"The model has {total:,} bytes", hint="run it on a server: model = openai:NAME")
+    local_names: dict[str, str] = {}
+    for name in config.files:
+        if name not in {layer.file for layer in config.dense}:
+            local_names[name] = PurePosixPath(name).name
+            shutil.copyfile(_download(repository, repository.files[name]), built / local_names[name])
+    dense = [f"dense-{number}.npz" for number in range(len(config.dense))]
+    for layer, file in zip(config.dense, dense, strict=True):
+        _convert_dense(_download(repository, repository.files[layer.file]).read_bytes(), layer, built / file)
+    draft = _CardDraft(reference.repository, repository.commit, repository.licence, config, local_names, tuple(dense))
+    _test_and_describe(built, draft)
+
+
+@dataclass(frozen=True, slots=True)
+class _CardDraft:
+    repository: str
+    commit: str
+    licence: str
+    config: RepositoryConfig
+    names: Mapping[str, str]
+    """The local name of each file."""
+    dense: tuple[str, ...]
+
+    def format(self, files: Sequence[Path], scale: CosineScale | None) -> str:
+        """The card as TOML. The references are listed if there is a scale, which is computed with them."""
+        config, text = self.config, json.dumps
+        lines = [
+            f"# Made by `wikiholt model fetch` from {self.repository}, commit {self.commit}.",
+            f"name = {text(self.repository.rpartition('/')[2])}",
+            f"licence = {text(self.licence)}",
+            f"dimensions = {config.dimensions}",
+            f"width = {config.width}",
+            f"window = {config.window}",
+            f"pooling = {text(config.pooling)}",
+            f"query_prefix = {text(config.query_prefix)}",
+            f"passage_prefix = {text(config.passage_prefix)}",
+            f"precision = {text(config.precision)}",
+            f"tokenizer = {text(TOKENIZER)}",
+        ]
+        if scale is not None:
+            lines += [
+                f"unrelated = {scale.unrelated} # estimated; measure with `wikiholt eval`",
+                f"alike = {scale.related}",
+                f"references = {text(_REFERENCES_FILE)}",
+            ]
+        for layer, file in zip(config.dense, self.dense, strict=True):
+            lines += ["[[dense]]", f"file = {text(file)}", f"activation = {text(layer.activation)}"]
+        lines += [f"[variants.{config.precision}]", f"graph = {text(self.names[config.graph])}"]
+        lines += [f"weights = {text(self.names[config.weights])}"] if config.weights else []
+        lines += [f"fidelity = {_FIDELITY.get(config.precision, _DEFAULT_FIDELITY)}", "[source]"]
+        lines += [f"repository = {text(self.repository)}", f"commit = {text(self.commit)}", "[files]"]
+        lines += [f"{text(file.name)} = {text(_compute_sha256(file))}" for file in sorted(files)]
+        return "\n".join(lines) + "\n"
+
+
+def _test_and_describe(built: Path, draft: _CardDraft) -> None:
+    """Load the model, compute its references, write the final card, and run the self-test."""
+    files = [path for path in built.iterdir() if path.is_file()]
+    (built / CARD_FILE).write_text(draft.format(files, None), "utf-8")
+    with load_local_embedder(built, threads=1) as embedder:
+        questions = [embedder.embed_query(question) for question, _ in QUESTIONS_AND_ANSWERS]
+        answers = list(embedder.embed_passages([answer for _, answer in QUESTIONS_AND_ANSWERS]))
+    references = [
+        {"text": answer, "vector": [round(float(number), 7) for number in vector]}
+        for (_, answer), vector in zip(QUESTIONS_AND_ANSWERS, answers, strict=True)
+    ]
+    (built / _REFERENCES_FILE).write_text(json.dumps(references), "utf-8")
+    files.append(built / _REFERENCES_FILE)
+    (built / CARD_FILE).write_text(draft.format(files, estimate_scale(questions, answers)), "utf-8")
+    with load_local_embedder(built, threads=1) as embedder:
+        embedder.run_self_test()
+
+
+def _download(repository: HubRepository, file: HubFile) -> Path:
+    """Download a file and compare it with the checksum that the hub lists. Raises ModelCorrupt."""
+    path = repository.download(file.name)
+    size = path.stat().st_size
+    digest = _compute_sha256(path) if file.sha256 else _compute_git_digest(path, size)
+    if digest != (file.sha256 or file.git_digest):
+        hint = "fetch it again; if it fails again, the hub or a proxy returns other data than it lists"
+        raise ModelCorrupt(f"{file.name} has the wrong checksum {digest}", hint=hint)
+    return path
+
+
+def _compute_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _compute_git_digest(path: Path, size: int) -> str:
+    """The object id of git, which the hub lists for files outside of LFS."""
+    digest = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(_HASH_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _convert_dense(data: bytes, layer: DenseModule, path: Path) -> None:
+    """Write the weights of a dense layer as numpy arrays. Raises ModelRefused if they are not as configured."""
+    tensors = _read_safetensors(data)
+    weight = tensors.get("linear.weight")
+    bias = tensors.get("linear.bias", np.zeros(layer.outputs, np.float32))
+    is_valid = weight is not None and weight.shape == (layer.outputs, layer.inputs) and bias.shape == (layer.outputs,)
+    if weight is None or not is_valid:
+        raise ModelRefused(f"{layer.file} does not contain the layer of its configuration", hint="choose another model")
+    buffer = io.BytesIO()
+    np.savez(buffer, weight=weight, bias=bias)
+    path.write_bytes(buffer.getvalue())
+
+
+def _read_safetensors(data: bytes) -> Mapping[str, FloatArray]:
+    """The fp32 tensors of a safetensors file. Raises ModelRefused."""
+    try:
+        (length,) = struct.unpack("<Q", data[:8])
+        header: dict[str, Any] = json.loads(data[8 : 8 + length])
+        tensors: dict[str, FloatArray] = {}
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            if entry["dtype"] != "F32":
+                raise ValueError(f"{name} is {entry['dtype']}")
+            start, end = entry["data_offsets"]
+            part = data[8 + length + start : 8 + length + end]
+            tensors[name] = np.frombuffer(part, np.float32).reshape(entry["shape"])
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        raise ModelRefused(f"A dense layer cannot be read: {error}", hint="choose another revision") from error
+    return tensors
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Delete what a crash left behind a day ago or earlier; a younger directory may belong to another process."""
+    for path in directory.iterdir():
+        is_leftover = re.match(rf"{re.escape(_TEMPORARY_PREFIX)}|\.removed-", path.name)
+        if is_leftover and time.time() - path.stat().st_mtime > _TEMPORARY_TTL_S:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync_to_disk(directory: Path) -> None:
+    for path in directory.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    _sync_directory(directory)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

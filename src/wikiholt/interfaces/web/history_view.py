@@ -1,0 +1,106 @@
+"""The history of a page and the changes of one commit. Needs no script."""
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from html import escape
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wikiholt.domain.git import Commit
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import PageNotFound, WikiholtError
+from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
+from wikiholt.interfaces.web.page_view import render_crumbs, render_page_link
+from wikiholt.interfaces.web.result_view import render_form
+from wikiholt.wikis.session import WikiSession
+
+_MAX_COMMITS = 100
+_MAX_LINES = 3_000
+"""Maximum number of lines that are compared; comparing takes quadratic time."""
+_CONTEXT_LINES = 3
+
+
+def handle_history(request: Request) -> Response:
+    """Render the commits that changed a page, newest first."""
+    try:
+        wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
+        path = request.query_params.get("page", "")
+        commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
+    except WikiholtError as error:
+        return render_view_error(request, error, render_form())
+    items = "".join(f"<li>{_render_commit(path, commit)}</li>" for commit in commits)
+    more = '<p class="hint">These are the latest 100 changes.</p>' if len(commits) == _MAX_COMMITS else ""
+    return _render_history_page(request, path, "History", f'<ol class="commits">{items}</ol>{more}')
+
+
+def handle_diff(request: Request) -> Response:
+    """Render what one commit changed on a page; by default the latest."""
+    path, revision = request.query_params.get("page", ""), request.query_params.get("revision", "")
+    try:
+        wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
+        commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
+        position = _find_commit(commits, revision)
+        new = wiki.handle.pages.read(path, commits[position].revision).content
+        old = _read_older(wiki, path, commits[position + 1 :])
+    except WikiholtError as error:
+        return render_view_error(request, error, render_form())
+    main = f"<p>{_render_commit(path, commits[position])}</p>{_render_changes(old, new)}"
+    return _render_history_page(request, path, "Changes", main)
+
+
+def _find_commit(commits: Sequence[Commit], revision: str) -> int:
+    for position, commit in enumerate(commits):
+        if commit.revision.startswith(revision):
+            return position
+    raise PageNotFound("This commit did not change the page.", hint="The history lists the commits that did.")
+
+
+def _read_older(wiki: WikiSession, path: str, commits: Sequence[Commit]) -> str:
+    """The page before a commit; empty if the page did not exist, or had another name."""
+    try:
+        return wiki.handle.pages.read(path, commits[0].revision).content if commits else ""
+    except PageNotFound:
+        return ""
+
+
+def _render_history_page(request: Request, path: str, title: str, content: str) -> Response:
+    name = path.rpartition("/")[2]
+    heading = f"<h1>{title}: {render_page_link('read', path, name)}</h1>"
+    main = f'<main id="app.main" class="plain">{render_form()}{render_crumbs(path)}{heading}{content}</main>'
+    return render_page("plain", PageContext.from_request(request), main, current="search", title=f"{title}: {name}")
+
+
+def _render_commit(path: str, commit: Commit) -> str:
+    date = f'<time datetime="{commit.date.isoformat()}">{commit.date.date().isoformat()}</time>'
+    subject = commit.message.partition("\n")[0] or "No message"
+    href = "diff?" + urlencode({"page": path, "revision": commit.revision[:12]})
+    return (
+        f'<a class="message-line" href="{escape(href)}">{escape(subject)}</a>'
+        f'<span class="facts"><span>{escape(commit.author)}</span>{date}'
+        f"<code>{commit.revision[:10]}</code></span>"
+    )
+
+
+def _render_changes(old: str, new: str) -> str:
+    before, after = old.splitlines(), new.splitlines()
+    if max(len(before), len(after)) > _MAX_LINES:
+        return '<p class="note">This page is too long to compare its versions here. Use git diff.</p>'
+    lines = "".join(_render_diff(before, after))
+    if not lines:
+        return '<p class="hint">The text of the page did not change.</p>'
+    return f'<div class="diff" tabindex="0" role="region" aria-label="Changes">{lines}</div>'
+
+
+def _render_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for group in matcher.get_grouped_opcodes(_CONTEXT_LINES):
+        yield f'<p class="place">From line {group[0][3] + 1}</p>'
+        for kind, old_start, old_end, new_start, new_end in group:
+            if kind == "equal":
+                yield from (f"<div>{escape(line) or '&nbsp;'}</div>" for line in after[new_start:new_end])
+                continue
+            yield from (f"<del>{escape(line) or '&nbsp;'}</del>" for line in before[old_start:old_end])
+            yield from (f"<ins>{escape(line) or '&nbsp;'}</ins>" for line in after[new_start:new_end])

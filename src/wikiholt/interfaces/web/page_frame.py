@@ -1,0 +1,175 @@
+"""The frame of every HTML page: headers, navigation, scripts, and pages that show an error."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
+from wikiholt.interfaces.http.middleware import SLUG_KEY
+from wikiholt.interfaces.http.problem_details import get_public_message
+from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
+
+CSP = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types wikiholt-page",
+    )
+)
+_HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-cache", "Cross-Origin-Opener-Policy": "same-origin"}
+
+
+@cache
+def load_static_files() -> StaticFiles:
+    """Read the static files and templates of the web page once."""
+    return read_static_files(get_web_static_directory())
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """The URL context of a page: below /w/SLUG, or at the root of the service. `base` leads to its first page."""
+
+    slug: str | None
+    root: str
+    base: str = ""
+
+    @classmethod
+    def from_request(cls, request: Request) -> "PageContext":
+        slug = request.scope.get(SLUG_KEY)
+        return cls(slug, "../../" if slug is not None else "./")
+
+    @classmethod
+    def from_unknown_path(cls, request: Request) -> "PageContext":
+        """The context of a path that may be deeper than those of pages."""
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        base = "../" * (path.count("/") - 1)
+        page = cls.from_request(request)
+        return cls(page.slug, base + page.root, base)
+
+
+def render_page(
+    view: str,
+    context: PageContext,
+    main: str,
+    *,
+    current: str = "",
+    title: str = "",
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> HTMLResponse:
+    """Render the frame around `main`, which is HTML; all other values are escaped."""
+    name = context.slug or "Wikiholt"
+    static_files = load_static_files()
+    static = f"{context.base}static/{static_files.version}"
+    html = static_files.templates["layout"].substitute(
+        view=view,
+        title=escape(f"{title} · {name}" if title else name),
+        name=escape(name),
+        base=context.base,
+        static=static,
+        script=_render_scripts(view, static),
+        root=context.root,
+        wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
+        links=_render_links(context, current),
+        main=main,
+    )
+    return HTMLResponse(html, status, _HEADERS | dict(headers or {}))
+
+
+def render_view(name: str, context: PageContext, *, title: str = "", **values: str) -> HTMLResponse:
+    """Render one of the views that a script fills."""
+    main = load_static_files().templates[name].substitute({key: escape(value) for key, value in values.items()})
+    return render_page(name, context, main, current=name, title=title)
+
+
+def _render_scripts(view: str, static: str) -> str:
+    lines = [
+        f'<link rel="modulepreload" href="{static}/{module}">'
+        for module in load_static_files().find_imports(f"{view}.js")
+    ]
+    return "\n".join([*lines, f'<script type="module" src="{static}/{view}.js"></script>'])
+
+
+def _render_links(context: PageContext, current: str) -> str:
+    all_wikis = current in ("wikis", "statuses")
+    first = (context.base or "./", "Wikis" if all_wikis else "Search", current in ("search", "wikis"))
+    links = [first, (f"{context.base}status", "Status", current in ("status", "statuses"))]
+    return "\n".join(
+        f'<a href="{href}"{" aria-current=page" if is_current else ""}>{text}</a>' for href, text, is_current in links
+    )
+
+
+# Errors
+
+
+def wants_html(request: Request) -> bool:
+    """Return whether a browser asks for a page, and not a program for data."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    is_page = request.method in ("GET", "HEAD") and not path.startswith(("/api/", "/mcp", "/static/"))
+    return is_page and "text/html" in request.headers.get("accept", "")
+
+
+def render_error_page(
+    request: Request, status: int, message: str, hint: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Render a page with an error and a way back."""
+    context = PageContext.from_unknown_path(request)
+    target = f"Search in {escape(context.slug)}" if context.slug else "Go to the start page"
+    main = (
+        f'<main id="app.main" class="plain"><h1>{_get_error_title(status)}</h1>{render_message(message, hint)}'
+        f'<p class="actions"><a class="button primary" href="{context.base or "./"}">{target}</a>'
+        + (f'<a class="button" href="{context.root}">All wikis</a>' if context.slug else "")
+        + "</p></main>"
+    )
+    return render_page("plain", context, main, title=_get_error_title(status), status=status, headers=headers)
+
+
+def render_view_error(request: Request, error: WikiholtError, form: str = "") -> Response:
+    """Render the error of a view inside its frame. A script asks for a key and requests the view again."""
+    message, hint = get_public_message(error)
+    if isinstance(error, Unauthorized):
+        # A plain form cannot send a key.
+        hint = "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
+    elif isinstance(error, PageNotFound):
+        hint = "It may have been renamed or deleted. Search for it."
+    title = f"<h1>{_get_error_title(error.status)}</h1>"
+    main = (
+        f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}{render_message(message, hint)}'
+        '<p class="actions"><a class="button" href="./">Search this wiki</a></p></main>'
+    )
+    context = PageContext.from_request(request)
+    return render_page(
+        "plain", context, main, current="search", title=_get_error_title(error.status), status=error.status
+    )
+
+
+def render_message(message: str, hint: str) -> str:
+    hint_html = f'<p class="hint">{escape(_to_sentence(hint))}</p>' if hint else ""
+    return f'<div class="message problem"><p class="title">{escape(_to_sentence(message))}</p>{hint_html}</div>'
+
+
+def _get_error_title(status: int) -> str:
+    titles = {
+        401: "A key is required",
+        403: "No access",
+        404: "Not found",
+        429: "Too many requests",
+        503: "Not available",
+    }
+    return titles.get(status, "Error" if status < 500 else "The service has a problem")
+
+
+def _to_sentence(text: str) -> str:
+    first = text[:1].upper() + text[1:]
+    return first if first.endswith((".", "!", "?", "…")) else f"{first}."

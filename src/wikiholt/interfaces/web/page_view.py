@@ -1,0 +1,142 @@
+"""The page view: one page to read at its own address, with contents, backlinks and similar pages. Needs no script."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from html import escape
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.web.file_view import SANDBOX_CSP
+from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
+from wikiholt.interfaces.web.preview import PreviewDocument, build_preview_document
+from wikiholt.interfaces.web.result_view import render_form
+from wikiholt.wikis.session import WikiSession
+
+_FIRST_TITLE = re.compile(r'\s*<h1(?: id="([^"]*)")?>(.*?)</h1>\s*', re.DOTALL)
+_MIN_HEADINGS = 3
+"""Pages with fewer headings have no table of contents."""
+_MAX_SIMILAR = 5
+_MAX_BACKLINKS = 50
+
+
+def handle_page(request: Request) -> Response:
+    """Render one page. The parameter `q` is the query whose words are marked."""
+    query = request.query_params.get("q", "")
+    form = render_form(query)
+    try:
+        wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
+        content = wiki.handle.pages.read(request.query_params.get("page", ""))
+        settings, pipeline = request.app.state.application.settings, wiki.handle.pages.get_pipeline()
+        page = build_preview_document(content, wiki.wiki, settings, pipeline, query)
+        related = "".join(_render_related(wiki, page))
+    except WikiholtError as error:
+        return render_view_error(request, error, form)
+    contents = _render_contents(page)
+    main = (
+        f'<main id="app.main" class="read">{form}<article class="document{" with-contents" if contents else ""}">'
+        f"{_render_text(page, contents)}{related}</article></main>"
+    )
+    return render_page("plain", PageContext.from_request(request), main, current="search", title=page["name"])
+
+
+def handle_source(request: Request) -> Response:
+    """Return the Markdown of a page as plain text."""
+    try:
+        wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
+        content = wiki.handle.pages.read(request.query_params.get("page", ""))
+    except WikiholtError as error:
+        return render_view_error(request, error, render_form())
+    headers = {"Content-Security-Policy": SANDBOX_CSP, "Cache-Control": "no-cache"}
+    return Response(content.content, 200, headers, media_type="text/plain")
+
+
+def render_page_link(view: str, path: str, text: str, css_class: str = "") -> str:
+    """Render a link to a view of a page."""
+    attributes = f' class="{css_class}"' if css_class else ""
+    return f'<a{attributes} href="{view}?page={quote(path)}">{escape(text)}</a>'
+
+
+def render_crumbs(path: str) -> str:
+    """Render the folders of a page, each with a link to its pages."""
+    folders = path.split("/")[:-1]
+    links = (
+        f'<a href="./?{urlencode({"path": "/".join(folders[: depth + 1])})}">{escape(folder)}</a>'
+        for depth, folder in enumerate(folders)
+    )
+    return f'<nav class="crumbs" aria-label="Folders">{" / ".join(links)}</nav>' if folders else ""
+
+
+def _render_text(page: PreviewDocument, contents: str) -> str:
+    """Render the title, the facts, the links, the table of contents and the text of a page."""
+    title = _FIRST_TITLE.match(page["html"])
+    body = page["html"][title.end() :] if title else page["html"]
+    anchor = f' id="{title[1]}"' if title and title[1] else ""
+    heading = f"<h1{anchor}>{title[2] if title else escape(page['name'])}</h1>"
+    cut = (
+        '<p class="note">This page is long; it is truncated here. The source has all of it.</p>' if page["cut"] else ""
+    )
+    return (
+        f"<header>{render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
+        f'<div class="page">{body}</div>{cut}'
+    )
+
+
+def _render_facts(page: PreviewDocument) -> str:
+    updated = page["last_updated"]
+    date = f'<time datetime="{escape(updated)}">{escape(updated[:10])}</time>' if updated else ""
+    category = f"<span>{escape(page['category'])}</span>" if page["category"] else ""
+    links = (f'<a class="tag" href="./?{urlencode({"tag": tag})}">{escape(tag)}</a>' for tag in page["tags"])
+    tags = f'<span class="tags">{"".join(links)}</span>' if page["tags"] else ""
+    return f'<p class="facts">{category}{date}{tags}</p>' if category or date or tags else ""
+
+
+def _render_actions(page: PreviewDocument) -> str:
+    links = [render_page_link("history", page["path"], "History"), render_page_link("source", page["path"], "Source")]
+    for address, text in ((page["edit_url"], "Edit"), (page["url"], "Open in the wiki")):
+        if address.startswith(("http://", "https://")):
+            links.append(f'<a href="{escape(address)}" rel="noopener">{text}</a>')
+    return f'<p class="page-actions">{"".join(links)}</p>'
+
+
+def _render_contents(page: PreviewDocument) -> str:
+    headings = [heading for heading in page["headings"] if 1 < heading["level"] < 4 and heading["anchor"]]
+    if len(headings) < _MIN_HEADINGS:
+        return ""
+    items = (
+        f'<li class="level{heading["level"]}"><a href="#{quote(heading["anchor"])}">{escape(heading["text"])}</a></li>'
+        for heading in headings
+    )
+    return (
+        '<nav class="contents" aria-label="On this page"><details open><summary>On this page</summary>'
+        f"<ul>{''.join(items)}</ul></details></nav>"
+    )
+
+
+def _render_related(wiki: WikiSession, page: PreviewDocument) -> Iterator[str]:
+    """Render the attachments, backlinks and similar pages. What the index cannot tell is left out."""
+    path = page["path"]
+    attachments = wiki.handle.pages.list_attachments(path).files
+    links = (
+        f'<a href="files/{quote(attachment.file)}">{escape(attachment.filename)}</a>' for attachment in attachments
+    )
+    backlinks = (render_page_link("read", ref["path"], ref["name"]) for ref in page["linked_from"][:_MAX_BACKLINKS])
+    similar: list[str] = []
+    with suppress(WikiholtError):
+        hits = wiki.handle.find_similar(path, _MAX_SIMILAR).hits
+        similar = [render_page_link("read", hit.path, hit.name) for hit in hits]
+    yield '<footer class="related">'
+    yield _render_list("Attachments", links)
+    yield _render_list("Linked from", backlinks)
+    yield _render_list("Similar pages", similar)
+    yield "</footer>"
+
+
+def _render_list(title: str, links: Iterable[str]) -> str:
+    items = "".join(f"<li>{link}</li>" for link in links)
+    return f"<section><h2>{title}</h2><ul>{items}</ul></section>" if items else ""

@@ -1,0 +1,80 @@
+"""Search results without JavaScript."""
+
+from collections.abc import Iterator
+from html import escape
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wikiholt.domain.search import Hit, SearchMode, SearchResult
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.schemas.search_schemas import render_snippet
+from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
+from wikiholt.search.request import SearchRequest
+from wikiholt.search.spell_check import format_as_typed
+
+_MAX_HITS = 20
+_MAGNIFIER = (
+    '<svg viewBox="0 0 24 24" aria-hidden="true"><circle cx="10.5" cy="10.5" r="6.5"/>'
+    '<path d="M15.5 15.5L21 21"/></svg>'
+)
+_TITLE_HTML = '<h1 class="visually-hidden">Search</h1>'
+
+
+def handle_search(request: Request) -> Response:
+    """Render the results of a search, without JavaScript."""
+    query, mode = request.query_params.get("q", ""), request.query_params.get("mode", SearchMode.HYBRID)
+    form = render_form(query, mode)
+    try:
+        wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
+        search = SearchRequest(query, _MAX_HITS, SearchMode(mode) if mode in tuple(SearchMode) else SearchMode.HYBRID)
+        with wiki.use_handle() as handle:
+            result = handle.search(search, interface=wiki.interface)
+    except WikiholtError as error:
+        return render_view_error(request, error, form)
+    main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{"".join(_render_result(result))}</main>'
+    return render_page("plain", PageContext.from_request(request), main, current="search", title=query)
+
+
+def render_form(query: str = "", mode: str = SearchMode.HYBRID) -> str:
+    """Render the form above plain pages; it works without JavaScript."""
+    mode_input = f'<input type="hidden" name="mode" value="{escape(mode)}">' if mode in tuple(SearchMode) else ""
+    return (
+        '<form class="plain-form" role="search" action="find">'
+        '<label class="visually-hidden" for="app.q">Search this wiki</label>'
+        f'<div class="box">{_MAGNIFIER}<input id="app.q" type="search" name="q" value="{escape(query)}"'
+        ' maxlength="2000" placeholder="Search this wiki…" autocomplete="off"></div>'
+        f'{mode_input}<button class="primary">Search</button></form>'
+    )
+
+
+def _render_result(result: SearchResult) -> Iterator[str]:
+    if result.did_you_mean:
+        href = "find?" + urlencode({"q": format_as_typed(result.query, result.did_you_mean), "mode": result.mode.value})
+        corrected, typed = escape(result.did_you_mean), escape(result.query)
+        yield f'<p class="correction">Showing results for <strong>{corrected}</strong>. '
+        yield f'<a href="{escape(href)}">Search for {typed}</a></p>'
+    if result.nothing_relevant:
+        yield '<p class="message">Nothing here is clearly relevant.</p>'
+    if result.stale:
+        yield '<p class="note">The index is behind the repository.</p>'
+    yield from (f'<p class="note">{escape(note)}</p>' for note in result.notes)
+    if result.reranked:
+        yield '<p class="note">Reranked.</p>'
+    yield '<ol class="results">'
+    yield from (_render_hit(hit, result.query) for hit in result.hits)
+    yield "</ol>"
+
+
+def _render_hit(hit: Hit, query: str) -> str:
+    href = "read?" + urlencode({"page": hit.path, "q": query}) + (f"#{quote(hit.anchor)}" if hit.anchor else "")
+    headings = hit.heading_path[1:] if hit.heading_path[:1] == (hit.name,) else hit.heading_path
+    place = " › ".join([hit.path.replace("/", " / "), *headings])
+    return (
+        f'<li><article class="card"><h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
+        f'<p class="place">{escape(place)}</p><p class="snippet">{render_snippet(hit.snippet)}</p>'
+        "</article></li>"
+    )

@@ -1,0 +1,249 @@
+"""The views that the server renders: a page to read, its history, files of the wiki, errors, and OpenSearch."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import Application, build_service, open_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.testing import FakeEmbedder
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+MACHINE = (
+    "# Machine\n\n![pump](machine/pump.svg) Hot water.\n\n## Clean\n\nRinse it.\n\n## Fill\n\nTo the line.\n\n"
+    "## Repair\n\nAsk.\n"
+)
+PAGES: dict[str, str | bytes | None] = {
+    "Home.md": "# Home\n\nThe [machine](Kitchen/Machine.md).\n",
+    "Kitchen/Machine.md": "---\ntags: [hot]\n---\n" + MACHINE.replace("Hot", "Cold"),
+    "Kitchen/machine/pump.svg": SVG,
+    "Kitchen/Machine/notes.zip": "attached",
+    "top.png": b"\x89PNG",
+    "secret.py": "password = 1",
+    "Kitchen/secret.zip": "of no page",
+    ".hidden/pump.png": b"hidden",
+}
+HTML = {"Accept": "text/html,application/xhtml+xml"}
+
+
+def open_test_application(place: Path) -> Application:
+    settings = load_settings(place / "data", overrides={"limit.address_per_minute": 0})
+    service = build_service(settings)
+    embedder = FakeEmbedder()
+    service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+    for slug in ("alpha", "beta"):
+        repository = Repository(place / slug)
+        repository.commit(dict(PAGES))
+        repository.commit({"Kitchen/Machine.md": "---\ntags: [hot]\n---\n" + MACHINE}, message="Water is hot")
+        service.add(
+            slug, str(repository.path), {"edit_url": "https://git.example.org/edit/{file}"} if slug == "alpha" else {}
+        )
+        service.get_handle(slug).sync()
+    return open_application(settings, service=service)
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    application = open_test_application(tmp_path_factory.mktemp("views"))
+    yield application
+    application.service.close()
+
+
+@pytest.fixture
+def client(application: Application) -> TestClient:
+    return TestClient(create_app(application), base_url="http://127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, str]]:
+    """Private wikis, of which beta is public, and a key that reads alpha."""
+    application = open_test_application(tmp_path_factory.mktemp("closed"))
+    wiki = application.service.registry.get("alpha")
+    _, token = application.service.registry.keys.create(wiki.id, Scope.READ, "reader")
+    application.service.configure("beta", {"public": "true"})
+    yield TestClient(create_app(application), base_url="http://127.0.0.1"), token
+    application.service.close()
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_page_has_contents_links_and_related_pages(client: TestClient) -> None:
+    text = client.get("/w/alpha/read", params={"page": "Kitchen/Machine"}).text
+    assert '<h1 id="machine">Machine</h1>' in text
+    assert text.count("<h1") == 1
+    assert re.findall(r'<li class="level2"><a href="#(\w+)">', text) == ["clean", "fill", "repair"]
+    assert '<a href="./?path=Kitchen">Kitchen</a>' in text
+    assert '<img src="files/Kitchen/machine/pump.svg" alt="pump" loading="lazy">' in text
+    assert '<a href="read?page=Home">Home</a>' in text
+    assert 'href="history?page=Kitchen/Machine"' in text
+    assert 'href="https://git.example.org/edit/Kitchen/Machine.md"' in text
+    assert '<a href="files/Kitchen/Machine/notes.zip">notes.zip</a>' in text
+    assert "edit/Kitchen" not in client.get("/w/beta/read", params={"page": "Kitchen/Machine"}).text
+
+
+def test_the_words_of_a_query_are_marked_but_function_words_are_not(client: TestClient) -> None:
+    page = client.get("/w/alpha/read", params={"page": "Kitchen/Machine", "q": "rinsing to the <water>"}).text
+    assert "<mark>Rinse</mark> it." in page
+    assert "Hot <mark>water</mark>." in page
+    assert "<p>To the line.</p>" in page
+    html = client.get("/w/alpha/api/v1/preview/Kitchen/Machine", params={"q": "rinse"}).json()["html"]
+    assert "<mark>Rinse</mark>" in html
+
+
+def test_the_source_is_plain_text(client: TestClient) -> None:
+    answer = client.get("/w/alpha/source", params={"page": "Kitchen/Machine"})
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert "sandbox" in answer.headers["content-security-policy"]
+    assert answer.text.endswith(MACHINE)
+
+
+def test_the_history_lists_commits_and_shows_their_changes(client: TestClient) -> None:
+    history = client.get("/w/alpha/history", params={"page": "Kitchen/Machine"}).text
+    first, second = re.findall(r'href="(diff\?page=Kitchen%2FMachine&amp;revision=\w{12})"', history)
+    assert history.index("Water is hot") < history.index(second)
+    changes = client.get(f"/w/alpha/{first.replace('&amp;', '&')}").text
+    assert "<del>![pump](machine/pump.svg) Cold water.</del>" in changes
+    assert "<ins>![pump](machine/pump.svg) Hot water.</ins>" in changes
+    assert "<ins># Machine</ins>" in client.get(f"/w/alpha/{second.replace('&amp;', '&')}").text
+    assert client.get("/w/alpha/diff?page=Kitchen/Machine&revision=0000000").status_code == 404
+    assert client.get("/w/alpha/history?page=Nope").status_code == 404
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_image_is_served_without_anything_active(client: TestClient) -> None:
+    answer = client.get("/w/alpha/files/Kitchen/machine/pump.svg")
+    assert (answer.status_code, answer.text) == (200, SVG)
+    assert answer.headers["content-type"] == "image/svg+xml"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "; sandbox;" in policy
+    again = client.get("/w/alpha/files/Kitchen/machine/pump.svg", headers={"If-None-Match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/w/alpha/files/top.png").content == b"\x89PNG"
+
+
+def test_other_files_are_downloads(client: TestClient) -> None:
+    answer = client.get("/w/alpha/files/Kitchen/Machine/notes.zip")
+    assert answer.text == "attached"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment;")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "nope.png",
+            "secret.py",
+            "Kitchen/secret.zip",
+            ".hidden/pump.png",
+            "Home.md",
+            "Kitchen/Machine.md",
+            ".git/config",
+        ),
+        *("../beta/top.png", "%2e%2e/beta/top.png", "Kitchen/%2e%2e/top.png", "Kitchen//top.png", "%00.png"),
+    ],
+)
+def test_only_media_and_attachments_are_files_of_a_wiki(client: TestClient, path: str) -> None:
+    assert client.get(f"/w/alpha/files/{path}").status_code in (404, 422)
+
+
+def test_private_views_need_the_key(closed: tuple[TestClient, str]) -> None:
+    client, token = closed
+    paths = (
+        "read?page=Home",
+        "source?page=Home",
+        "history?page=Home",
+        "diff?page=Home",
+        "files/top.png",
+        "suggest?q=machine",
+    )
+    for path in paths:
+        assert client.get(f"/w/alpha/{path}").status_code == 401, path
+        assert client.get(f"/w/alpha/{path}", headers={"Authorization": f"Bearer {token}"}).status_code == 200, path
+        assert client.get(f"/w/beta/{path}", headers={"Authorization": f"Bearer {token}"}).status_code == 403, path
+        assert client.get(f"/w/beta/{path}").status_code == 200, path
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "path", ["/nosuch", "/no/such/path", "/w/alpha/no/such", "/w/alpha/files/nope.png", "/w/nosuch/files/a.png"]
+)
+def test_a_browser_gets_errors_as_pages_with_a_way_back(client: TestClient, path: str) -> None:
+    answer = client.get(path, headers=HTML)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    back = re.search(r'<a class="button primary" href="([^"]+)"', answer.text)
+    assert back
+    assert client.get(str(answer.url.join(back[1]))).status_code == 200
+    stylesheet = re.search(r'<link rel="stylesheet" href="([^"]+)"', answer.text)
+    assert stylesheet
+    assert client.get(str(answer.url.join(stylesheet[1]))).status_code == 200
+    assert client.get(path).headers["content-type"] == "application/problem+json"
+
+
+def test_the_api_answers_browsers_with_json(client: TestClient) -> None:
+    for path in ("/api/v1/nosuch", "/w/alpha/api/v1/pages/Nope", "/static/0/nope.js"):
+        assert client.get(path, headers=HTML).headers["content-type"] == "application/problem+json"
+
+
+# ── OpenSearch ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_opensearch_description_names_search_and_suggestions(client: TestClient) -> None:
+    assert 'href="opensearch.xml"' in client.get("/w/alpha/").text
+    answer = client.get("/w/alpha/opensearch.xml")
+    assert answer.headers["content-type"].startswith("application/opensearchdescription+xml")
+    assert 'template="http://127.0.0.1/w/alpha/?q={searchTerms}"' in answer.text
+    assert 'template="http://127.0.0.1/w/alpha/suggest?q={searchTerms}"' in answer.text
+    assert "<ShortName>&lt;b&gt;</ShortName>" in client.get("/w/<b>/opensearch.xml").text
+
+
+def test_suggestions_have_the_form_that_browsers_read(client: TestClient) -> None:
+    answer = client.get("/w/alpha/suggest", params={"q": "machine"})
+    assert answer.headers["content-type"] == "application/x-suggestions+json"
+    query, names, paths, urls = answer.json()
+    assert (query, names[0], paths[0]) == ("machine", "Machine", "Kitchen/Machine")
+    assert urls[0] == "http://127.0.0.1/w/alpha/read?page=Kitchen/Machine&q=machine"
+    assert client.get("/w/alpha/suggest").status_code == 422
+
+
+# ── several wikis, and facets of a query ─────────────────────────────────────────────────────────
+
+
+def test_named_wikis_that_are_readable_without_a_key_are_searched_together(
+    client: TestClient, closed: tuple[TestClient, str]
+) -> None:
+    found = client.get("/api/v1/search", params={"q": "machine", "wiki": ["alpha", "beta"]}).json()
+    assert {hit["wiki"] for hit in found["results"]} == {"alpha", "beta"}
+    private, token = closed
+    assert private.get("/api/v1/search", params={"q": "machine", "wiki": ["alpha", "beta"]}).status_code == 401
+    assert private.get("/api/v1/search", params={"q": "machine", "wiki": ["beta", "nosuch"]}).status_code == 401
+    headers = {"Authorization": f"Bearer {token}"}
+    refused = private.get("/api/v1/search", params={"q": "machine", "wiki": ["alpha", "beta"]}, headers=headers)
+    assert refused.status_code == 403
+
+
+def test_facets_follow_the_query_and_the_folder(client: TestClient) -> None:
+    def get_facets(**params: str) -> dict[str, list[tuple[str, int]]]:
+        document = client.get("/w/alpha/api/v1/facets", params=params).json()
+        names = ("tags", "folders")
+        return {name: [(facet["value"], facet["count"]) for facet in document[name]] for name in names}
+
+    assert get_facets()["folders"] == [("Kitchen", 1)]
+    assert get_facets(path="Kitchen")["folders"] == []
+    assert get_facets(q="rinse", mode="keyword") == {"tags": [("hot", 1)], "folders": [("Kitchen", 1)]}
+    assert get_facets(q="nosuchword", mode="keyword") == {"tags": [], "folders": []}

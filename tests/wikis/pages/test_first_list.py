@@ -1,0 +1,46 @@
+"""The page list before the first sync has ended: complete, from git."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support.indexed_wiki import IndexedWiki, PageFiles
+from wikiholt.domain.search import PageFilter
+from wikiholt.errors import IndexMissing
+
+PAGES: PageFiles = {
+    "home.md": "---\ntags: [Start]\ncategory: Guide\n---\n# Home\n\nTwo words.\n",
+    "tools/rake.md": "# Rake\n",
+    "tools/spade.md": "---\ncategory: guide\n---\n# Spade\n",
+}
+
+
+def test_the_page_list_is_complete_before_anything_is_indexed(tmp_path: Path) -> None:
+    wiki = IndexedWiki(tmp_path, PAGES)
+    listed = wiki.pages.list()
+    assert [page.path for page in listed.pages] == ["home", "tools/rake", "tools/spade"]
+    assert listed.indexed_revision is None
+    assert wiki.pages.list(limit=1, offset=1).pages[0].name == "Rake"
+    filters = {
+        "tools/": PageFilter(path_prefix="tools/"),
+        "guide": PageFilter(categories=("GUIDE",)),
+        "start": PageFilter(tags=("start",)),
+        "later": PageFilter(updated_since=datetime(2999, 1, 1, tzinfo=UTC)),
+    }
+    found = {name: [page.path for page in wiki.pages.list(where).pages] for name, where in filters.items()}
+    assert found == {
+        "tools/": ["tools/rake", "tools/spade"],
+        "guide": ["home", "tools/spade"],
+        "start": ["home"],
+        "later": [],
+    }
+    before = {page.path: (page.name, page.category, page.tags, page.words) for page in listed.pages}
+    with pytest.raises(IndexMissing):
+        wiki.pages.list(PageFilter(titles=("rake",)))
+    with pytest.raises(IndexMissing):
+        wiki.pages.get_links("home")
+    wiki.sync()
+    after = {page.path: (page.name, page.category, page.tags, page.words) for page in wiki.pages.list().pages}
+    assert before == after
+    wiki.close()
