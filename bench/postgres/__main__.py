@@ -1,6 +1,6 @@
 """PostgreSQL as the store, compared with the embedded store and with one table for all wikis.
 
-    python -m bench.postgres shared|roles|small|large|graphs|nodes|takeover|agreement [--wikis 1000] [--rounds N] [--write]
+    python -m bench.postgres shared|roles|small|growth|large|graphs|nodes|takeover|agreement [--wikis 1000] [--rounds N] [--write]
 
 Every part starts its own servers (fsync on, 1 GB of shared buffers) and removes them; its result is kept in
 bench/data/postgres, and `--write` (or `report --write`) joins all parts that were run into bench/results/postgres.md.
@@ -10,7 +10,7 @@ Compared ways run in turns. The machine is shared: compare ratios, not milliseco
 import argparse
 from collections.abc import Callable
 
-from bench.postgres import agreement, graphs, large, nodes, roles, shared, small, takeover
+from bench.postgres import agreement, graphs, growth, large, nodes, roles, shared, small, takeover
 from bench.postgres.parts import joined
 
 
@@ -22,6 +22,7 @@ def main() -> None:
         "shared": lambda _: shared.main(),
         "roles": lambda _: roles.main(),
         "small": lambda given: small.main(given.wikis, given.rounds),
+        "growth": lambda given: growth.main(given.stages),
         "large": lambda given: large.main(given.sizes),
         "graphs": lambda _: graphs.main(),
         "nodes": lambda _: nodes.main(),
@@ -31,6 +32,7 @@ def main() -> None:
     parser.add_argument("part", choices=[*parts, "report"])
     parser.add_argument("--wikis", type=int, default=1_000, help="how many small wikis")
     parser.add_argument("--sizes", type=int, nargs="+", default=large.SIZES, help="chunks of large wikis")
+    parser.add_argument("--stages", type=int, nargs="+", default=growth.STAGES, help="wikis of a growing database")
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--write", action="store_true", help="write bench/results/postgres.md")
     arguments = parser.parse_args()

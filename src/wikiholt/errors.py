@@ -307,6 +307,18 @@ class DatabaseUnavailable(IndexUnavailable):
         self.retry_after = retry_after
 
 
+class TooManyConnections(DatabaseUnavailable):
+    """The server accepts no further connection."""
+
+    code = "too-many-connections"
+
+
+class LoginRefused(DatabaseUnavailable):
+    """The server does not let the wiki's role log in. `wikiholt doctor --fix` and the next sync reset its password."""
+
+    code = "login-refused"
+
+
 class SyncFailed(WikiholtError):
     code = "sync-failed"
     exit_code = 8

@@ -1,6 +1,7 @@
 """`model fetch` from a real HTTP server, with small real ONNX models: what is applied, and what is refused."""
 
 import json
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,6 +204,19 @@ def test_a_damaged_file_is_an_error_and_leaves_nothing(hub: HubState, tmp_path: 
         fetch(tmp_path)
     assert isinstance(caught.value, ModelCorrupt | ModelUnavailable)
     assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_what_a_crash_left_behind_is_not_a_model(hub: HubState, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    old, young = models / ".fetch-old", models / ".fetch-young"
+    partial = models / f"hf--acme--tiny--{hub.get_commit(NAME)[:12]}"
+    for directory in (old, young, partial):
+        (directory / "model").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert list(list_fetched_models(models)) == []
+    assert fetch(tmp_path) == partial
+    assert load_embedder(partial).dimensions == DIMENSIONS
+    assert sorted(models.iterdir()) == [young, partial], "another process may work in a young one"
 
 
 def test_errors_of_the_hub_say_what_to_do(hub: HubState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.support.embedding_server import ServedModel, serve_embeddings
 from wikiholt.embedding import RemoteOptions, embedding_server, load_embedder
 from wikiholt.embedding.embedding_server import EmbeddingServer
 from wikiholt.embedding.remote_embedder import RemoteEmbedder, estimate_tokens
-from wikiholt.embedding.remote_references import CANARY_TEXT, list_references
+from wikiholt.embedding.remote_references import CANARY_TEXT, list_references, write_references
 from wikiholt.errors import (
     InvalidInput,
     ModelCorrupt,
@@ -57,7 +57,7 @@ def test_passages_are_sent_in_batches_and_returned_in_order(served: ServedModel,
     served.rewrite = lambda rows: rows[::-1]
     texts = [f"text number {number}" for number in range(10)]
     vectors = embedder.embed_passages(texts)
-    assert [len(request) for request in served.requests] == [5, 5, 3], "each request also has the known text"
+    assert [len(request) for request in served.requests] == [4, 4, 4, 2], "each request also has the known text"
     assert all(request[-1] == CANARY_TEXT for request in served.requests)
     assert vectors == pytest.approx(WORDS.embed_passages(texts), abs=1e-6)
     assert embedder.embed_passages([]).shape == (0, 64)
@@ -84,6 +84,14 @@ def test_references_are_stored_once_and_survive_a_restart(served: ServedModel, o
     assert (again.dimensions, again.model, again.precision) == (64, MODEL, "remote")
     assert 0 <= again.scale.unrelated < again.scale.related
     assert [references.model for _, references in list_references(options.directory)] == ["served"]
+
+
+def test_of_two_processes_the_first_stores_the_references(served: ServedModel, options: RemoteOptions) -> None:
+    first = open_model(options)
+    path, stored = next(iter(list_references(options.directory)))
+    write_references(path, replace(stored, vectors={key: -vector for key, vector in stored.vectors.items()}))
+    assert open_model(options).fingerprint == first.fingerprint
+    assert list(options.directory.iterdir()) == [path]
 
 
 def test_a_server_that_changed_its_model_is_an_error(served: ServedModel, options: RemoteOptions) -> None:

@@ -382,6 +382,7 @@ class _ValueGenerator:
             "limit": ["1", "50", "0"],
             "offset": ["0", "1", "99999"],
             "fresh": ["true", "false"],
+            "at_least": [about.heads[0], self._me.heads[0], "0" * 40],
             "raw": ["true", "false"],
             "since": ["7d", "2020-01-01", "never"],
             "wiki": [self._me.slug, about.slug, "not-there"],

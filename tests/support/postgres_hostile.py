@@ -33,7 +33,7 @@ def holding_everything(address: str, wiki: Placement, others: Sequence[Placement
         connection.execute(_ADVISORY)
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
         tables = [name for (name,) in connection.execute(_TABLES, (wiki.schema,))]
-        assert {"state", "notes", "g1_pages", "g1_chunks"} <= set(tables)
+        assert {"state", "g1_pages", "g1_chunks"} <= set(tables)
         for name in tables:
             table = sql.Identifier(wiki.schema, str(name))
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))

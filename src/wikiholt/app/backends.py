@@ -6,7 +6,7 @@ from pathlib import Path
 
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog
-from wikiholt.errors import MissingDependency
+from wikiholt.errors import InvalidSetting, MissingDependency
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -80,9 +80,9 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         Registry(file, backups=backups, database=registry_store.PostgresRegistry(catalog, remains=leftovers)),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
         KEYWORD_CACHE_MIN_PAGES_REMOTE,
-        PostgresDatabaseAdmin(catalog, pool, store, scratch),
+        PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
         lambda kind, size: token_buckets.PostgresBuckets(catalog, kind, size),
-        lambda: assignments.PostgresAssignments(catalog, settings.postgres_lease),
+        lambda: assignments.PostgresAssignments(catalog, settings.postgres_lease, settings.postgres_connections),
     )
 
 
@@ -94,6 +94,19 @@ def _require_driver() -> None:
             "The setting store names a PostgreSQL database, but its driver is not installed.",
             hint='pip install "wikiholt[postgres]"',
         ) from error
+
+
+def format_setup_sql(settings: Settings) -> list[str]:
+    """The psql input with which an administrator creates role, database and extension. Raises InvalidSetting."""
+    if not settings.store:
+        raise InvalidSetting(
+            "The wikis are stored in files; there is no database to prepare.",
+            hint='Set store = "postgresql://user:secret@host/database".',
+        )
+    _require_driver()
+    from wikiholt.storage.postgres.address import DatabaseAddress  # noqa: PLC0415 - optional dependency
+
+    return DatabaseAddress.parse(settings.store).format_setup_sql()
 
 
 def is_same_backend(one: Settings, other: Settings) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
-from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import WikiholtError
+from wikiholt.domain.wiki import DatabaseStatus, Wiki
+from wikiholt.errors import LoginRefused, WikiholtError
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
@@ -32,6 +32,18 @@ class CheckResult:
     well: bool
     detail: str
     advice: str = ""
+
+
+def fix_logins(service: WikiService) -> Iterator[CheckResult]:
+    """Give the role of each wiki that cannot log in to its database its password again."""
+    databases = service.components.databases
+    for wiki in service.list_wikis() if databases is not None else ():
+        try:
+            service.components.store.get_change_token(wiki.id)
+        except LoginRefused:
+            assert databases is not None
+            databases.repair_access(wiki.id)
+            yield CheckResult(f"wiki {wiki.slug}", True, "the password of its database role was set again")
 
 
 def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iterator[CheckResult]:
@@ -80,12 +92,28 @@ def _check_databases(databases: DatabaseAdmin) -> Iterator[CheckResult]:
             continue
         wikis = _format_wikis(status.wikis)
         yield CheckResult(subject, True, f"PostgreSQL {status.server}, pgvector {status.vector}; {wikis}")
+        if status.shortage:
+            yield CheckResult(subject, False, status.shortage, "see docs/scale.md#server-settings")
+        yield from _check_wiki_login(databases, status)
         if status.behind:
             detail = f"{_format_wikis(status.behind)} with tables of an older schema"
             yield CheckResult(subject, False, detail, "run `wikiholt upgrade` once every node runs this version")
     if unfinished:
         detail = f"leftovers of unfinished moves: {len(unfinished)}"
         yield CheckResult("databases", False, detail, "if no move is running, `wikiholt database sweep` deletes them")
+
+
+def _check_wiki_login(databases: DatabaseAdmin, status: DatabaseStatus) -> Iterator[CheckResult]:
+    """Check that wikis will be able to log in, before there are any. Later each wiki is checked itself."""
+    if status.wikis:
+        return
+    try:
+        fault = databases.check_wiki_login(status.name)
+    except WikiholtError as error:
+        fault = error.message
+    if fault:
+        advice = "allow password logins to this database in pg_hba.conf (docs/scale.md#password-logins)"
+        yield CheckResult(f"database {status.name}", False, f"wikis cannot log in: {fault}", advice)
 
 
 def _format_wikis(count: int) -> str:

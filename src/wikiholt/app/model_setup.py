@@ -15,6 +15,8 @@ from wikiholt.embedding.model_files import ModelIdentity
 from wikiholt.embedding.remote_options import RemoteOptions, is_remote_model
 from wikiholt.errors import ModelError
 
+_RETRY_DELAY_S = 10.0
+
 
 def get_models_directory(settings: Settings) -> Path:
     """Where fetched models and the references of remote models are stored."""
@@ -23,7 +25,9 @@ def get_models_directory(settings: Settings) -> Path:
 
 def make_embedder_loader(settings: Settings) -> Callable[[], Embedder]:
     """A function that loads the model on its first call and returns the same one afterwards."""
-    return Lazy(lambda: load_embedder(settings, settings.model, settings.precision or None))
+    # Before its first use a server is asked when the model is loaded: searches must not wait for it one after another.
+    retry_delay_s = _RETRY_DELAY_S if is_remote_model(settings.model) else 0.0
+    return Lazy(lambda: load_embedder(settings, settings.model, settings.precision or None), retry_delay_s)
 
 
 def load_embedder(settings: Settings, model: str, precision: str | None) -> Embedder:

@@ -64,6 +64,9 @@ class WikiIndex(Protocol):
     def get_version(self) -> int:
         """The committed version. Cheap enough for every search."""
 
+    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:
+        """Begin a search by this thread, which may read the version only once. `guess` returns the expected terms."""
+
     def get_page_blobs(self) -> Mapping[str, str]:
         """File → blob id of every indexed page."""
 
@@ -334,6 +337,15 @@ class DatabaseAdmin(Protocol):
         """The number of this process's statements that timed out, by kind: `lock` while waiting for a lock, `statement`
         while running.
         """
+
+    def get_refusal_counts(self) -> Mapping[str, int]:
+        """The number of refused connections of this process, by reason: `connections` (too many), `login`."""
+
+    def check_wiki_login(self, name: str) -> str:
+        """Log in to a database as a new wiki would. Returns the server's reason if that fails, else an empty text."""
+
+    def repair_access(self, wiki_id: str) -> None:
+        """Create what is missing of a wiki's schema and role, and give the role its password again."""
 
     def get_availability(self) -> Mapping[str, bool]:
         """Whether each known database answered its last request. Sends no request."""

@@ -76,6 +76,8 @@ class DatabaseStatus:
     vector: str = ""
     """Versions of PostgreSQL and of pgvector."""
     error: str = ""
+    shortage: str = ""
+    """Why the server's connections do not suffice for the nodes; empty if they do."""
 
 
 # Backups of an index and of the registry.

@@ -92,7 +92,7 @@ class RemoteEmbedder:
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         """One unit vector per text. Raises InvalidInput if the server refuses a text."""
-        size = self._options.batch
+        size = max(1, self._options.batch - 1)  # one place is for the known text
         batches = [self._request("passage", texts[start : start + size]) for start in range(0, len(texts), size)]
         return np.concatenate(batches) if batches else np.empty((0, self.dimensions), np.float32)
 

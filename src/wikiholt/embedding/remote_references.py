@@ -110,7 +110,7 @@ def read_references(path: Path) -> RemoteReferences | None:
 
 
 def write_references(path: Path, references: RemoteReferences) -> None:
-    """Store the references atomically. Raises StorageError."""
+    """Store the references, unless another process has. Raises StorageError."""
     rows = [
         {"kind": kind, "text": text, "vector": [round(float(number), 7) for number in vector]}
         for (kind, text), vector in references.vectors.items()
@@ -127,6 +127,11 @@ def write_references(path: Path, references: RemoteReferences) -> None:
             json.dump(document, file)
             file.flush()
             os.fsync(file.fileno())
-        Path(file.name).replace(path)
+        try:
+            os.link(file.name, path)
+        except FileExistsError:
+            pass  # another process was first
+        finally:
+            Path(file.name).unlink()
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}", hint="check disk and permissions") from error

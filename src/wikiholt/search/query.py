@@ -10,7 +10,7 @@ from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, SearchM
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable, InvalidQuery
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.spell_check import SpellingCorrector
+from wikiholt.search.spell_check import SpellingCorrector, find_words
 from wikiholt.text.bm25 import RELATED_TERM_WEIGHT
 from wikiholt.text.compounds import find_related_terms, has_compounds
 from wikiholt.text.keyword_query import (
@@ -109,6 +109,16 @@ class QueryInterpreter:
         corrected = _try_with_lexicon(lambda: self._spelling.correct(typed, where, is_known), "", errors)
         interpreted = self._interpret_text(corrected or typed, errors)
         return replace(interpreted, did_you_mean=corrected, lexicon_unavailable=bool(errors))
+
+    def guess_query(self, typed: str) -> KeywordQuery:
+        """The terms that a search for this query will probably look up: its words, their stems and the prefix."""
+        fields = parse_fields(typed)
+        queries = [variant.query for variant in self._build_variants(fields.branches)]
+        stems = (term for query in queries for term in query.terms)
+        words = (word.normalized for word in find_words(fields.text))
+        terms = tuple(dict.fromkeys((*stems, *words, *find_query_identifiers(fields.text))))
+        phrases = tuple(dict.fromkeys(phrase for query in queries for phrase in query.phrases))
+        return KeywordQuery(terms, phrases, queries[0].excluded, queries[0].prefix)
 
     def _interpret_text(self, text: str, errors: list[Exception]) -> InterpretedQuery:
         fields = parse_fields(text)

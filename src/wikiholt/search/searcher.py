@@ -108,6 +108,10 @@ class Searcher:
 
     def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
+        with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
+            return self._search(request, known)
+
+    def _search(self, request: SearchRequest, known: IndexVersion | None) -> SearchResult:
         began = time.perf_counter()
         state = self._get_state()
         fields = parse_fields(request.query)
@@ -419,16 +423,14 @@ class Searcher:
         """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
         known = {candidate.page_id for candidate in meaning}
         missing = np.array(sorted(shares.keys() - known), np.int64)
-        if not len(missing):
-            return {}
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing)
-        return group_passages(hits, context.request.chunks_per_page, self._scale)
+        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing) if len(missing) else None
+        return group_passages(hits, context.request.chunks_per_page, self._scale) if hits is not None else {}
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
         if context.vector is None or context.request.chunks_per_page > 1 or not shown:
             return {}
-        page_ids = np.array(sorted({candidate.page_id for candidate in shown}), np.int64)
+        page_ids = np.unique([candidate.page_id for candidate in shown])
         hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, page_ids)
         return group_passages(hits, PASSAGES_PER_PAGE, self._scale)
 

@@ -49,6 +49,7 @@ from wikiholt.wikis.query_log import WikiQueryLog
 from wikiholt.wikis.status import StatusReader, WikiStatus
 
 _LOG = logging.getLogger(__name__)
+_WRITE_NOTE = "written"
 
 __all__ = ["Components", "WikiConfig", "WikiHandle", "WikiStatus"]
 
@@ -158,7 +159,7 @@ class WikiHandle:
     @contextmanager
     def open_snapshot(self) -> Iterator[IndexSnapshot]:
         """Read the published generation and HEAD once, for all that a request does. Raises IndexMissing."""
-        with self._use_live_index() as live_index:
+        with self._use_live_index() as live_index, live_index.index.open_search():
             head = None
             if self._config.check_head:
                 with suppress(WikiholtError):
@@ -246,6 +247,15 @@ class WikiHandle:
             # If the wiki was removed meanwhile, delete what the fetch created again.
             if not self._is_registered():
                 self._components.store.delete(self.wiki.id)
+
+    def record_write(self, revision: str) -> None:
+        """Record a commit for which agents' searches wait, in this process or on another node. Never raises."""
+        with suppress(WikiholtError):
+            self._components.store.set_note(self.wiki.id, _WRITE_NOTE, revision)
+
+    def get_recorded_write(self) -> str:
+        """The last recorded commit; empty if there is none, or if the index contains it."""
+        return self._components.store.get_note(self.wiki.id, _WRITE_NOTE) or ""
 
     def get_indexed_revision(self) -> str | None:
         """The revision of the index; None if a sync has work to do, or would fail because there are no pages."""

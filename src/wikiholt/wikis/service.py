@@ -207,7 +207,11 @@ class WikiService:
 
     def get_handle(self, slug: str) -> WikiHandle:
         """The handle of the wiki with this slug. Raises WikiNotFound and RepositoryReplaced."""
-        return self._get_handle(self._get_checked(slug), interactive=True)
+        return self.get_handle_of(self.registry.get(slug))
+
+    def get_handle_of(self, wiki: Wiki) -> WikiHandle:
+        """The handle of a wiki that the caller has just read from the registry. Raises RepositoryReplaced."""
+        return self._get_handle(self._check_wiki(wiki), interactive=True)
 
     def get_background_handle(self, slug: str) -> WikiHandle:
         """Like `get_handle`, for background work: does not displace a handle that people use for searches."""
@@ -306,7 +310,9 @@ class WikiService:
 
     def _get_checked(self, slug: str) -> Wiki:
         """The wiki with this slug, after checking its repository. Raises RepositoryReplaced."""
-        wiki = self.registry.get(slug)
+        return self._check_wiki(self.registry.get(slug))
+
+    def _check_wiki(self, wiki: Wiki) -> Wiki:
         self.check_repository(wiki)
         if self._repositories is not None and wiki.id not in self._handles:
             wiki = self._record_repository(wiki, self._repositories.bind(wiki))

@@ -160,6 +160,11 @@ class WikiSession:
         """Wait until the index reaches the current HEAD, up to `fresh_timeout` seconds; never raises on a timeout."""
         self._wait_until_fresh(self.fresh_timeout)
 
+    def wait_for_revision(self, revision: str) -> None:
+        """Wait until the index contains a commit, up to `fresh_timeout` seconds; never raises on a timeout."""
+        if not (self.handle.get_indexed_revision() or "").startswith(revision):
+            self.wait_until_fresh()
+
     def _wait_until_fresh(self, timeout_s: float) -> None:
         if _FRESH_WAITERS.acquire(blocking=False):
             try:

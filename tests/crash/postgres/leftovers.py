@@ -58,11 +58,12 @@ def _check_database(db: Connection, placed: set[str]) -> Iterator[str]:
 def _check_schema(db: Connection, schema: str) -> Iterator[str]:
     query = psycopg.sql.SQL
     named = psycopg.sql.Identifier(schema)
-    numbers = {number for (number,) in db.execute(query("SELECT number FROM {}.state").format(named)).fetchall()}
+    generations = query("SELECT number FROM {}.state WHERE number > 0").format(named)
+    numbers = {number for (number,) in db.execute(generations).fetchall()}
     tables = {name for table_schema, name in db.execute(_TABLES).fetchall() if table_schema == schema}
-    owned = {f"g{number}_{table}" for number in numbers for table in ("pages", "chunks", "problems", "dropped")}
+    owned = {f"g{number}_{table}" for number in numbers for table in ("pages", "chunks")}
     yield from (f"table {schema}.{name} of no generation" for name in tables - owned)
-    holders = query("SELECT name FROM {}.notes WHERE holder IS NOT NULL AND until > clock_timestamp()").format(named)
+    holders = query("SELECT name FROM {}.state WHERE holder IS NOT NULL AND until > clock_timestamp()").format(named)
     yield from (f"lease {name} of {schema} has no holder" for (name,) in db.execute(holders).fetchall())
     # An unfinished reindex is continued by the next one; an unfinished copy of a backup is not.
     unfinished = query("SELECT number FROM {}.state WHERE condition = 'building' AND origin = 'backup'").format(named)

@@ -108,8 +108,9 @@ class PostgresCrashGate:
         rows, found = DatabaseRows(list(self._addresses.values())), {}
         for slug, wiki_id in self._ids.items():
             for table, content in rows.read_schema(f"w_{wiki_id}").items() if slug != subject else ():
-                if not (round_.served and table.endswith(".notes")):
-                    found[table] = sha256(repr(sorted(content, key=repr)).encode()).hexdigest()
+                has_notes = round_.served and table.endswith(".state")
+                kept = [row for row in content if not has_notes or str(row[1]).startswith("#")]
+                found[table] = sha256(repr(sorted(kept, key=repr)).encode()).hexdigest()
         return found
 
     def _run_failure(self, failure: PostgresFailure, round_: CrashRound, expected: Acks) -> FailureOutcome:

@@ -60,7 +60,7 @@ def install_newer_version() -> None:
 
 
 def _add_column(schema: str, numbers: Sequence[int], _: str) -> Iterator[sql.Composed]:
-    for table in ("notes", *(f"g{number}_pages" for number in numbers)):
+    for table in ("state", *(f"g{number}_pages" for number in numbers)):
         yield sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS later text").format(sql.Identifier(schema, table))
 
 

@@ -31,11 +31,7 @@ def _apply_damage(db: Connection, kind: str, rng: Random) -> bool:
     numbers = sorted({int(name[1:].split("_")[0]) for name in existing if name.endswith("_pages")})
     if not numbers and kind not in REGISTRY_DAMAGES:
         return False
-    names = (
-        {table: sql.Identifier(f"g{numbers[-1]}_{table}") for table in ("pages", "chunks", "dropped")}
-        if numbers
-        else {}
-    )
+    names = {table: sql.Identifier(f"g{numbers[-1]}_{table}") for table in ("pages", "chunks")} if numbers else {}
     return db.execute(sql.SQL(_DAMAGE_STATEMENTS[kind](rng)).format(**names)).rowcount != 0
 
 
@@ -66,10 +62,12 @@ _DAMAGE_STATEMENTS: dict[str, Callable[[Random], str]] = {
     "all chunks gone": _make_statement("TRUNCATE {chunks}"),
     "state counts": _make_statement("UPDATE state SET pages = pages + 1"),
     "state revision": _make_statement("UPDATE state SET revision = reverse(revision) WHERE revision IS NOT NULL"),
-    "state unpublished": _make_statement("UPDATE state SET published = false"),
-    "state gone": _make_statement("DELETE FROM state"),
-    "notes garbled": _make_statement("UPDATE notes SET text = '{{' WHERE name IN ('health', 'reindex', 'mark')"),
-    "notes gone": _make_statement("DELETE FROM notes WHERE name <> 'layout'"),
+    "state unpublished": _make_statement("UPDATE state SET published = false WHERE published"),
+    "state gone": _make_statement("DELETE FROM state WHERE number > 0"),
+    "all state gone": _make_statement("DELETE FROM state"),
+    "dropped ids garbled": _make_statement("UPDATE state SET text = '[' WHERE name LIKE '#d%'"),
+    "notes garbled": _make_statement("UPDATE state SET text = '{{' WHERE name IN ('health', 'reindex', 'mark')"),
+    "notes gone": _make_statement("DELETE FROM state WHERE name <> 'layout' AND name NOT LIKE '#%'"),
     "table gone": _make_statement("DROP TABLE {chunks}"),
     "registry key": _make_statement("DELETE FROM wikiholt.keys WHERE id = (SELECT min(id) FROM wikiholt.keys)"),
     "registry wiki": _make_statement("UPDATE wikiholt.wikis SET source = '/elsewhere'"),

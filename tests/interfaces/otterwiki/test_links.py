@@ -17,8 +17,10 @@ from tests.support.indexed_wiki import ADA, IndexedWiki
 from tests.support.paths import PYTHON_PATH
 from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Link, Page
+from wikiholt.domain.search import SearchMode
 from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.text.dialect import OTTERWIKI, OTTERWIKI_LINK_TITLE, Dialect
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.dialect import OTTERWIKI, OTTERWIKI_CASE, OTTERWIKI_LINK_TITLE, Dialect
 from wikiholt.text.page_parser import parse_page
 
 pytest.importorskip("otterwiki")
@@ -155,3 +157,24 @@ def test_with_the_target_first_the_text_of_a_link_is_no_target(tmp_path: Path) -
     wiki.pages.rename("coffee", "espresso", ADA, link_path="Espresso")
     assert wiki.pages.read("home").content == "[[Espresso|Tea]]\n"
     wiki.close()
+
+
+def test_hide_patterns_ignore_case_unless_otterwiki_retains_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pages = {
+        "drafts/coffee plan.md": "Coffee beans\n",
+        "my private notes.md": "Coffee filters\n",
+        "open.md": "Coffee\n",
+    }
+    hide = ("Drafts/", "*Private*", "Secret/")
+    hidden_pages = {OTTERWIKI: ["open"], OTTERWIKI_CASE: ["drafts/coffee plan", "my private notes", "open"]}
+    for dialect, found in hidden_pages.items():
+        caplog.clear()
+        pipeline = TextPipeline(dialect=dialect, hide=hide)
+        wiki = IndexedWiki(tmp_path / dialect.name, dict(pages), pipeline=pipeline).sync()
+        hits = wiki.handle.search(SearchRequest("coffee", mode=SearchMode.KEYWORD)).hits
+        assert sorted(hit.path for hit in hits) == found
+        unused = [pattern for pattern in hide if f"the pattern {pattern!r}" in caplog.text]
+        assert unused == (["Secret/"] if dialect is OTTERWIKI else list(hide))
+        wiki.close()

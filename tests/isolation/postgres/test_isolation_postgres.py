@@ -229,7 +229,7 @@ def test_sql_with_the_role_of_a_wiki_reads_only_that_wiki(env: IsolationEnvironm
 
 def _read_everything(connection: "psycopg.Connection[tuple[object, ...]]", schema: str) -> list[object]:
     found: list[object] = []
-    for table in ("state", "notes", "g1_pages", "g1_chunks", "placements", "wikis", "keys", "databases"):
+    for table in ("state", "g1_pages", "g1_chunks", "placements", "wikis", "keys", "databases"):
         name = sql.Identifier(schema, table)
         for statement in (
             "SELECT * FROM {}",

@@ -68,7 +68,7 @@ def make_odd_page(odd: str) -> PageEntry:
 
 
 def test_the_list_of_removed_chunks_stays_short(postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_writer, "MAX_DROPPED_ROWS", 40)
+    monkeypatch.setattr(index_writer, "MAX_DROPPED_IDS", 40)
     with closing(postgres.create(WIKI, RECIPE)) as index:
         for turn in range(60):
             index.apply(IndexChange((make_entry("a.md", [f"text {turn}"], EMBEDDER),)))
@@ -124,7 +124,7 @@ def test_a_writer_whose_lease_another_has_taken_writes_nothing(postgres: Postgre
         mine = postgres.create(WIKI, RECIPE)
         mine.apply(IndexChange((make_entry("a.md", ["one"], EMBEDDER),)))
         with postgres.get_connections(WIKI).write_transaction() as db:
-            db.execute("UPDATE notes SET fence = fence + 1 WHERE name = 'writer'")
+            db.execute("UPDATE state SET fence = fence + 1 WHERE name = 'writer'")
         with pytest.raises(Busy) as caught:
             mine.apply(IndexChange((make_entry("b.md", ["two"], EMBEDDER),)))
         assert caught.value.hint

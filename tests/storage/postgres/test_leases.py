@@ -97,7 +97,7 @@ with (
     index = store.open(WIKI_ID)
     with store.get_connections(WIKI_ID).write_transaction() as connection:  # in the middle of a transaction
         connection.execute("DELETE FROM g1_pages")
-        connection.execute("SELECT fence FROM notes WHERE name = 'writer' FOR UPDATE")
+        connection.execute("SELECT fence FROM state WHERE name = 'writer' FOR UPDATE")
         print("writing", flush=True)
         time.sleep(600)
 """

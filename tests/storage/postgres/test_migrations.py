@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -12,12 +13,12 @@ from psycopg import sql
 
 from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
-from tests.support.postgres_stores import EMBEDDER, WIKI_ID, create_filled_index, open_node_store
+from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
 from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
-from wikiholt.errors import IndexCorrupt, IndexTooNew
+from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew
 from wikiholt.storage import page_table
 from wikiholt.storage.postgres import migrations
 from wikiholt.storage.postgres import schema as postgres_schema
@@ -168,7 +169,7 @@ def test_a_wiki_is_migrated_when_a_newer_program_opens_it(
         assert index.get_state().pages == 3
         assert store.placements.get(WIKI_ID).layout == LAYOUT + 2
         with store.get_connections(WIKI_ID).read_connection() as connection:
-            assert connection.execute("SELECT two, three FROM state").fetchall() == [(None, None)]
+            assert connection.execute("SELECT DISTINCT two, three FROM state").fetchall() == [(None, None)]
         assert migrations.upgrade_all(store.placements).upgraded_count == 0
         create_filled_index(store, "bbbbbbbb", 1).close()
 
@@ -176,13 +177,13 @@ def test_a_wiki_is_migrated_when_a_newer_program_opens_it(
 def test_a_layout_that_is_too_new_is_refused_and_unchanged(store: PostgresStore, database: str) -> None:
     index = create_filled_index(store, WIKI_ID)
     with store.get_connections(WIKI_ID).write_transaction() as connection:
-        connection.execute("UPDATE notes SET text = '9 9' WHERE name = 'layout'")
+        connection.execute("UPDATE state SET text = '9 9' WHERE name = 'layout'")
     for ask in (lambda: store.open(WIKI_ID), lambda: store.create_generation(WIKI_ID, index.recipe)):
         with pytest.raises(IndexTooNew) as caught:
             ask()
         assert "upgrade" in caught.value.hint
     with store.get_connections(WIKI_ID).write_transaction() as connection:
-        connection.execute("UPDATE notes SET text = '9 1' WHERE name = 'layout'")
+        connection.execute("UPDATE state SET text = '9 1' WHERE name = 'layout'")
     assert store.open(WIKI_ID).get_state().pages == 3, "a compatible newer layout is used"
 
 
@@ -196,15 +197,20 @@ def test_one_wiki_that_cannot_be_migrated_blocks_no_other(
             store.placements.provision(f"aaaaaaaa{number}")
     broken = store.placements.get("aaaaaaaa1")
     with store.placements.catalog.read_connection() as connection:
-        connection.execute(f"DROP TABLE {broken.schema}.notes")
+        connection.execute(f"DROP TABLE {broken.schema}.state")
     done = migrations.upgrade_all(store.placements)
     assert (done.upgraded_count, [wiki_id for wiki_id, _ in done.failed]) == (2, ["aaaaaaaa1"])
     assert migrations.upgrade_all(store.placements).upgraded_count == 0
 
 
-def test_an_index_of_the_first_layout_gets_the_later_columns_and_stays_intact(
+def test_an_index_of_an_older_layout_gets_the_later_columns_and_stays_intact(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for column, added in page_table.ADDED_COLUMNS.items():
+        monkeypatch.setitem(page_table.ADDED_COLUMNS, column, replace(added, layout=LAYOUT + 1))  # type: ignore[arg-type]
+    monkeypatch.setattr(postgres_schema, "SCHEMA_LAYOUT", LAYOUT + 1)
+    migration = postgres_schema._make_migration(LAYOUT + 1)
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, migration))
     with monkeypatch.context() as patch:
         patch.setattr(page_table, "fold_title", lambda _: "")  # so that the new columns have the values of older rows
         create_filled_index(store, WIKI_ID).close()
@@ -212,9 +218,9 @@ def test_an_index_of_the_first_layout_gets_the_later_columns_and_stays_intact(
     with store.placements.get_operator_connections(placement).write_transaction() as connection:
         for column in page_table.ADDED_COLUMNS:
             connection.execute(f"ALTER TABLE {placement.schema}.g1_pages DROP COLUMN {column}")
-        connection.execute(f"UPDATE {placement.schema}.notes SET text = '1 1' WHERE name = 'layout'")
+        connection.execute(f"UPDATE {placement.schema}.state SET text = '{LAYOUT} {LAYOUT}' WHERE name = 'layout'")
     with store.placements.catalog.write_transaction() as connection:
-        connection.execute("UPDATE placements SET layout = 1")
+        connection.execute("UPDATE placements SET layout = %s", (LAYOUT,))
     store.placements.invalidate(WIKI_ID)
     assert migrations.upgrade_all(store.placements).upgraded_count == 1
     index = store.open(WIKI_ID)
@@ -226,6 +232,19 @@ def test_an_index_of_the_first_layout_gets_the_later_columns_and_stays_intact(
     index.apply(IndexChange(pages=(make_entry("0.md", ["needle"], EMBEDDER, metadata=draft),)))
     assert index.list_pages(where, None)[0] == 1
     assert index.check() == []
+
+
+def test_a_schema_of_a_layout_that_cannot_be_migrated_is_quarantined_by_the_next_writer(store: PostgresStore) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    placement = store.placements.get(WIKI_ID)
+    with store.placements.get_operator_connections(placement).write_transaction() as connection:
+        connection.execute(f"DROP TABLE {placement.schema}.state; CREATE TABLE {placement.schema}.state (number int4)")
+        connection.execute(f"GRANT SELECT ON {placement.schema}.state TO {placement.role}")
+    with pytest.raises(IndexMissing):
+        store.open(WIKI_ID)
+    with store.write_lock(WIKI_ID, 0):
+        store.create(WIKI_ID, RECIPE).close()
+    assert len(store.list_quarantined(WIKI_ID)) == 1
 
 
 def test_properties_that_cannot_be_read_are_damage(store: PostgresStore) -> None:

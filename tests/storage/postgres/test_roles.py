@@ -39,7 +39,7 @@ def create_filled_index(placements: PlacementCatalog, wiki_id: str, text: str) -
             connection, placement, RECIPE, generations.PostgresGenerationOrigin.SCRATCH, published=True
         )
     with placements.get_connections(wiki_id).write_transaction() as connection:
-        connection.execute("INSERT INTO notes (name, text) VALUES ('health', %s)", (text,))
+        connection.execute("INSERT INTO state (name, text) VALUES ('health', %s)", (text,))
         chunk = "INSERT INTO g1_chunks VALUES (%s, 1, 0, %s, '', '', 1, 1, '', '[1,0,0]')"
         for number in range(50):
             connection.execute(chunk, (number, text))
@@ -74,8 +74,8 @@ def list_attacks(two_wikis: TwoWikis) -> list[str]:
     guests = two_wikis.placements.get_database(one).group
     return [
         f"SELECT * FROM {other.schema}.g1_chunks",
-        f"SELECT * FROM {other.schema}.notes",
-        f"UPDATE {other.schema}.notes SET text = 'x'",
+        f"SELECT * FROM {other.schema}.state",
+        f"UPDATE {other.schema}.state SET text = 'x'",
         f"DROP SCHEMA {other.schema} CASCADE",
         f"SET ROLE {other.role}",
         f"SET SESSION AUTHORIZATION {other.role}",
@@ -86,8 +86,8 @@ def list_attacks(two_wikis: TwoWikis) -> list[str]:
         f"SELECT query_to_xml('SELECT * FROM {other.schema}.g1_chunks', true, true, '')",
         f"COPY {other.schema}.g1_chunks TO STDOUT",
         "COPY g1_chunks TO PROGRAM 'cat > /tmp/stolen'",
-        "COPY notes FROM PROGRAM 'id'",
-        "COPY notes (text) FROM '/etc/passwd'",
+        "COPY state FROM PROGRAM 'id'",
+        "COPY state (text) FROM '/etc/passwd'",
         "SELECT pg_read_file('postgresql.conf')",
         "SELECT pg_ls_dir('.')",
         "SELECT lo_import('/etc/passwd')",
@@ -112,7 +112,7 @@ def list_attacks(two_wikis: TwoWikis) -> list[str]:
         "CREATE SUBSCRIPTION s CONNECTION 'dbname=x' PUBLICATION p",
         f"ALTER ROLE {other.role} PASSWORD 'x'",
         f"ALTER ROLE {one.role} CREATEROLE",
-        f"BEGIN; RESET ROLE; RESET SESSION AUTHORIZATION; SELECT text FROM {other.schema}.notes",
+        f"BEGIN; RESET ROLE; RESET SESSION AUTHORIZATION; SELECT text FROM {other.schema}.state",
     ]
 
 

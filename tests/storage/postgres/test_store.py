@@ -197,9 +197,10 @@ def test_a_broken_generation_is_quarantined(store: PostgresStore) -> None:
     "loss",
     [
         "DROP TABLE {schema}.state",
-        "DROP TABLE {schema}.notes",
+        "ALTER TABLE {schema}.state DROP COLUMN name",
         "DROP SCHEMA {schema} CASCADE",
         "DELETE FROM {schema}.state",
+        "DELETE FROM {schema}.state WHERE name <> 'layout'",
         "DROP OWNED BY {role}; DROP ROLE {role}",
         "DROP OWNED BY {role}; DROP ROLE {role}; DROP OWNED BY {guests}; DROP ROLE {guests}",
     ],
@@ -218,7 +219,7 @@ def test_dropped_tables_are_created_again_by_the_next_writer(store: PostgresStor
         index.apply(make_change("a.md"))
         assert index.check() == []
     aside = store.list_quarantined(WIKI_ID)
-    assert len(aside) == ("TABLE" in loss)
+    assert len(aside) == ("TABLE" in loss or loss.endswith(".state"))
     went = store.delete(WIKI_ID)
     assert all(name in went for name in aside)
     assert_removed(store)

@@ -94,7 +94,9 @@ class Settings:
     embedding_query_timeout: float = setting(
         5.0, "Seconds a search waits for the embedding server.", minimum=0.05, maximum=60
     )
-    embedding_batch: int = setting(32, "Texts per request to the embedding server.", minimum=1, maximum=2048)
+    embedding_batch: int = setting(
+        32, "Texts per request to the embedding server; one of them is a known text.", minimum=2, maximum=2048
+    )
     embedding_max_tokens: int = setting(
         512, "Tokens of a text that the model on the server reads.", minimum=16, maximum=131_072
     )
@@ -311,7 +313,7 @@ class WikiSettings:
     )
     edit_url: str = setting(
         "",
-        "The address at which a page can be edited, such as https://git.example.org/wiki/edit/main/{file}; {path} is "
+        "The address at which a page can be edited, such as https://wiki.example.org/edit/main/{file}; {path} is "
         "the path of the page. Empty means no link.",
         check=check_edit_url,
     )

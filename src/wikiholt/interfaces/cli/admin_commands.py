@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from wikiholt.app.doctor import run_checks
+from wikiholt.app.doctor import fix_logins, run_checks
 from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.interfaces.cli.command import (
     PROBLEMS_FOUND_EXIT_CODE,
@@ -15,13 +15,15 @@ from wikiholt.interfaces.cli.output import to_safe_line
 
 
 def add_arguments(commands: Subparsers) -> None:
-    add_command(commands, "doctor", run_doctor)
+    doctor = add_command(commands, "doctor", run_doctor)
+    doctor.add_argument("--fix", action="store_true", help="repair what can be repaired: logins of wikis to PostgreSQL")
     add_command(commands, "settings", run_settings)
 
 
 def run_doctor(context: CommandContext) -> int:
     settings, style = context.settings, context.style
-    results = list(run_checks(context.service, settings.data, settings.backup_interval))
+    results = list(fix_logins(context.service)) if context.arguments.fix else []
+    results += run_checks(context.service, settings.data, settings.backup_interval)
     lines = []
     for result in results:
         mark = style.format_success("✓") if result.well else style.format_error("✗")

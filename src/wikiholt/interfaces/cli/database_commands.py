@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from wikiholt.app.backends import is_same_backend
+from wikiholt.app.backends import format_setup_sql, is_same_backend
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.settings.setting import check_store_address
 from wikiholt.app.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
@@ -33,6 +33,9 @@ def add_arguments(commands: Subparsers) -> None:
     add.add_argument("address", metavar="ADDRESS", help="postgresql://…; - reads it from standard input")
     add.add_argument("--weight", type=float, default=1.0, metavar="N", help="its share of new wikis (default: 1)")
     add_command(actions, "list", run_list, text="list the databases and their state")
+    text = "set up the database of the setting store, or print the SQL that an administrator runs before"
+    prepare = add_command(actions, "prepare", run_prepare, text=text)
+    prepare.add_argument("--sql", action="store_true", help="only print the SQL for role, database and extension")
     for action, text, run in (
         ("open", "place new wikis in a database", run_open),
         ("close", "place no new wikis in a database", run_open),
@@ -62,6 +65,14 @@ def run_list(context: CommandContext) -> int:
     statuses = get_database_admin(context.service).get_statuses()
     document = {"databases": [asdict(status) for status in statuses]}
     return context.print_result(document, _format_databases(statuses, context.style))
+
+
+def run_prepare(context: CommandContext) -> int:
+    """Create what Wikiholt needs in the home database, or print what an administrator has to create before."""
+    if not context.arguments.sql:
+        return run_list(context)
+    statements = format_setup_sql(context.settings)
+    return context.print_result({"sql": statements}, statements)
 
 
 def run_add(context: CommandContext) -> int:
@@ -150,6 +161,8 @@ def _format_databases(statuses: Sequence[DatabaseStatus], style: TerminalStyle) 
         lines.append(style.format_dim(f"  {to_safe_line(status.address)}"))
         if status.error:
             lines.append(f"  {to_safe_line(status.error)}")
+        if status.shortage:
+            lines.append(style.format_warning(f"  {to_safe_line(status.shortage)}"))
         if status.behind:
             count = format_count(status.behind, "wiki")
             lines.append(style.format_warning(f"  {count} with an older schema: run `wikiholt upgrade`"))

@@ -72,6 +72,11 @@ class DatabaseCollector(Collector):
         for kind, count in self._databases.get_timeout_counts().items():
             timeouts.add_metric((kind,), count)
         yield timeouts
+        about = "Connections that the server refused since the start: too many, or a login"
+        refusals = CounterMetricFamily("wikiholt_database_refusals", about, labels=("reason",))
+        for reason, count in self._databases.get_refusal_counts().items():
+            refusals.add_metric((reason,), count)
+        yield refusals
 
 
 class QueryLogCollector(Collector):

@@ -258,6 +258,11 @@ class SearchParams(FacetParams):
         1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages of one page."
     )
     fresh: Flag = Field(False, description="Wait, for a limited time, until the index reaches HEAD.")
+    at_least: str = Field(
+        "",
+        pattern="^([0-9a-f]{7,64})?$",
+        description="A commit, as a write answers: wait, for a limited time, until the index contains it.",
+    )
     offset: Count = Field(0, ge=0, le=MAX_OFFSET, description="Number of hits to skip.")
     sort: SortOrder = Field(
         SortOrder.RELEVANCE,

@@ -174,9 +174,7 @@ class RequestContext:
 
     def _open_session(self, grant: Grant, host_grant: HostGrant | None = None) -> WikiSession:
         wiki, application = grant.wiki, self._application
-        handle = application.service.get_handle(wiki.slug)
-        if handle.wiki.id != wiki.id:  # another wiki has taken the slug since the grant
-            raise Unauthorized("A key is required.", hint="Send it as `Authorization: Bearer KEY`.")
+        handle = application.service.get_handle_of(wiki)
         application.scheduler.touch(wiki.id)
         session = WikiSession(grant, handle, application.settings.search_fresh_timeout, application.scheduler)
         if host_grant is None:

@@ -124,6 +124,8 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
     request = replace(request, where=wiki.to_git_filter(request.where))
     if params.fresh:
         wiki.wait_until_fresh()
+    elif params.at_least:
+        wiki.wait_for_revision(params.at_least)
     with wiki.open_snapshot() as snapshot:
         tag = make_weak_etag(snapshot.version, wiki.handle.reranker_identity, request)
         return make_cached_response(
@@ -137,8 +139,8 @@ def _run_search(wiki: WikiSession, params: SearchParams, if_none_match: str | No
 
 def _run_merged_search(opened: OpenedWikis, params: SearchParams) -> Response:
     """Search each wiki by itself and merge the hits."""
-    if params.fresh:
-        raise InvalidQuery("fresh=true is for one wiki.", hint="Name the wiki: /w/SLUG/api/v1/search")
+    if params.fresh or params.at_least:
+        raise InvalidQuery("fresh and at_least are for one wiki.", hint="Name the wiki: /w/SLUG/api/v1/search")
     result = search_wikis(
         [session.handle for session in opened.sessions],
         params.to_request(),

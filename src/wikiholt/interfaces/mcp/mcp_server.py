@@ -112,8 +112,6 @@ class _ServerHandlers:
         self._tools = get_tools(aliases=options.aliases)
         self._several_wikis_tools = {tool.name: tool for tool in SEVERAL_WIKIS_TOOLS}
         self._definitions = get_tool_definitions(aliases=options.aliases)
-        self._unindexed_commits: dict[str, str] = {}
-        """By wiki, the last commit made here that the index may not contain yet."""
 
     def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
         definition = self._definitions.get(name)
@@ -153,7 +151,7 @@ class _ServerHandlers:
                 self._wait_for_own_writes(wiki)
             document = tool.run(wiki, params, self._get_budget(params))
             if tool.is_write:
-                self._unindexed_commits[wiki.wiki.id] = document["revision"]
+                wiki.handle.record_write(document["revision"])
             return _make_result(document, tool.format_text)
         except ValidationError as error:
             return _make_error_result(text_output.format_invalid_arguments(tool.name, error))
@@ -170,15 +168,16 @@ class _ServerHandlers:
         return getattr(params, "max_tokens", None) or self._options.max_tokens
 
     def _wait_for_own_writes(self, wiki: WikiSession) -> None:
-        written = self._unindexed_commits.get(wiki.wiki.id)
-        if written is None:
+        """Wait for the last write of an agent, which may have reached another node."""
+        written = wiki.handle.get_recorded_write()
+        if not written:
             return
-        wiki.wait_until_fresh()
+        wiki.wait_for_revision(written)
         with suppress(WikiholtError):
             head = wiki.handle.get_version_token()[2]
             reached = head in (None, wiki.handle.pages.list(PageFilter(), 1).indexed_revision)
-            if reached and self._unindexed_commits.get(wiki.wiki.id) == written:
-                self._unindexed_commits.pop(wiki.wiki.id, None)
+            if reached and wiki.handle.get_recorded_write() == written:
+                wiki.handle.record_write("")
 
     async def list_resources(self, ctx: McpContext, params: PaginatedRequestParams | None) -> ListResourcesResult:
         cursor = params.cursor if params else None

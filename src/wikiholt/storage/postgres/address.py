@@ -1,5 +1,6 @@
 """Database connection strings. The password is never shown."""
 
+import re
 from dataclasses import dataclass, field
 
 import psycopg
@@ -18,6 +19,11 @@ _DEFAULT_PARAMETERS = {
 """With these a host that disappears is noticed within seconds instead of hours."""
 _CREDENTIAL_PARAMETERS = {"user", "password", "passfile", "sslcert", "sslkey", "sslpassword"}
 _LOCATION_PARAMETERS = ("host", "hostaddr", "port", "dbname")
+
+
+def _quote_name(name: str) -> str:
+    """Quote an SQL name if necessary."""
+    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,22 @@ class DatabaseAddress:
     def redacted(self) -> str:
         """The address for display, without secrets."""
         return " ".join(f"{name}={value}" for name, value in self.parameters if name in (*_LOCATION_PARAMETERS, "user"))
+
+    def format_setup_sql(self) -> list[str]:
+        """The psql input that creates the role, the database and the extension. psql asks for the password."""
+        user = dict(self.parameters).get("user", "wikiholt")
+        role, database = _quote_name(user), _quote_name(self.dbname)
+        return [
+            "-- Run once with psql, as an administrator of the server.",
+            f"CREATE ROLE {role} LOGIN CREATEROLE;",
+            f"\\password {role}",
+            f"CREATE DATABASE {database} OWNER {role} TEMPLATE template0 ENCODING 'UTF8';",
+            f"\\connect {database}",
+            "CREATE EXTENSION vector;",
+            "-- pg_hba.conf, before other lines that match; wikis log in with passwords:",
+            f"--   local  {database}  all             scram-sha-256",
+            f"--   host   {database}  all  ADDRESS/32  scram-sha-256",
+        ]
 
     def with_login(self, role: str, secret: str) -> "DatabaseAddress":
         """Return the same database with another login."""

@@ -1,14 +1,18 @@
 """Database administration for the operator: status, adding and removing databases, upgrades and moves."""
 
+import secrets
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psycopg
+
 from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import WikiholtError
-from wikiholt.storage.postgres import migrations, move, schema
+from wikiholt.storage.postgres import migrations, move, role_admin, schema
 from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
+from wikiholt.storage.postgres.connection_budget import COUNT_NODES, read_budget
 from wikiholt.storage.postgres.pool import ConnectionPool
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.storage.wiki_files import list_wiki_directories
@@ -26,7 +30,11 @@ FROM placements GROUP BY database
 class PostgresDatabaseAdmin:
     """`Databases` for the databases of one catalog and the store in them."""
 
-    def __init__(self, catalog: Catalog, pool: ConnectionPool, store: PostgresStore, scratch: Path) -> None:
+    def __init__(
+        self, catalog: Catalog, pool: ConnectionPool, store: PostgresStore, scratch: Path, wiki_connections: int
+    ) -> None:
+        """`wiki_connections` is the limit of `pool`."""
+        self._wiki_connections = wiki_connections
         self._catalog = catalog
         self._pool = pool
         self._store = store
@@ -35,11 +43,18 @@ class PostgresDatabaseAdmin:
     def get_statuses(self) -> Sequence[DatabaseStatus]:
         with self._catalog.read_connection() as connection:
             rows = connection.execute(_COUNT_WIKIS, (schema.SCHEMA_LAYOUT,)).fetchall()
+            (nodes,) = connection.execute(COUNT_NODES).fetchone() or (0,)
         counts = {name: (wikis, behind) for name, wikis, behind in rows}
         return [
-            self._get_status(database, *counts.get(database.name, (0, 0)))
+            self._get_status(database, nodes, *counts.get(database.name, (0, 0)))
             for database in self._catalog.list_databases()
         ]
+
+    def check_wiki_login(self, name: str) -> str:
+        return _check_wiki_login(self._catalog.get_database(name))
+
+    def repair_access(self, wiki_id: str) -> None:
+        self._store.repair_access(wiki_id)
 
     def find_unfinished_moves(self) -> Sequence[str]:
         return move.find_unfinished_moves(self._store.placements)
@@ -92,6 +107,10 @@ class PostgresDatabaseAdmin:
         wiki_counts = self._pool.timeout_counter.counts
         return {kind: count + wiki_counts[kind] for kind, count in self._catalog.timeout_counter.counts.items()}
 
+    def get_refusal_counts(self) -> Mapping[str, int]:
+        wiki_counts = self._pool.refusal_counter.counts
+        return {kind: count + wiki_counts[kind] for kind, count in self._catalog.refusal_counter.counts.items()}
+
     def get_availability(self) -> Mapping[str, bool]:
         unreachable = self._pool.unreachable
         return {
@@ -103,11 +122,12 @@ class PostgresDatabaseAdmin:
         self._pool.close()
         self._catalog.close()
 
-    def _get_status(self, database: CatalogDatabase, wikis: int, behind: int) -> DatabaseStatus:
-        server = vector = problem = ""
+    def _get_status(self, database: CatalogDatabase, nodes: int, wikis: int, behind: int) -> DatabaseStatus:
+        server = vector = problem = shortage = ""
         try:
             with database.connections.read_connection() as connection:
                 server, vector = connection.execute(_SELECT_VERSIONS).fetchone() or ("", "")
+                shortage = read_budget(connection, nodes, self._wiki_connections).shortage
         except WikiholtError as error:
             cause = " ".join(str(error.__cause__ or "").split())
             problem = f"{error.message}: {cause}" if cause else error.message
@@ -121,4 +141,22 @@ class PostgresDatabaseAdmin:
             server,
             vector,
             problem,
+            shortage,
         )
+
+
+def _check_wiki_login(database: CatalogDatabase) -> str:
+    """Log in with a temporary role, as a new wiki would. Returns the server's reason if that fails."""
+    role, secret = f"wikiholt_check_{secrets.token_hex(6)}", secrets.token_urlsafe(24)
+    connections = database.connections.with_subject(role)
+    with connections.write_transaction() as connection:
+        role_admin.create_role(connection, role, secret, database.group)
+    try:
+        psycopg.connect(database.address.with_login(role, secret).conninfo).close()
+    except psycopg.Error as error:
+        return " ".join(str(error).split())
+    finally:
+        with connections.write_transaction() as connection:
+            role_admin.revoke_login(connection, role, database.group)
+            role_admin.drop_role(connection, role, database.group)
+    return ""

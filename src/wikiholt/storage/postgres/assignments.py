@@ -19,6 +19,7 @@ from threading import Lock, Thread
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import DatabaseUnavailable
 from wikiholt.storage.postgres.catalog import Catalog, TableSet
+from wikiholt.storage.postgres.connection_budget import COUNT_NODES, read_budget
 from wikiholt.storage.postgres.errors import translate_errors
 from wikiholt.storage.postgres.pool import Connection
 
@@ -50,7 +51,10 @@ _RENEW_NODE = (
 )
 _INSERT_NODE = "INSERT INTO nodes VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))"
 _DELETE_EXPIRED_NODES = "DELETE FROM nodes WHERE until < clock_timestamp() RETURNING id"
-_INSERT_WORK = "INSERT INTO work (wiki_id) SELECT id FROM wikis ORDER BY id ON CONFLICT DO NOTHING"
+_INSERT_WORK = (
+    "INSERT INTO work (wiki_id) SELECT id FROM wikis"
+    " WHERE NOT EXISTS (SELECT 1 FROM work WHERE wiki_id = id) ORDER BY id ON CONFLICT DO NOTHING"
+)
 _DELETE_WORK = "DELETE FROM work WHERE NOT EXISTS (SELECT 1 FROM wikis WHERE id = wiki_id)"
 _COUNT_NODES = (
     "SELECT count(*), extract(epoch FROM min(until) FILTER (WHERE id <> %s) - clock_timestamp())::float8,"
@@ -72,16 +76,18 @@ _TAKE_REQUESTS = (
 )
 
 
-def notify_nodes(connection: Connection, event: str, *arguments: str) -> None:
-    """Send an event to all nodes when the transaction commits."""
-    connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, " ".join((event, *arguments))))
+def notify_nodes(connection: Connection, event: str) -> None:
+    """Send an event to all nodes when the transaction commits. Any role can listen, so it names no wiki."""
+    connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, event))
 
 
 class PostgresAssignments:
     """`NodeAssignments` of one node."""
 
-    def __init__(self, catalog: Catalog, lease_s: float = 15.0) -> None:
+    def __init__(self, catalog: Catalog, lease_s: float = 15.0, wiki_connections: int = 0) -> None:
+        """`wiki_connections` is this node's limit for the connections of wikis."""
         self._catalog = catalog
+        self._wiki_connections = wiki_connections
         self._lease_s = lease_s
         self._on_message: Callable[[str, NodeMessage], None] = lambda _, __: None
         self._thread: Thread | None = None
@@ -104,9 +110,8 @@ class PostgresAssignments:
 
     def send(self, wiki_id: str, message: NodeMessage) -> None:
         with self._catalog.write_transaction() as connection:
-            if message is not NodeMessage.TOUCH:  # a lost touch is harmless, so it needs no row
-                connection.execute(_REQUEST_WORK, {"wiki": wiki_id, "why": message.value})
-            notify_nodes(connection, WIKI_MESSAGE, wiki_id, message)
+            connection.execute(_REQUEST_WORK, {"wiki": wiki_id, "why": message.value})
+            notify_nodes(connection, WIKI_MESSAGE)
 
     def start(self, on_message: Callable[[str, NodeMessage], None]) -> None:
         self._on_message = on_message
@@ -151,6 +156,7 @@ class PostgresAssignments:
             connection.execute(_INSERT_NODE, (self._node_id, f"{socket.gethostname()}:{os.getpid()}", self._lease_s))
             self._is_joined = True
             notify_nodes(connection, NODES_CHANGED)
+            self._check_connections(connection)
         self._assigned_until = started + self._lease_s
         if connection.execute(_DELETE_EXPIRED_NODES).fetchall():
             notify_nodes(connection, WIKIS_UNASSIGNED)
@@ -164,6 +170,13 @@ class PostgresAssignments:
         self._handle_requests(connection)
         # Wake up when the next lease expires, to take over the wikis of a dead node at once.
         return max(0.05, min(self._lease_s / 3, self._lease_s if next_expiry_s is None else next_expiry_s + 0.02))
+
+    def _check_connections(self, connection: Connection) -> None:
+        """Warn if the server allows fewer connections than all nodes, with this one, may use."""
+        (nodes,) = connection.execute(COUNT_NODES).fetchone() or (1,)
+        shortage = read_budget(connection, nodes, self._wiki_connections).shortage
+        if shortage:
+            _LOG.warning("%s", shortage)
 
     def _sync_registry(self, connection: Connection) -> bool:
         """Create a row of `work` for every registered wiki. Returns whether the registry changed."""
@@ -202,21 +215,13 @@ class PostgresAssignments:
         while not self._stopping and (left := until - time.monotonic()) > 0:
             # Notifications that arrived during a statement do not make the socket readable again.
             notifications = list(connection.notifies(timeout=0))
-            for notification in notifications:
-                event, *arguments = notification.payload.split()
-                if event == WIKI_MESSAGE and arguments:
-                    self._handle_message(connection, arguments[0], arguments[-1])
-                elif event in (REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED):
-                    until = min(until, earliest)
+            events = {notification.payload for notification in notifications}
+            if WIKI_MESSAGE in events:
+                self._handle_requests(connection)
+            if not events.isdisjoint((REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED)):
+                until = min(until, earliest)
             if not notifications:
                 self._wait(connection, left)
-
-    def _handle_message(self, connection: Connection, wiki_id: str, message: str) -> None:
-        if wiki_id in self._assigned:
-            if message == NodeMessage.TOUCH:
-                self._on_message(wiki_id, NodeMessage.TOUCH)
-            else:
-                self._handle_requests(connection)
 
     def _remove_node(self, connection: Connection) -> None:
         self._assigned = frozenset()

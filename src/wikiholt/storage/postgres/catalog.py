@@ -213,6 +213,11 @@ class Catalog:
         return self._pool.timeout_counter
 
     @property
+    def refusal_counter(self) -> TimeoutCounter:
+        """The refused connections of the operator."""
+        return self._pool.refusal_counter
+
+    @property
     def availability(self) -> dict[str, tuple[str, bool]]:
         """The location of each known database, and whether it was reachable at its last use."""
         locations = {database.name: database.address.location for database in self._databases.values()} or {

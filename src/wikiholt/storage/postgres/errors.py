@@ -17,12 +17,20 @@ from wikiholt.errors import (
     IndexMissing,
     IndexUnavailable,
     LockTimeout,
+    LoginRefused,
     StorageError,
+    TooManyConnections,
     WikiholtError,
 )
 
 _LOG = logging.getLogger(__name__)
 RETRY_AFTER_S = 2.0
+_CONNECTION_LIMIT_TEXTS = (
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+    "no more connections allowed",  # PgBouncer
+)
 
 
 @contextmanager
@@ -45,6 +53,28 @@ def make_unavailable_error(error: Exception | None = None) -> DatabaseUnavailabl
     return DatabaseUnavailable(
         "the database cannot be reached", retry_after=RETRY_AFTER_S, hint="try again in a moment; no data is lost"
     )
+
+
+def make_connections_error() -> TooManyConnections:
+    return TooManyConnections(
+        "too many connections: the server accepts no more",
+        retry_after=RETRY_AFTER_S,
+        hint="raise max_connections of the server or lower postgres.connections",
+    )
+
+
+def make_login_error() -> LoginRefused:
+    return LoginRefused(
+        "the database refuses the login of this wiki's role",
+        retry_after=RETRY_AFTER_S,
+        hint="run `wikiholt doctor --fix`; if that does not help, allow password logins in pg_hba.conf",
+    )
+
+
+def is_connection_limit(error: psycopg.Error) -> bool:
+    """Return whether a server or a role has no connection left. libpq gives no code, only the text."""
+    text = str(error).lower()
+    return error.sqlstate == "53300" or any(part in text for part in _CONNECTION_LIMIT_TEXTS)
 
 
 def is_statement_timeout(error: WikiholtError) -> bool:
@@ -78,7 +108,8 @@ def _to_error(error: psycopg.Error, *, lost: bool) -> WikiholtError | None:
 
 _ERRORS_BY_CODE: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], WikiholtError]], ...] = (
     (("57014",), lambda _: IndexUnavailable("the database took too long", hint="request less at once")),
-    (("08", "57P", "53300"), make_unavailable_error),
+    (("53300",), lambda _: make_connections_error()),
+    (("08", "57P"), make_unavailable_error),
     (
         ("531", "532", "534", "58", "25006"),
         lambda error: StorageError(
@@ -97,5 +128,6 @@ _ERRORS_BY_CODE: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], Wikiholt
             f"the database reports damage (code {error.sqlstate})", hint="run `wikiholt sync` to rebuild it"
         ),
     ),
-    (("42P01", "3F000", "42501"), lambda _: make_missing_error()),
+    # 42703 is a missing column: a schema of a layout that cannot be migrated. The next sync replaces it.
+    (("42P01", "42703", "3F000", "42501"), lambda _: make_missing_error()),
 )

@@ -13,20 +13,24 @@ from psycopg import sql
 from wikiholt.domain.index import Recipe
 from wikiholt.errors import IndexMissing
 from wikiholt.storage.postgres import schema
+from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.placements import Placement
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import STATE_COLUMNS, make_initial_state
-from wikiholt.storage.postgres.schema import MOVED_MARK, SchemaLayout
+from wikiholt.storage.postgres.schema import MOVED_MARK, GenerationTables, SchemaLayout
 
 _GENERATION_COLUMNS = (
-    "number, published, origin, condition, why, fingerprint, dimensions, pipeline, model, precision, revision"
+    "number, published, origin, condition, text, fingerprint, dimensions, pipeline, model, precision, revision"
 )
+_GENERATION_ROWS = "name >= '#g' AND name < '#h'"
 _SELECT_PUBLISHED = (
-    "SELECT number, version, seal FROM state WHERE published OR condition = 'good'"
+    "SELECT number, version, seal, pages, terms FROM state"
+    f" WHERE {_GENERATION_ROWS} AND (published OR condition = 'good')"
     " ORDER BY published DESC, revision IS NOT NULL DESC, number DESC LIMIT 1"
 )
 """If no generation is marked as published, the newest good one with a revision counts as published."""
 
+_LAST_PUBLISHED = f"SELECT max(number) FROM state WHERE {_GENERATION_ROWS} AND published"
 _LOST_TABLES_WINDOW = 20
 
 
@@ -64,30 +68,38 @@ class SchemaStatus:
     """Changes with every write."""
     last_change_token: str
     """The change token that the last writer recorded."""
+    state: tuple[int, int, int] | None = None
+    """Version, pages and terms of the published generation."""
 
 
 def read_status(connection: Connection) -> SchemaStatus:
     """Read the status of a wiki. Cheap enough for every search."""
     statement = (
-        "SELECT (SELECT text FROM notes WHERE name = 'layout'), (SELECT text FROM notes WHERE name = 'mark'),"
-        f" number, version, seal FROM (SELECT 1) AS one LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
+        "SELECT (SELECT text FROM state WHERE name = 'layout'), (SELECT text FROM state WHERE name = 'mark'),"
+        " number, version, seal, pages, terms FROM (SELECT 1) AS one"
+        f" LEFT JOIN ({_SELECT_PUBLISHED}) AS published ON true"
     )
-    layout, mark, number, version, checksum = connection.execute(statement).fetchone() or (None,) * 5
+    layout, mark, number, version, checksum, *counts = connection.execute(statement).fetchone() or (None,) * 7
+    if layout is None:
+        raise make_missing_error()
+    state = None if number is None else (version, *counts)
     change_token = f"{number} {version} {checksum}" if number is not None else "None"
-    return SchemaStatus(None if layout == MOVED_MARK else SchemaLayout.parse(layout), number, change_token, mark or "")
+    current_layout = None if layout == MOVED_MARK else SchemaLayout.parse(layout)
+    return SchemaStatus(current_layout, number, change_token, mark or "", state)
 
 
 def write_change_mark(connection: Connection) -> None:
     """Record the current change token."""
     statement = (
-        "INSERT INTO notes (name, text) VALUES ('mark', %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+        "INSERT INTO state (name, text) VALUES ('mark', %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
     )
     connection.execute(statement, (read_status(connection).change_token,))
 
 
 def list_generations(connection: Connection) -> list[GenerationRow]:
     """List all generations by number, including quarantined ones."""
-    rows = connection.execute(f"SELECT {_GENERATION_COLUMNS} FROM state ORDER BY number").fetchall()
+    statement = f"SELECT {_GENERATION_COLUMNS} FROM state WHERE {_GENERATION_ROWS} ORDER BY number"
+    rows = connection.execute(statement).fetchall()
     return [
         GenerationRow(number, published, PostgresGenerationOrigin(origin), condition, why, Recipe(*recipe), revision)
         for number, published, origin, condition, why, *recipe, revision in rows
@@ -104,10 +116,12 @@ def create_generation(
 ) -> int:
     """Create an empty generation, as the operator, and return its number. Numbers are not reused."""
     statement = (
-        "SELECT greatest((SELECT max(number) FROM state), (SELECT max(substring(relname FROM '^g([0-9]+)_')::int4)"
-        " FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'), 0) + 1"
+        f"SELECT number FROM (SELECT coalesce(max(number), 0) AS last FROM state WHERE {_GENERATION_ROWS}) AS known,"
+        " generate_series(last + 1, last + 1000) AS number"
+        " WHERE to_regclass(format('g%s_pages', number)) IS NULL AND to_regclass(format('g%s_chunks', number)) IS NULL"
+        " LIMIT 1"
     )
-    (number,) = connection.execute(statement).fetchone() or (1,)
+    (number,) = connection.execute(sql.SQL(statement)).fetchone() or (1,)
     statements = schema.build_create_statements(placement.schema, number, recipe.dimensions, placement.role)
     connection.execute(sql.SQL("; ").join(statements))
     state = make_initial_state(number, recipe)
@@ -117,9 +131,11 @@ def create_generation(
         published,
         origin,
         "good" if published else "building",
+        GenerationTables(number).state_name,
+        "",
     )
     statement = (
-        f"INSERT INTO state ({STATE_COLUMNS}, seal, published, origin, condition)"
+        f"INSERT INTO state ({STATE_COLUMNS}, seal, published, origin, condition, name, text)"
         f" VALUES ({', '.join(['%s'] * len(values))})"
     )
     connection.execute(statement, values)
@@ -129,16 +145,20 @@ def create_generation(
 def remove_generations(connection: Connection, placement: Placement, numbers: Sequence[int]) -> None:
     """Delete generations and their tables, as the operator."""
     for number in numbers:
+        tables = GenerationTables(number)
         connection.execute(schema.build_drop_statement(placement.schema, number))
-    connection.execute("DELETE FROM state WHERE number = ANY(%s)", (list(numbers),))
+        connection.execute(
+            "DELETE FROM state WHERE name = %s OR name >= %s AND name < %s OR name >= %s AND name < %s",
+            (tables.state_name, *tables.problem_names, *tables.dropped_names),
+        )
 
 
 def publish_generation(connection: Connection, number: int) -> None:
     """Publish a generation, in one statement. Raises IndexMissing."""
     statement = (
         "UPDATE state SET published = (number = %(number)s), condition = 'good',"
-        " ended = CASE WHEN number = %(number)s THEN NULL ELSE clock_timestamp() END"
-        " WHERE published OR number = %(number)s RETURNING number"
+        " until = CASE WHEN number = %(number)s THEN NULL ELSE clock_timestamp() END"
+        f" WHERE {_GENERATION_ROWS} AND (published OR number = %(number)s) RETURNING number"
     )
     changed = connection.execute(statement, {"number": number}).fetchall()
     if (number,) not in changed:
@@ -148,14 +168,15 @@ def publish_generation(connection: Connection, number: int) -> None:
 def find_old_generations(connection: Connection, linger_s: float) -> list[int]:
     """List generations older than the published one that no search can still be using."""
     statement = (
-        "SELECT number FROM state WHERE number < (SELECT max(number) FROM state WHERE published)"
-        " AND condition <> 'aside' AND coalesce(ended < clock_timestamp() - %s * interval '1 second', true)"
+        f"SELECT number FROM state WHERE {_GENERATION_ROWS} AND number < ({_LAST_PUBLISHED})"
+        " AND condition <> 'aside' AND coalesce(until < clock_timestamp() - %s * interval '1 second', true)"
     )
     # Also finds tables without a row. Looking up a few names is cheap; scanning a large catalog is not.
     orphaned = (
-        "SELECT number FROM (SELECT max(number) AS last FROM state WHERE published) AS published,"
+        f"SELECT number FROM ({_LAST_PUBLISHED}) AS published (last),"
         f" generate_series(greatest(1, last - {_LOST_TABLES_WINDOW}), last - 1) AS number"
-        " WHERE to_regclass(format('g%%s_pages', number)) IS NOT NULL AND number NOT IN (SELECT number FROM state)"
+        " WHERE to_regclass(format('g%%s_pages', number)) IS NOT NULL"
+        f" AND number NOT IN (SELECT number FROM state WHERE {_GENERATION_ROWS})"
     )
     return [number for (number,) in connection.execute(f"{statement} UNION ALL {orphaned}", (linger_s,))]
 
@@ -163,25 +184,26 @@ def find_old_generations(connection: Connection, linger_s: float) -> list[int]:
 def find_abandoned(connection: Connection) -> list[int]:
     """List generations of restores that did not finish."""
     statement = (
-        "SELECT number FROM state WHERE origin = 'backup' AND condition = 'building'"
-        " AND number > (SELECT max(number) FROM state WHERE published)"
+        f"SELECT number FROM state WHERE {_GENERATION_ROWS} AND origin = 'backup' AND condition = 'building'"
+        f" AND number > ({_LAST_PUBLISHED})"
     )
     return [number for (number,) in connection.execute(statement)]
 
 
 def set_origin(connection: Connection, number: int, origin: PostgresGenerationOrigin) -> None:
     """Change the origin of a generation that is resumed."""
-    connection.execute("UPDATE state SET origin = %s WHERE number = %s", (origin, number))
+    statement = "UPDATE state SET origin = %s WHERE name = %s"
+    connection.execute(statement, (origin, GenerationTables(number).state_name))
 
 
 def quarantine_generations(connection: Connection, numbers: Sequence[int], name: str) -> None:
     """Quarantine generations under a name: they are kept and never opened."""
-    statement = "UPDATE state SET published = false, condition = 'aside', why = %s WHERE number = ANY(%s)"
-    connection.execute(statement, (name, list(numbers)))
+    statement = "UPDATE state SET published = false, condition = 'aside', text = %s WHERE name = ANY(%s)"
+    connection.execute(statement, (name, [GenerationTables(number).state_name for number in numbers]))
 
 
 def list_quarantined(connection: Connection) -> list[str]:
     """List the names of quarantined generations, then of quarantined schemas, oldest first."""
-    schemas = "SELECT nspname FROM pg_namespace WHERE nspname ~ ('^b[0-9]{14}_' || current_schema() || '$') ORDER BY 1"
+    (current,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
     names = {generation.reason for generation in list_generations(connection) if generation.condition == "aside"}
-    return sorted(names) + [name for (name,) in connection.execute(schemas)]
+    return sorted(names) + schema.find_quarantined_schemas(connection, current)

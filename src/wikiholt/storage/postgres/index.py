@@ -37,7 +37,8 @@ from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
 from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
-from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch
+from wikiholt.storage.postgres.generations import SchemaStatus
+from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
 from wikiholt.storage.postgres.page_queries import build_where_clause
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.rows import GenerationState
@@ -47,13 +48,15 @@ from wikiholt.storage.sqlite.rows import decode_terms, to_datetime
 
 _VECTOR_BATCH_ROWS = 2_000
 _KEYWORD_BATCH_ROWS = 500
+_MAX_CACHED_PAGES = 300
 
 
 class PostgresIndex:
     """A `WikiIndex` over the tables of one generation. Its connections reach no other wiki.
 
     `fence` returns the fence of the writer's lease if this process holds it, else None. `hnsw_min_chunks` is the number
-    of chunks from which an HNSW index is used. Raises IndexMissing, IndexCorrupt.
+    of chunks from which an HNSW index is used. `take_status` returns the status that this thread has just read, once.
+    Raises IndexMissing, IndexCorrupt.
     """
 
     def __init__(
@@ -62,13 +65,17 @@ class PostgresIndex:
         generation: int,
         fence: Callable[[], int | None] = lambda: None,
         hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
+        take_status: Callable[[], SchemaStatus | None] = lambda: None,
     ) -> None:
         self._connections = connections
+        self._take_status = take_status
+        self._session = ThreadSession()
+        self._pages: tuple[int, dict[int, StoredPage]] = (-1, {})
         self._fence = fence
         self._hnsw_min_chunks = hnsw_min_chunks
         self.wiki_id = connections.wiki_id
         self._tables = GenerationTables(generation, connections.wiki_id)
-        self._keywords = PostgresKeywordSearch(connections, self._tables)
+        self._keywords = PostgresKeywordSearch(connections, self._tables, self._session)
         self.generation = generation
         with connections.read_connection() as db:
             state, checksum = index_writer.read_state(db, generation)
@@ -90,13 +97,36 @@ class PostgresIndex:
             self.generation, state.version, self.recipe, state.revision, to_datetime(state.synced_at), *counts
         )
 
+    @contextmanager
+    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> Iterator[None]:
+        outer = self._session.current
+        status = self._take_status()
+        state = status.state if status is not None and status.published == self.generation else None
+        known = outer.state if outer is not None else state
+        self._session.current = SearchSession(known, guess)
+        try:
+            yield
+        finally:
+            self._session.current = outer
+
     def get_version(self) -> int:
+        session = self._session.current
+        if session is not None and session.state is not None:
+            return session.state[0]
         with self._connections.read_connection() as db:
-            return self._read_version(db)[0]
+            sql = "SELECT version, pages, terms FROM state WHERE name = %s"
+            state = db.execute(sql, (self._tables.state_name,)).fetchone()
+        if state is None:
+            raise make_missing_error()
+        version, pages, terms = state
+        if session is not None:
+            session.state = (version, pages, terms)
+        return int(version)
 
     def _read_version(self, db: Connection) -> tuple[int, int]:
         """Read the version and the horizon, the oldest version whose dropped rows are recorded."""
-        row = db.execute("SELECT version, horizon FROM state WHERE number = %s", (self.generation,)).fetchone()
+        sql = "SELECT version, horizon FROM state WHERE name = %s"
+        row = db.execute(sql, (self._tables.state_name,)).fetchone()
         if row is None:
             raise make_missing_error()
         version, horizon = row
@@ -109,8 +139,8 @@ class PostgresIndex:
 
     def get_problems(self) -> Sequence[PageProblem]:
         with self._connections.read_connection() as db:
-            sql = f'SELECT file, blob, reason, detail FROM {self._tables.problems} ORDER BY file COLLATE "C"'
-            return [PageProblem(*rows.decode_row(row)) for row in db.execute(sql)]
+            problems = [problem for problem, _ in index_writer.read_problems(db, self._tables)]
+        return sorted(problems, key=lambda problem: problem.file.encode("utf-8", "surrogatepass"))
 
     def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():
@@ -121,6 +151,7 @@ class PostgresIndex:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     def apply(self, change: IndexChange) -> int:
+        self._take_status()
         with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
             return index_writer.apply_change(db, self._tables, change, self._fence())
 
@@ -155,6 +186,19 @@ class PostgresIndex:
         return self._keywords.find_matching_page_ids(query)
 
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
+        session = self._session.current
+        if session is None or page_ids is not None:
+            return self._search_vectors(vector, limit, page_ids)
+        if session.nearest is not None:
+            known_vector, known_limit, hits = session.nearest
+            is_all = len(hits.chunk_ids) < known_limit  # a search that asks for more again in a small wiki
+            if known_vector is vector and (limit <= known_limit or is_all):
+                return VectorHits(hits.chunk_ids[:limit], hits.page_ids[:limit], hits.distances[:limit])
+        hits = self._search_vectors(vector, limit, page_ids)
+        session.nearest = (vector, limit, hits)
+        return hits
+
+    def _search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         if page_ids is None and self._chunks >= self._hnsw_min_chunks:
             with self._connections.read_snapshot() as db:
                 hits = vector_search.search_hnsw(db, self._tables, vector, limit)
@@ -191,8 +235,9 @@ class PostgresIndex:
                 (version,),
                 binary=True,
             ).fetchall()
-            dropped = self._read_dropped(db, "chunk_id", version)
-        return VectorDelta(current, rows.to_vector_rows(added, self.recipe.dimensions), dropped)
+            dropped = index_writer.read_dropped(db, self._tables, version)
+        dropped_ids = rows.to_id_array([(chunk_id,) for row in dropped for chunk_id in row.chunk_ids])
+        return VectorDelta(current, rows.to_vector_rows(added, self.recipe.dimensions), dropped_ids)
 
     @contextmanager
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
@@ -206,13 +251,10 @@ class PostgresIndex:
                 return None
             sql = f"SELECT id, words FROM {self._tables.pages} WHERE version > %s ORDER BY id"
             added = db.execute(sql, (version,), binary=True).fetchall()
-            dropped = self._read_dropped(db, "page_id", version)
+            dropped = index_writer.read_dropped(db, self._tables, version)
         keyword_rows = tuple(KeywordRow(page_id, decode_terms(packed)) for page_id, packed in added)
-        return KeywordDelta(current, keyword_rows, dropped)
-
-    def _read_dropped(self, db: Connection, column: str, version: int) -> IntArray:
-        sql = f"SELECT {column} FROM {self._tables.dropped} WHERE version > %s AND {column} IS NOT NULL"
-        return rows.to_id_array(db.execute(sql, (version,), binary=True).fetchall())
+        dropped_ids = rows.to_id_array([(page_id,) for row in dropped for page_id in row.page_ids])
+        return KeywordDelta(current, keyword_rows, dropped_ids)
 
     def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
         sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"
@@ -232,10 +274,21 @@ class PostgresIndex:
     # ── pages and chunks ─────────────────────────────────────────────────────────────────────────
 
     def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
-        with self._connections.read_connection() as db:
-            pages = [rows.to_stored_page(row) for row in db.execute(sql, (list(page_ids),))]
-        return {page.page_id: page for page in pages}
+        """Pages are cached in a search: it needs them for the titles and for the hits, and so does the next one."""
+        session = self._session.current
+        version = session.state[0] if session is not None and session.state is not None else -1
+        cached_version, cached = self._pages
+        if cached_version != version or len(cached) > _MAX_CACHED_PAGES:
+            cached = {}
+        missing = [page_id for page_id in page_ids if page_id not in cached]
+        if missing:
+            sql = f"SELECT {STORED_PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
+            with self._connections.read_connection() as db:
+                found = [rows.to_stored_page(row) for row in db.execute(sql, (missing,))]
+            cached = cached | {page.page_id: page for page in found}
+        if version >= 0:
+            self._pages = (version, cached)
+        return {page_id: cached[page_id] for page_id in page_ids if page_id in cached}
 
     def find_page(self, path: str) -> StoredPage | None:
         sql = (
@@ -247,6 +300,8 @@ class PostgresIndex:
         return rows.to_stored_page(row) if row else None
 
     def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
+        if not chunk_ids:
+            return {}
         sql = f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE id = ANY(%s)"
         with self._connections.read_connection() as db:
             chunks = [rows.to_stored_chunk(row) for row in db.execute(sql, (list(chunk_ids),))]
@@ -258,6 +313,8 @@ class PostgresIndex:
             f"{'' if limit is None else ' AND number < %s'} ORDER BY page_id, number"
         )
         chunks: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+        if not page_ids:
+            return chunks
         with self._connections.read_connection() as db:
             for row in db.execute(sql, (list(page_ids),) if limit is None else (list(page_ids), limit)):
                 chunk = rows.to_stored_chunk(row)

@@ -1,12 +1,14 @@
 """Writes changes to the tables of a generation, in one transaction. Rows are sent by COPY in binary format."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
+from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum
 from wikiholt.storage.page_table import PageRow, fold_tags, get_postgres_type, to_page_columns
 from wikiholt.storage.postgres import rows
@@ -19,8 +21,8 @@ from wikiholt.storage.sqlite import rows as packing
 
 Row = tuple[Any, ...]
 
-MAX_DROPPED_ROWS = 200_000
-"""How many dropped chunks are recorded. A cache that is further behind is rebuilt."""
+MAX_DROPPED_IDS = 200_000
+"""How many dropped ids are recorded. A cache that is further behind is rebuilt."""
 _TRIM_INTERVAL_VERSIONS = 16
 
 _COMPARED_PAGE_FIELDS = tuple(name for name in PageRow._fields if name not in ("id", "version"))
@@ -38,6 +40,15 @@ _COLUMN_TYPES = {
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRow:
+    """The ids of the chunks that a version dropped, and of the pages that it deleted."""
+
+    version: int
+    chunk_ids: list[int]
+    page_ids: list[int]
 
 
 def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[ChunkRow]:
@@ -80,16 +91,50 @@ def copy_chunks(db: Connection, tables: GenerationTables, chunks: Iterable[Row])
     _copy_rows(db, tables.chunks, (*ChunkRow._fields, "vector"), chunks)
 
 
-def copy_problems(db: Connection, tables: GenerationTables, problems: Iterable[PageProblem]) -> None:
+def write_problems(db: Connection, tables: GenerationTables, problems: Iterable[PageProblem]) -> None:
     problem_rows = (
-        (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))
+        (tables.get_problem_name(problem.file), _encode_problem(problem), compute_problem_checksum(problem))
         for problem in problems
     )
-    _copy_rows(db, tables.problems, ("file", "blob", "reason", "detail", "seal"), problem_rows)
+    _copy_rows(db, "state", ("name", "text", "seal"), problem_rows)
 
 
-def copy_dropped(db: Connection, tables: GenerationTables, dropped: Iterable[Row]) -> None:
-    _copy_rows(db, tables.dropped, ("version", "chunk_id", "page_id"), dropped)
+def read_problems(db: Connection, tables: GenerationTables) -> list[tuple[PageProblem, int]]:
+    """Read the problems of a generation, each with its stored checksum. Raises IndexCorrupt."""
+    sql = "SELECT text, seal FROM state WHERE name >= %s AND name < %s"
+    return [(_decode_problem(text), checksum) for text, checksum in db.execute(sql, tables.problem_names)]
+
+
+def write_dropped(db: Connection, tables: GenerationTables, dropped: DroppedRow) -> None:
+    sql = "INSERT INTO state (name, text, version, chunks) VALUES (%s, %s, %s, %s)"
+    count = len(dropped.chunk_ids) + len(dropped.page_ids)
+    text = json.dumps([dropped.chunk_ids, dropped.page_ids], separators=(",", ":"))
+    db.execute(sql, (tables.get_dropped_name(dropped.version), text, dropped.version, count))
+
+
+def read_dropped(db: Connection, tables: GenerationTables, after_version: int = 0) -> list[DroppedRow]:
+    """Read the ids that later versions dropped, by version."""
+    sql = "SELECT version, text FROM state WHERE name > %s AND name < %s ORDER BY name"
+    names = tables.get_dropped_name(after_version), tables.dropped_names[1]
+    try:
+        return [DroppedRow(version, *json.loads(text)) for version, text in db.execute(sql, names)]
+    except (ValueError, TypeError) as error:
+        raise _make_unreadable_error() from error
+
+
+def _encode_problem(problem: PageProblem) -> str:
+    return json.dumps([problem.file, problem.blob, problem.reason, problem.detail])
+
+
+def _decode_problem(text: str) -> PageProblem:
+    try:
+        return PageProblem(*json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise _make_unreadable_error() from error
+
+
+def _make_unreadable_error() -> IndexCorrupt:
+    return IndexCorrupt("a row of the index cannot be read", hint="run `wikiholt sync` to rebuild it")
 
 
 def _copy_rows(db: Connection, table: str, columns: Sequence[str], records: Iterable[Row]) -> None:
@@ -105,8 +150,8 @@ def _copy_rows(db: Connection, table: str, columns: Sequence[str], records: Iter
 
 def read_state(db: Connection, number: int, *, lock: bool = False) -> tuple[GenerationState, int]:
     """Read the state of a generation and its stored checksum. Raises IndexMissing."""
-    sql = f"SELECT {rows.STATE_COLUMNS}, seal FROM state WHERE number = %s{' FOR UPDATE' if lock else ''}"
-    row = db.execute(sql, (number,)).fetchone()
+    sql = f"SELECT {rows.STATE_COLUMNS}, seal FROM state WHERE name = %s{' FOR UPDATE' if lock else ''}"
+    row = db.execute(sql, (GenerationTables(number).state_name,)).fetchone()
     if row is None:
         raise make_missing_error()
     *values, checksum = row
@@ -116,8 +161,8 @@ def read_state(db: Connection, number: int, *, lock: bool = False) -> tuple[Gene
 def write_state(db: Connection, tables: GenerationTables, state: GenerationState) -> None:
     """Write the state of a generation and its checksum."""
     names = ", ".join(f"{name} = %s" for name in rows.STATE_FIELDS)
-    sql = f"UPDATE state SET {names}, seal = %s WHERE number = %s"
-    db.execute(sql, (*state.row, state.get_checksum(tables.wiki_id), state.number))
+    sql = f"UPDATE state SET {names}, seal = %s WHERE name = %s"
+    db.execute(sql, (*state.row, state.get_checksum(tables.wiki_id), tables.state_name))
 
 
 def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, fence: int | None) -> int:
@@ -138,14 +183,18 @@ def apply_change(db: Connection, tables: GenerationTables, change: IndexChange, 
 
 
 def _trim_dropped(db: Connection, tables: GenerationTables, state: GenerationState) -> GenerationState:
-    """Limit the list of dropped rows. The list is complete for versions after `horizon`."""
-    if state.version % _TRIM_INTERVAL_VERSIONS:  # counting the rows is slow when there are many
+    """Limit the number of dropped ids. The rows are complete for versions after `horizon`."""
+    if state.version % _TRIM_INTERVAL_VERSIONS:  # counting is slow when there are many rows
         return state
-    sql = f"SELECT version FROM {tables.dropped} ORDER BY version DESC OFFSET %s LIMIT 1"
-    if db.execute(sql, (MAX_DROPPED_ROWS,)).fetchone() is None:
+    sql = (
+        "SELECT version FROM (SELECT version, sum(chunks) OVER (ORDER BY name DESC) AS count FROM state"
+        " WHERE name >= %s AND name < %s) AS newest WHERE count > %s ORDER BY version DESC LIMIT 1"
+    )
+    if db.execute(sql, (*tables.dropped_names, MAX_DROPPED_IDS)).fetchone() is None:
         return state
-    (horizon,) = db.execute(sql, (MAX_DROPPED_ROWS // 2,)).fetchone() or (state.horizon,)
-    db.execute(f"DELETE FROM {tables.dropped} WHERE version <= %s", (horizon,))
+    (horizon,) = db.execute(sql, (*tables.dropped_names, MAX_DROPPED_IDS // 2)).fetchone() or (state.horizon,)
+    values = (tables.dropped_names[0], tables.get_dropped_name(horizon))
+    db.execute("DELETE FROM state WHERE name >= %s AND name <= %s", values)
     return replace(state, horizon=horizon)
 
 
@@ -162,6 +211,7 @@ class _PostgresWriter:
         self._change = change
         self._entries = {entry.page.file: entry for entry in change.pages}
         self._problems = {problem.file: problem for problem in change.problems}
+        self._dropped = DroppedRow(state.version + 1, [], [])
         self._files = list({*change.deleted, *self._problems, *self._entries})
         self.changed = False
 
@@ -185,6 +235,8 @@ class _PostgresWriter:
         self._delete_problems(solved)
         self._write_problems([problem for file, problem in problems.items() if file not in self._entries])
         self._write_pages(entries, {file: page_id for file, page_id in pages.items() if file not in removed})
+        if self._dropped.chunk_ids or self._dropped.page_ids:
+            write_dropped(self._db, self._tables, self._dropped)
         if self._change.revision is not None:
             self._set_revision(self._change.revision)
         return self._state
@@ -199,9 +251,9 @@ class _PostgresWriter:
     def _read_known_problems(self) -> dict[str, PageProblem]:
         if not self._state.problems:
             return {}
-        sql = f"SELECT file, blob, reason, detail FROM {self._tables.problems} WHERE file = ANY(%s)"
-        problem_rows = self._db.execute(sql, ([rows.encode_text(file) for file in self._files],))
-        return {problem.file: problem for problem in (PageProblem(*rows.decode_row(row)) for row in problem_rows)}
+        sql = "SELECT text FROM state WHERE name = ANY(%s)"
+        problem_rows = self._db.execute(sql, (list(map(self._tables.get_problem_name, self._files)),))
+        return {problem.file: problem for problem in (_decode_problem(text) for (text,) in problem_rows)}
 
     def _find_unchanged(self, pages: Mapping[str, int]) -> set[str]:
         """Find the files whose stored page and chunks equal the new ones."""
@@ -229,30 +281,27 @@ class _PostgresWriter:
     # ── writes ───────────────────────────────────────────────────────────────────────────────────
 
     def _remove_pages(self, page_ids: set[int], *, deleted: bool = False) -> None:
-        """Remove pages with their chunks and record the chunks, and deleted pages, in the list of dropped rows."""
+        """Remove pages with their chunks and record the ids of the chunks, and of deleted pages."""
         if not page_ids:
             return
-        tables, version, ids = self._tables, self._state.version + 1, sorted(page_ids)
-        chunks = self._db.execute(
-            f"WITH out AS (DELETE FROM {tables.chunks} WHERE page_id = ANY(%s) RETURNING id)"
-            f" INSERT INTO {tables.dropped} SELECT %s, id, NULL FROM out ORDER BY id",
-            (ids, version),
-        ).rowcount
+        tables, ids = self._tables, sorted(page_ids)
+        sql = f"DELETE FROM {tables.chunks} WHERE page_id = ANY(%s) RETURNING id"
+        chunk_ids = sorted(chunk_id for (chunk_id,) in self._db.execute(sql, (ids,), binary=True))
+        self._dropped.chunk_ids.extend(chunk_ids)
         sizes = self._db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s) RETURNING size", (ids,)).fetchall()
         if deleted:
-            sql = f"INSERT INTO {tables.dropped} SELECT %s, NULL, unnest(%s::int8[])"
-            self._db.execute(sql, (version, ids))
-        self._add_counts(pages=-len(sizes), chunks=-chunks, terms=-sum(size for (size,) in sizes))
+            self._dropped.page_ids.extend(ids)
+        self._add_counts(pages=-len(sizes), chunks=-len(chunk_ids), terms=-sum(size for (size,) in sizes))
 
     def _delete_problems(self, files: Iterable[str]) -> None:
-        encoded = [rows.encode_text(file) for file in files]
-        if encoded:
-            self._db.execute(f"DELETE FROM {self._tables.problems} WHERE file = ANY(%s)", (encoded,))
-            self._add_counts(problems=-len(encoded))
+        names = [self._tables.get_problem_name(file) for file in files]
+        if names:
+            self._db.execute("DELETE FROM state WHERE name = ANY(%s)", (names,))
+            self._add_counts(problems=-len(names))
 
     def _write_problems(self, problems: Sequence[PageProblem]) -> None:
         if problems:
-            copy_problems(self._db, self._tables, problems)
+            write_problems(self._db, self._tables, problems)
             self._add_counts(problems=len(problems))
 
     def _write_pages(self, entries: Sequence[PageEntry], ids: Mapping[str, int]) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from psycopg.errors import UndefinedTable
 
 from wikiholt.domain.index import FloatArray
-from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum
 from wikiholt.storage.page_table import PageRow
@@ -164,9 +163,7 @@ class _IntegrityCheck:
     def _check_problems(self) -> Generator[str, None, int]:
         """Yield the faults of problem rows and return the number of problems."""
         files: set[str] = set()
-        sql = f"SELECT file, blob, reason, detail, seal FROM {self._tables.problems}"
-        for *columns, checksum in self._db.execute(sql).fetchall():
-            problem = PageProblem(*rows.decode_row(columns))
+        for problem, checksum in index_writer.read_problems(self._db, self._tables):
             if compute_problem_checksum(problem) != checksum:
                 yield "a problem is not as it was written"
             if problem.file in self._files:

@@ -7,9 +7,10 @@ that contain all their terms. Pages too large for a tsvector (`rows.OVERSIZED`) 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import local
 from typing import Any
 
-from wikiholt.domain.index import IntArray
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
@@ -69,8 +70,31 @@ class TermMatches:
     sizes: Mapping[int, int]
 
 
+class SearchSession:
+    """The state of a generation that one search has read, and the terms that it will probably need."""
+
+    def __init__(self, state: tuple[int, int, int] | None, guess: Callable[[], KeywordQuery]) -> None:
+        self.state = state
+        """Version, pages and terms; None until they are read."""
+        self._guess = guess
+        self.nearest: tuple[FloatArray, int, VectorHits] | None = None
+        """The last search for the nearest chunks of all: the vector, the limit and the result."""
+
+    def take_units(self) -> list[TermUnit]:
+        """Return the units of the expected terms, once."""
+        units = _QueryUnits(self._guess()).all_units
+        self._guess = KeywordQuery
+        return units
+
+
+class ThreadSession(local):
+    """The search session of the current thread, if any."""
+
+    current: SearchSession | None = None
+
+
 def find_matches(db: Connection, tables: GenerationTables, units: Sequence[TermUnit]) -> TermMatches:
-    """Find the pages of each unit. Call inside a snapshot if there are phrases: they need more than one statement."""
+    """Find the pages of each unit, at one version."""
     while True:
         lookup = _Lookup(db, tables, units)
         lookup.read_state()
@@ -101,8 +125,8 @@ class _Lookup:
     def read_state(self) -> None:
         """Read the state alone, if there are no units."""
         if not self._units:
-            sql = "SELECT version, pages, terms FROM state WHERE number = %s"
-            self._set_state(self._db.execute(sql, (self._tables.number,), binary=True).fetchone())
+            sql = "SELECT version, pages, terms FROM state WHERE name = %s"
+            self._set_state(self._db.execute(sql, (self._tables.state_name,), binary=True).fetchone())
 
     def read_terms(self) -> None:
         """Match single terms and a prefix, by the tsvectors alone."""
@@ -152,12 +176,12 @@ class _Lookup:
         """Select the id and the columns of the pages that match `wanted`, with the state they were read at."""
         sql = (
             f"SELECT s.version, s.pages, s.terms, p.id, {columns} FROM state s"
-            f" LEFT JOIN {self._tables.pages} p ON p.terms @@ %(wanted)s::tsquery WHERE s.number = %(number)s"
+            f" LEFT JOIN {self._tables.pages} p ON p.terms @@ %(wanted)s::tsquery WHERE s.name = %(state)s"
         )
         matches: list[Row] = []
         state: tuple[int, int, int] | None = None
         for version, pages, terms, page_id, *page_values in self._db.execute(
-            sql, {**values, "number": self._tables.number}, binary=True
+            sql, {**values, "state": self._tables.state_name}, binary=True
         ):
             state = version, pages, terms
             if page_id is not None:
@@ -198,9 +222,10 @@ def _count_occurrences(needle: str, field: str) -> int:
 class PostgresKeywordSearch:
     """Keyword search in one generation. Safe to use from many threads."""
 
-    def __init__(self, connections: RoleConnections, tables: GenerationTables) -> None:
+    def __init__(self, connections: RoleConnections, tables: GenerationTables, session: ThreadSession) -> None:
         self._connections = connections
         self._tables = tables
+        self._session = session
         self._cache: TermMatches | None = None
 
     def search(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
@@ -227,12 +252,12 @@ class PostgresKeywordSearch:
     def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
         """Return the sorted ids of pages with every phrase and without excluded phrases."""
         units = _QueryUnits(query)
-        with self._connections.read_snapshot() as db:
-            matches = self._find_matches(db, [*units.phrases, *units.excluded])
-            if units.phrases:
-                page_ids = set.intersection(*(set(matches.counts[unit]) for unit in units.phrases))
-            else:
-                page_ids = {page_id for (page_id,) in db.execute(f"SELECT id FROM {self._tables.pages}")}
+        wanted = [*units.phrases, *units.excluded]
+        if units.phrases:
+            matches = self._find_matches(wanted)
+            page_ids = set.intersection(*(set(matches.counts[unit]) for unit in units.phrases))
+        else:
+            matches, page_ids = self._find_with_pages(wanted, "true", [])
         for unit in units.excluded:
             page_ids.difference_update(matches.counts[unit])
         return rows.to_id_array([(page_id,) for page_id in sorted(page_ids)])
@@ -242,28 +267,54 @@ class PostgresKeywordSearch:
     ) -> tuple[TermMatches, frozenset[int] | None]:
         """Find the matches of the units and the pages that pass the filter (None: all), at one version."""
         clause, values = build_where_clause(where)
-        is_single = not clause and not any(unit.is_phrase for unit in units)
-        # A single statement sees a single version; several need a transaction.
-        with self._connections.read_connection() if is_single else self._connections.read_snapshot() as db:
-            if not clause:
-                return self._find_matches(db, units), None
-            sql = f"SELECT id FROM {self._tables.pages} WHERE {clause}"
-            return self._find_matches(db, units), frozenset(page_id for (page_id,) in db.execute(sql, values))
+        if not clause:
+            return self._find_matches(units), None
+        matches, page_ids = self._find_with_pages(units, clause, values)
+        return matches, frozenset(page_ids)
 
-    def _find_matches(self, db: Connection, units: Sequence[TermUnit]) -> TermMatches:
+    def _find_with_pages(
+        self, units: Sequence[TermUnit], clause: str, values: Sequence[object]
+    ) -> tuple[TermMatches, set[int]]:
+        """Find the matches of the units and the pages that satisfy the condition, at one version."""
+        sql = (
+            "SELECT version, id FROM (SELECT version FROM state WHERE name = %s) AS s"
+            f" LEFT JOIN (SELECT id FROM {self._tables.pages} WHERE {clause}) AS p ON true"
+        )
+        while True:
+            matches = self._find_matches(units)
+            with self._connections.read_connection() as db:
+                found = db.execute(sql, (self._tables.state_name, *values)).fetchall()
+            if found and all(version == matches.version for version, _ in found):
+                return matches, {page_id for _, page_id in found if page_id is not None}
+            self._forget_state()
+
+    def _find_matches(self, units: Sequence[TermUnit]) -> TermMatches:
         """Find the matches of the units, from the cache if possible."""
-        cached = self._cache
+        cached, session = self._cache, self._session.current
         missing = [unit for unit in units if cached is None or unit not in cached.counts]
-        if cached is not None and len(missing) < len(units):
-            matches = find_matches(db, self._tables, missing)
-            if matches.version == cached.version:
-                counts, sizes = {**cached.counts, **matches.counts}, {**cached.sizes, **matches.sizes}
-                matches = replace(matches, counts=counts, sizes=sizes)
-                self._cache_matches(matches, units)
-                return matches
-        matches = find_matches(db, self._tables, units)
+        known = session.state if session is not None else None
+        if cached is not None and not missing and known is not None and known[0] == cached.version:
+            return cached
+        if missing and session is not None:
+            expected = [unit for unit in session.take_units() if cached is None or unit not in cached.counts]
+            missing, units = list(dict.fromkeys([*missing, *expected])), list(dict.fromkeys([*units, *expected]))
+        with self._connections.read_connection() as db:
+            if cached is not None and len(missing) < len(units):
+                matches = find_matches(db, self._tables, missing)
+                if matches.version == cached.version:
+                    counts, sizes = {**cached.counts, **matches.counts}, {**cached.sizes, **matches.sizes}
+                    return self._remember(replace(matches, counts=counts, sizes=sizes), units)
+            return self._remember(find_matches(db, self._tables, units), units)
+
+    def _remember(self, matches: TermMatches, units: Sequence[TermUnit]) -> TermMatches:
+        if self._session.current is not None:
+            self._session.current.state = (matches.version, matches.pages, matches.terms)
         self._cache_matches(matches, units)
         return matches
+
+    def _forget_state(self) -> None:
+        if self._session.current is not None:
+            self._session.current.state = None
 
     def _cache_matches(self, matches: TermMatches, units: Sequence[TermUnit]) -> None:
         """Cache the matches of the units, then older matches while there is room."""

@@ -1,6 +1,6 @@
 """Leases with fences, for the write lock and the activity lock of a wiki across all nodes.
 
-A lease is a row of the wiki's `notes` with a holder, an expiry time by the server's clock, and a fence number that
+A lease is a row of the wiki's `state` with a holder, an expiry time by the server's clock, and a fence number that
 grows with every acquisition. A thread renews the leases of this process. A process that is suspended too long loses its
 lease to the next one that acquires it. Every write calls `check_fence` in its own transaction, which fails for an old
 fence. The row stays locked until the end of that transaction, so nobody can acquire the lease meanwhile.
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 WRITE_LEASE, ACTIVITY_LEASE = "writer", "activity"
 _POLL_INTERVAL_S = 0.05
 _TAKE_STATEMENT = """
-INSERT INTO {notes} AS known (name, text, holder, until, fence)
+INSERT INTO {state} AS known (name, text, holder, until, fence)
 VALUES (%(name)s, %(text)s, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second', 1)
 ON CONFLICT (name) DO UPDATE SET text = excluded.text, holder = excluded.holder, until = excluded.until,
     fence = known.fence + 1
@@ -37,16 +37,16 @@ RETURNING fence
 # A locked row belongs to a writer that is writing now; it renews the lease itself.
 _RENEW_STATEMENT = """
 WITH mine AS (
-    SELECT name FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s FOR UPDATE SKIP LOCKED)
-UPDATE {notes} AS known SET until = clock_timestamp() + %(seconds)s * interval '1 second'
+    SELECT name FROM {state} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s FOR UPDATE SKIP LOCKED)
+UPDATE {state} AS known SET until = clock_timestamp() + %(seconds)s * interval '1 second'
 FROM mine WHERE known.name = mine.name
 """
-_HELD_STATEMENT = "SELECT 1 FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+_HELD_STATEMENT = "SELECT 1 FROM {state} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
 _SET_TEXT_STATEMENT = (
-    "UPDATE {notes} SET text = %(text)s WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+    "UPDATE {state} SET text = %(text)s WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
 )
 _RELEASE_STATEMENT = (
-    "UPDATE {notes} SET holder = NULL, until = NULL WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+    "UPDATE {state} SET holder = NULL, until = NULL WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
 )
 
 
@@ -58,7 +58,7 @@ def check_fence(connection: Connection, fence: int | None) -> None:
     if fence is None:
         return
     statement = (
-        "UPDATE notes SET until = clock_timestamp() + text::float8 * interval '1 second'"
+        "UPDATE state SET until = clock_timestamp() + text::float8 * interval '1 second'"
         " WHERE name = %s AND fence = %s AND holder IS NOT NULL"
     )
     if not connection.execute(statement, (WRITE_LEASE, fence)).rowcount:
@@ -181,7 +181,7 @@ class LeaseManager:
         parameters = {"name": lease.name, "holder": lease.holder, "seconds": self.duration_s, "text": text}
         # Read from the home database every time, so that nobody writes to a place the wiki has left.
         placement = self._placements.get(lease.wiki_id, refresh=True)
-        statement = sql.SQL(_TAKE_STATEMENT).format(notes=sql.Identifier(placement.schema, "notes"))
+        statement = sql.SQL(_TAKE_STATEMENT).format(state=sql.Identifier(placement.schema, "state"))
         with self._placements.get_operator_connections(placement).write_transaction(
             lock_timeout_s=LEASE_LOCK_TIMEOUT_S
         ) as connection:
@@ -191,7 +191,7 @@ class LeaseManager:
 
     def _execute(self, statement: str, lease: Lease, **parameters: object) -> int:
         placement = self._placements.get(lease.wiki_id)
-        composed = sql.SQL(statement).format(notes=sql.Identifier(placement.schema, "notes"))
+        composed = sql.SQL(statement).format(state=sql.Identifier(placement.schema, "state"))
         connections = self._placements.get_operator_connections(placement)
         try:
             with connections.write_transaction(lock_timeout_s=RENEW_LOCK_TIMEOUT_S) as connection:

@@ -29,8 +29,8 @@ from wikiholt.storage.postgres.timeouts import (
 
 _LOG = logging.getLogger(__name__)
 _SELECT_INDEXES = (
-    "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
+    "SELECT c.relname, i.indisvalid FROM unnest(%s::text[]) AS name JOIN pg_index i ON i.indrelid = to_regclass(name)"
+    " JOIN pg_class c ON c.oid = i.indexrelid"
 )
 _MAX_BUILD_MEGABYTES = 512
 _MAX_RETRIES = 6
@@ -137,7 +137,9 @@ def build_missing_indexes(
 
 def _find_missing_indexes(db: Connection, schema: str, hnsw_min_chunks: int) -> Iterator[SizedIndex]:
     """Find the indexes that the generations need by their size and that are missing or invalid."""
-    statement = sql.SQL("SELECT number, dimensions, pages, chunks FROM {}.state WHERE condition <> 'aside'")
+    statement = sql.SQL(
+        "SELECT number, dimensions, pages, chunks FROM {}.state WHERE condition <> 'aside'"
+    )  # only generations have one
     generations = db.execute(statement.format(sql.Identifier(schema))).fetchall()
     needed = [
         index
@@ -147,7 +149,8 @@ def _find_missing_indexes(db: Connection, schema: str, hnsw_min_chunks: int) -> 
     ]
     if not needed:
         return
-    is_valid: dict[str, bool] = dict(db.execute(_SELECT_INDEXES, (schema,)).fetchall())
+    tables = sorted({f"{schema}.{index.table}" for index in needed})
+    is_valid: dict[str, bool] = dict(db.execute(_SELECT_INDEXES, (tables,)).fetchall())
     yield from (index for index in needed if not is_valid.get(index.name))
 
 
@@ -193,7 +196,8 @@ class _ConcurrentIndexBuilder:
         name, table = sql.Identifier(self._schema, index.name), sql.Identifier(self._schema, index.table)
         method = sql.SQL(self._method)
         self._db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
-        create = sql.SQL("CREATE INDEX {}{} ON {} ").format(method, sql.Identifier(index.name), table)
+        kind = sql.SQL("UNIQUE INDEX" if index.unique else "INDEX")
+        create = sql.SQL("CREATE {} {}{} ON {} ").format(kind, method, sql.Identifier(index.name), table)
         self._db.execute(create + sql.SQL(index.definition))
         self._db.execute(sql.SQL("ANALYZE {}").format(table))  # without statistics the planner may not use the index
 

@@ -88,18 +88,18 @@ def _migrate_schema(connection: Connection, placement: Placement) -> SchemaLayou
     """Apply the missing migrations to a schema and return its new layout."""
     names = {"schema": sql.Identifier(placement.schema)}
     locks.acquire_lock(connection, placement.schema)
-    statement = sql.SQL("SELECT text FROM {schema}.notes WHERE name = 'layout' FOR UPDATE").format(**names)
+    statement = sql.SQL("SELECT text FROM {schema}.state WHERE name = 'layout' FOR UPDATE").format(**names)
     (text,) = connection.execute(statement).fetchone() or (None,)
     if text == MOVED_MARK:
         raise IndexMissing("this wiki has been moved", hint="try again")
     layout = SchemaLayout.parse(text)
-    statement = sql.SQL("SELECT number FROM {schema}.state ORDER BY number").format(**names)
+    statement = sql.SQL("SELECT number FROM {schema}.state WHERE number IS NOT NULL ORDER BY number").format(**names)
     numbers = [number for (number,) in connection.execute(statement)]
     for migration in schema.MIGRATIONS:
         if layout.number < migration.layout.number:
             for migration_statement in migration.statements(placement.schema, numbers, placement.role):
                 connection.execute(migration_statement)
             layout = migration.layout
-    statement = sql.SQL("UPDATE {schema}.notes SET text = %s WHERE name = 'layout'").format(**names)
+    statement = sql.SQL("UPDATE {schema}.state SET text = %s WHERE name = 'layout'").format(**names)
     connection.execute(statement, (layout.format(),))
     return layout

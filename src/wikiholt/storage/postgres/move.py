@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from psycopg import sql
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexTooNew
-from wikiholt.storage.postgres import generations
+from wikiholt.storage.postgres import generations, role_admin
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import check_fence
@@ -30,6 +30,8 @@ from wikiholt.storage.postgres.timeouts import MOVE_STATEMENT_TIMEOUT_S, retry_l
 _LOG = logging.getLogger(__name__)
 _PLACEMENT_COLUMNS = "database, schema, role, secret"
 _LONG_STATEMENT = sql.SQL("SET LOCAL statement_timeout TO {}").format(f"{MOVE_STATEMENT_TIMEOUT_S:.3f}s")
+_CONTENT_ROWS = "name >= '#' AND name < '$'"
+"""The rows of `state` that belong to generations. The others are notes and leases, which are copied at the switch."""
 _QUIET_S = 1.0
 """Seconds without a statement after which the old schema counts as unused."""
 _READER_TIMEOUT_S = 120.0
@@ -114,7 +116,12 @@ def _discard_unswitched(placements: PlacementCatalog, wiki_id: str) -> None:
 
 def _remove_leftover(placements: PlacementCatalog, leftover: Placement) -> None:
     retry_lock_timeouts(
-        lambda: remove_placement(placements.get_operator_connections(leftover), leftover.schema, leftover.role)
+        lambda: remove_placement(
+            placements.get_operator_connections(leftover),
+            leftover.schema,
+            leftover.role,
+            placements.get_database(leftover).group,
+        )
     )
     with placements.catalog.write_transaction() as connection:
         connection.execute("DELETE FROM moves WHERE wiki_id = %s AND role = %s", (leftover.wiki_id, leftover.role))
@@ -171,7 +178,8 @@ def _copy_generations(store: PostgresStore, old: Placement, new: Placement, conn
                 ):
                     connection.execute(statement)
         with connections.write_transaction(statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S) as target:
-            for table in ("state", *_list_tables(known)):
+            _copy_table(source, target, "state", _CONTENT_ROWS)
+            for table in _list_tables(known):
                 _copy_table(source, target, table)
 
 
@@ -181,14 +189,16 @@ def _list_tables(known_generations: list[generations.GenerationRow]) -> list[str
     ]
 
 
-def _copy_table(source: Connection, target: Connection, table: str) -> None:
+def _copy_table(source: Connection, target: Connection, table: str, where: str = "true") -> None:
     statement = (
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
         " ORDER BY attnum"
     )
     columns = sql.SQL(", ").join(sql.Identifier(name) for (name,) in target.execute(statement, (table,)))
-    names = {"table": sql.Identifier(table), "columns": columns}
-    export_statement = sql.SQL("COPY (SELECT {columns} FROM {table}) TO STDOUT (FORMAT BINARY)").format(**names)
+    names = {"table": sql.Identifier(table), "columns": columns, "where": sql.SQL(where)}
+    export_statement = sql.SQL("COPY (SELECT {columns} FROM {table} WHERE {where}) TO STDOUT (FORMAT BINARY)").format(
+        **names
+    )
     import_statement = sql.SQL("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)").format(**names)
     with (
         source.cursor().copy(export_statement) as source_copy,
@@ -205,8 +215,8 @@ def _verify_copy(store: PostgresStore, old: Placement, connections: RoleConnecti
         known = generations.list_generations(source)
         published = generations.read_status(source).published
         is_equal = known == generations.list_generations(target)
-        for table in _list_tables(known):
-            count = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
+        for table, where in (("state", _CONTENT_ROWS), *((table, "true") for table in _list_tables(known))):
+            count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(sql.Identifier(table), sql.SQL(where))
             is_equal = is_equal and source.execute(count).fetchone() == target.execute(count).fetchone()
     faults = [] if is_equal else ["the row counts differ"]
     if published is not None and not faults:
@@ -223,10 +233,10 @@ def _switch_placement(store: PostgresStore, old: Placement, new: Placement, conn
     """Switch the placement in one transaction of the home database. Notes cannot be written meanwhile."""
     with store.get_connections(old.wiki_id).write_transaction() as source:
         check_fence(source, store.get_fence(old.wiki_id))
-        source.execute("LOCK TABLE notes IN EXCLUSIVE MODE")
+        source.execute("LOCK TABLE state IN EXCLUSIVE MODE")
         with connections.write_transaction() as target:
-            target.execute("DELETE FROM notes")
-            _copy_table(source, target, "notes")
+            target.execute(sql.SQL("DELETE FROM state WHERE NOT ({})").format(sql.SQL(_CONTENT_ROWS)))
+            _copy_table(source, target, "state", f"NOT ({_CONTENT_ROWS})")
         with store.placements.catalog.write_transaction() as connection:
             statement = (
                 "UPDATE placements SET database = %s, schema = %s, role = %s, secret = %s, layout = %s"
@@ -240,16 +250,16 @@ def _switch_placement(store: PostgresStore, old: Placement, new: Placement, conn
                 " WHERE wiki_id = %s AND role = %s"
             )
             connection.execute(statement, (old.database, old.schema, old.role, old.secret, old.wiki_id, new.role))
-        source.execute("UPDATE notes SET text = %s WHERE name = 'layout'", (MOVED_MARK,))
+        source.execute("UPDATE state SET text = %s WHERE name = 'layout'", (MOVED_MARK,))
     store.placements.invalidate(old.wiki_id)
 
 
 def _mark_moved(placements: PlacementCatalog, old: Placement) -> None:
     """Mark the old schema as moved, in case the mover crashed before it did."""
-    notes = sql.Identifier(old.schema, "notes")
+    state = sql.Identifier(old.schema, "state")
     with placements.get_operator_connections(old).write_transaction() as connection:
-        if connection.execute("SELECT to_regclass(%s)", (f"{old.schema}.notes",)).fetchone() != (None,):
-            connection.execute(sql.SQL("UPDATE {} SET text = %s WHERE name = 'layout'").format(notes), (MOVED_MARK,))
+        if connection.execute("SELECT to_regclass(%s)", (f"{old.schema}.state",)).fetchone() != (None,):
+            connection.execute(sql.SQL("UPDATE {} SET text = %s WHERE name = 'layout'").format(state), (MOVED_MARK,))
 
 
 def _wait_until_quiet(placements: PlacementCatalog, old: Placement) -> None:
@@ -260,10 +270,9 @@ def _wait_until_quiet(placements: PlacementCatalog, old: Placement) -> None:
         " AND (state <> 'idle' OR state_change > clock_timestamp() - %s * interval '1 second')"
     )
     with placements.get_operator_connections(old).write_transaction() as connection:
-        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (old.role,)).fetchone() is None:
-            return
         # Only members of a role can see the activity of its sessions.
-        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(old.role)))
+        if not role_admin.join_role(connection, old.role, placements.get_database(old).group):
+            return
     while time.monotonic() < deadline:
         with placements.get_operator_connections(old).read_connection() as connection:
             if connection.execute(statement, (old.role, _QUIET_S)).fetchone() == (0,):

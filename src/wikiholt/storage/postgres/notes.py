@@ -1,4 +1,4 @@
-"""Notes in a wiki's schema, and the size of the schema."""
+"""Notes in the `state` table of a wiki's schema, and the size of the schema."""
 
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import MOVED_MARK
@@ -8,19 +8,19 @@ _RESERVED_NOTES = {"writer", "activity", "layout", "mark"}
 
 def read_note(connection: Connection, name: str) -> str | None:
     """Read a note; None if there is none."""
-    return _read_text(connection, "SELECT text FROM notes WHERE name = %s", _validate_note_name(name))
+    return _read_text(connection, "SELECT text FROM state WHERE name = %s", _validate_note_name(name))
 
 
 def write_note(connection: Connection, name: str, text: str) -> bool:
     """Write a note. Returns False if the wiki has been moved to another database."""
-    statement = "INSERT INTO notes (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+    statement = "INSERT INTO state (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
     connection.execute(statement, (_validate_note_name(name), text))
-    return connection.execute("SELECT text FROM notes WHERE name = 'layout'").fetchone() != (MOVED_MARK,)
+    return connection.execute("SELECT text FROM state WHERE name = 'layout'").fetchone() != (MOVED_MARK,)
 
 
 def read_lease_text(connection: Connection, name: str) -> str | None:
     """Read the text of a lease; None if nobody holds it."""
-    statement = "SELECT text FROM notes WHERE name = %s AND holder IS NOT NULL AND until >= clock_timestamp()"
+    statement = "SELECT text FROM state WHERE name = %s AND holder IS NOT NULL AND until >= clock_timestamp()"
     return _read_text(connection, statement, name)
 
 
@@ -31,8 +31,9 @@ def _read_text(connection: Connection, statement: str, name: str) -> str | None:
 
 def get_schema_bytes(connection: Connection) -> int:
     statement = (
-        "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::int8 FROM pg_class"
-        " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+        "SELECT coalesce(sum(pg_total_relation_size(objid)), 0)::int8 FROM pg_depend"
+        " WHERE refclassid = 'pg_namespace'::regclass AND refobjid = current_schema()::regnamespace"
+        " AND classid = 'pg_class'::regclass"
     )
     (total,) = connection.execute(statement).fetchone() or (0,)
     return int(total)
@@ -40,6 +41,6 @@ def get_schema_bytes(connection: Connection) -> int:
 
 def _validate_note_name(name: str) -> str:
     """Return the name. Raises ValueError if the store itself uses it."""
-    if name in _RESERVED_NOTES:
+    if name in _RESERVED_NOTES or name.startswith("#"):
         raise ValueError(f"the note name {name} is reserved")
     return name

@@ -107,15 +107,15 @@ class PlacementCatalog:
     def _create_schema(self, wiki_id: str, database: str) -> Placement:
         with self.catalog.write_transaction() as connection:
             locks.acquire_lock(connection, _get_lock_name(wiki_id))
-            placement = _reserve(connection, wiki_id, database)
+            placement = reserve_placement(connection, wiki_id, database)
             if placement.condition is not PlacementCondition.READY and placement.database == HOME_DATABASE:
                 placement = self.provision_schema(connection, placement)
-                _write_condition(connection, placement)
+                write_condition(connection, placement)
         if placement.condition is not PlacementCondition.READY:
             with self.get_operator_connections(placement).write_transaction() as connection:
                 placement = self.provision_schema(connection, placement)
             with self.catalog.write_transaction() as connection:
-                _write_condition(connection, placement)
+                write_condition(connection, placement)
         return placement
 
     def remove(self, wiki_id: str) -> list[str]:
@@ -137,7 +137,7 @@ class PlacementCatalog:
             return removed + self._remove_placement(_parse_placement(*row), "placements")
         for database in self.catalog.list_databases():
             with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
-                removed += remove_schema(connection, make_schema_name(wiki_id))
+                removed += remove_schema(connection, make_schema_name(wiki_id), database.group)
         with self.catalog.write_transaction() as connection:
             locks.delete_lock(connection, _get_lock_name(wiki_id))
         return removed
@@ -247,7 +247,12 @@ class PlacementCatalog:
 
     def _remove_placement(self, placement: Placement, table: str) -> list[str]:
         removed = retry_lock_timeouts(
-            lambda: remove_placement(self.get_operator_connections(placement), placement.schema, placement.role)
+            lambda: remove_placement(
+                self.get_operator_connections(placement),
+                placement.schema,
+                placement.role,
+                self.get_database(placement).group,
+            )
         )
         with self.catalog.write_transaction() as connection:
             statement = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
@@ -272,7 +277,7 @@ def _get_lock_name(wiki_id: str) -> str:
     return f"placement {wiki_id}"
 
 
-def _reserve(connection: Connection, wiki_id: str, database: str) -> Placement:
+def reserve_placement(connection: Connection, wiki_id: str, database: str) -> Placement:
     """Return the placement of a wiki, after inserting one if there is none."""
     schema = make_schema_name(wiki_id)
     row = (
@@ -303,6 +308,6 @@ def _parse_placement(
     return Placement(wiki_id, database, schema, role, secret, layout, PlacementCondition(condition))
 
 
-def _write_condition(connection: Connection, placement: Placement) -> None:
+def write_condition(connection: Connection, placement: Placement) -> None:
     statement = "UPDATE placements SET condition = %s WHERE wiki_id = %s AND role = %s"
     connection.execute(statement, (placement.condition, placement.wiki_id, placement.role))

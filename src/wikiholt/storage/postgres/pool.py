@@ -19,10 +19,21 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ConnStatus, PGconn, Ping, TransactionStatus
 
-from wikiholt.errors import Busy, DatabaseUnavailable, IndexMissing, IndexUnavailable, LockTimeout, WikiholtError
+from wikiholt.errors import (
+    Busy,
+    DatabaseUnavailable,
+    IndexMissing,
+    IndexUnavailable,
+    LockTimeout,
+    TooManyConnections,
+    WikiholtError,
+)
 from wikiholt.storage.postgres.address import DatabaseAddress
 from wikiholt.storage.postgres.errors import (
+    is_connection_limit,
     is_statement_timeout,
+    make_connections_error,
+    make_login_error,
     make_missing_error,
     make_unavailable_error,
     translate_errors,
@@ -43,6 +54,7 @@ _IDLE_CHECK_S = 30.0
 """Idle time after which a connection is tested before use, because a firewall may have dropped it."""
 _RETRY_DELAY_S = 1.0
 _CONNECT_TRY_S = 4.0
+_ROOM_DELAYS_S = (0.02, 0.1, 0.3)
 _IDLE_TRANSACTION_TIMEOUT = "15s"
 """The server ends a session that is suspended inside a write transaction, so that another can write."""
 _INHERITED: list[object] = []
@@ -90,6 +102,7 @@ class ConnectionPool:
         self._statement_timeout_s = statement_timeout_s
         self._lock_timeout_s = lock_timeout_s
         self.timeout_counter = TimeoutCounter()
+        self.refusal_counter = TimeoutCounter(("connections", "login"))
         self._reset()
 
     def _reset(self) -> None:
@@ -111,11 +124,26 @@ class ConnectionPool:
                 return pooled
             self.discard(pooled)
         try:
-            connection = self.connect(login)
+            connection = self._connect_with_room(login)
         except BaseException:
             self._release_slot(login.address.location, closed=True)
             raise
         return PooledConnection(login, connection)
+
+    def _connect_with_room(self, login: Login) -> Connection:
+        """Connect. If the server has no connection left, close one that is idle and try again."""
+        for delay_s in _ROOM_DELAYS_S:
+            try:
+                return self.connect(login)
+            except TooManyConnections:
+                with self._changed:
+                    idle = self._idle.pop(0) if self._idle else None
+                    self._open_count -= idle is not None
+                if idle is None:
+                    raise
+                idle.connection.close()
+                time.sleep(delay_s)  # the server needs a moment to end the session
+        return self.connect(login)
 
     def release(self, pooled: PooledConnection) -> None:
         """Roll back and return a connection to the pool. Closes it if it is broken or has been used too often."""
@@ -167,6 +195,9 @@ class ConnectionPool:
                     self._unreachable_until.pop(location, None)
                 else:
                     self._unreachable_until[location] = time.monotonic() + _RETRY_DELAY_S
+            if is_connection_limit(error):
+                self.refusal_counter.record("connections", location)
+                raise make_connections_error() from error
             raise LoginRejected(str(error)) if answering else make_unavailable_error(error) from error
         with self._changed:
             self._unreachable_until.pop(location, None)
@@ -359,10 +390,14 @@ class RoleConnections:
             return action(self._login(False))
         except LoginRejected:
             pass
+        login = self._login(True)
         try:
-            return action(self._login(True))
+            return action(login)
         except LoginRejected as error:
-            raise make_unavailable_error(error) from error
+            if not self.wiki_id:
+                raise make_unavailable_error(error) from error
+            self._pool.refusal_counter.record("login", self._subject)
+            raise make_login_error() from error
 
 
 def _is_alive(pooled: PooledConnection) -> bool:

@@ -1,14 +1,12 @@
 """Prepares databases for wikis, and creates and removes the schema and role of a wiki. All as the operator."""
 
 import logging
-from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from psycopg import errors, sql
 from psycopg.errors import DependentObjectsStillExist, LockNotAvailable
 
 from wikiholt.errors import InvalidSetting
-from wikiholt.storage.postgres import locks
+from wikiholt.storage.postgres import locks, role_admin
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 
@@ -121,84 +119,92 @@ def provision_wiki(connection: Connection, schema: str, role: str, secret: str, 
     """Create what is missing of a wiki's schema and role, in an open transaction of the operator.
 
     Parts are missing if the wiki is new, if an earlier call was killed, or after a dump was restored without roles. A
-    schema without its own tables is renamed, not dropped; it is removed together with the wiki.
+    schema without its own tables, or of a layout that cannot be migrated, is renamed, not dropped; it is removed
+    together with the wiki. An existing role gets its password and settings again.
     """
     locks.acquire_lock(connection, schema)
-    statement = (
-        "SELECT to_regrole(%(guests)s) IS NULL, to_regrole(%(role)s) IS NULL, to_regnamespace(%(schema)s) IS NULL,"
-        " to_regclass(%(schema)s || '.state') IS NULL OR to_regclass(%(schema)s || '.notes') IS NULL"
-    )
-    names = {"guests": group, "role": role, "schema": schema}
-    no_group, no_role, no_schema, no_tables = connection.execute(statement, names).fetchone() or (True,) * 4
-    statements: list[sql.Composable] = []
+    no_group, no_role, no_schema, no_tables = _find_missing_parts(connection, schema, role, group)
     if no_group:
         prepare_database(connection, connection.info.dbname, group)
     if no_role:
-        statements += _build_role_statements(role, secret, group)
+        role_admin.create_role(connection, role, secret, group)
+    else:
+        role_admin.reset_role(connection, role, secret, group)
+    statements: list[sql.Composable] = []
     if no_tables and not no_schema:
-        quarantine = sql.Identifier(f"b{datetime.now(UTC):%Y%m%d%H%M%S}_{schema}")
+        quarantine = sql.Identifier(postgres_schema.make_quarantine_schema(schema))
         statements.append(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(schema), quarantine))
     if no_tables:
         statements += postgres_schema.build_schema_statements(schema, role)
     elif no_role:
-        statements += postgres_schema.build_grant_statements(schema, role)
+        statements += postgres_schema.build_grant_statements(schema, role, _list_tables(connection, schema))
     if statements:
         connection.execute(sql.SQL("; ").join(statements))
 
 
-def _build_role_statements(role: str, secret: str, group: str) -> Iterator[sql.Composable]:
-    """Yield the statements that create a role that can log in, owns nothing and can assume no other role."""
-    names = {"role": sql.Identifier(role), "guests": sql.Identifier(group)}
-    # Iterations protect weak passwords. With 24 random bytes they only slow down every login.
-    yield sql.SQL("SET LOCAL scram_iterations TO 1")
-    yield sql.SQL("CREATE ROLE {role} LOGIN PASSWORD {}").format(sql.Literal(secret), **names)
-    yield sql.SQL("GRANT {guests} TO {role} WITH INHERIT TRUE, SET FALSE").format(**names)
+def _find_missing_parts(connection: Connection, schema: str, role: str, group: str) -> tuple[bool, ...]:
+    """Return whether the group, the role, the schema and the tables of the schema are missing."""
+    statement = (
+        "SELECT to_regrole(%(guests)s) IS NULL, to_regrole(%(role)s) IS NULL, to_regnamespace(%(schema)s) IS NULL,"
+        " NOT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%(schema)s || '.state')"
+        " AND attname = 'name')"
+    )
+    names = {"guests": group, "role": role, "schema": schema}
+    *others, no_tables = connection.execute(statement, names).fetchone() or (True,) * 4
+    if not no_tables:
+        layout = sql.SQL("SELECT 1 FROM {}.state WHERE name = 'layout'").format(sql.Identifier(schema))
+        no_tables = connection.execute(layout).fetchone() is None
+    return *others, no_tables
 
 
-def remove_schema(connection: Connection, schema: str, role: str | None = None) -> list[str]:
+def _list_tables(connection: Connection, schema: str) -> list[str]:
+    """List the tables of a schema, without reading the relations of all other wikis."""
+    statement = (
+        "SELECT relname::text FROM pg_depend JOIN pg_class ON pg_class.oid = objid WHERE relkind = 'r'"
+        " AND refclassid = 'pg_namespace'::regclass AND refobjid = to_regnamespace(%s)"
+        " AND classid = 'pg_class'::regclass ORDER BY relname"
+    )
+    return [table for (table,) in connection.execute(statement, (schema,))]
+
+
+def remove_schema(connection: Connection, schema: str, group: str, role: str | None = None) -> list[str]:
     """Remove a wiki's schema and role, in an open transaction of the operator, and return the names of all objects.
 
     Call `revoke_login` for the role before. Without a role, removes all roles of the schema that have its name.
     """
     locks.acquire_lock(connection, schema)
     if role is not None:
-        roles = [role] if _has_row(connection, "pg_roles", "rolname", role) else []
+        roles = [role] if connection.execute("SELECT to_regrole(%s)", (role,)).fetchone() != (None,) else []
     else:
-        roles = [name for name in _find_roles(connection, schema) if revoke_login(connection, name)]
+        roles = [name for name in _find_roles(connection, schema) if role_admin.revoke_login(connection, name, group)]
     connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY(%s)", (roles,))
     removed = []
-    statement = (
-        "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' ORDER BY relname"
-    )
     for schema_name in _find_schemas(connection, schema):
-        removed += [f"{schema_name}.{table}" for (table,) in connection.execute(statement, (schema_name,))]
+        removed += [f"{schema_name}.{table}" for table in _list_tables(connection, schema_name)]
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema_name)))
         removed.append(schema_name)
-    removed += [f"role {name}" for name in roles if _drop_role(connection, name)]
+    removed += [f"role {name}" for name in roles if _drop_role(connection, name, group)]
     locks.delete_lock(connection, schema)
     return removed
 
 
-def remove_placement(connections: RoleConnections, schema: str, role: str) -> list[str]:
+def remove_placement(connections: RoleConnections, schema: str, role: str, group: str) -> list[str]:
     """Revoke the login of a role, then remove schema and role. In two transactions, so no session can reconnect."""
     with connections.write_transaction() as connection:
-        revoke_login(connection, role)
+        role_admin.revoke_login(connection, role, group)
     with connections.write_transaction() as connection:
-        return remove_schema(connection, schema, role)
+        return remove_schema(connection, schema, group, role)
 
 
-def _drop_role(connection: Connection, role: str) -> bool:
+def _drop_role(connection: Connection, role: str, group: str) -> bool:
     """Drop a role whose login is revoked. Returns whether it succeeded.
 
     Other roles can prevent it by granting it rights on their large objects. Without schema and login the role is
     harmless.
     """
-    name = sql.Identifier(role)
     try:
         with connection.transaction():
-            # Any role can create large objects, and a role that owns one cannot be dropped.
-            connection.execute(sql.SQL("DROP OWNED BY {}").format(name))
-            connection.execute(sql.SQL("DROP ROLE {}").format(name))
+            role_admin.drop_role(connection, role, group)
     except (LockNotAvailable, DependentObjectsStillExist) as error:
         _LOG.warning("the role %s could not be dropped and stays without a login (code %s)", role, error.sqlstate)
         return False
@@ -207,8 +213,8 @@ def _drop_role(connection: Connection, role: str) -> bool:
 
 def _find_schemas(connection: Connection, schema: str) -> list[str]:
     """Return the wiki's schema and its quarantined schemas (see `provision_wiki`)."""
-    statement = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR nspname ~ %s ORDER BY nspname"
-    return [name for (name,) in connection.execute(statement, (schema, rf"^b\d{{14}}_{schema}$"))]
+    exists = connection.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() != (None,)
+    return [*([schema] if exists else []), *postgres_schema.find_quarantined_schemas(connection, schema)]
 
 
 def _find_roles(connection: Connection, schema: str) -> list[str]:
@@ -219,17 +225,3 @@ def _find_roles(connection: Connection, schema: str) -> list[str]:
     )
     roles = [name for (name,) in connection.execute(statement, (schema,))]
     return [name for name in roles if name.startswith(f"{schema}_")]
-
-
-def revoke_login(connection: Connection, role: str) -> bool:
-    """Revoke the login of a role and let the operator end its sessions. Returns whether the role exists."""
-    if not _has_row(connection, "pg_roles", "rolname", role):
-        return False
-    connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(role)))
-    connection.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))
-    return True
-
-
-def _has_row(connection: Connection, table: str, column: str, name: str) -> bool:
-    statement = sql.SQL("SELECT 1 FROM {} WHERE {} = %s").format(sql.Identifier(table), sql.Identifier(column))
-    return connection.execute(statement, (name,)).fetchone() is not None

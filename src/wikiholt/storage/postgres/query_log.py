@@ -36,7 +36,7 @@ _OWNER = "COMMENT ON TABLE {schema}.searches IS {wiki}"
 """Stores the wiki id with the table, so that a table copied from another schema is detected."""
 _SELECT_TABLE_STATE = (
     "SELECT text, coalesce(obj_description(to_regclass(quote_ident(current_schema()) || '.searches'), 'pg_class'), '')"
-    " FROM notes WHERE name = 'layout'"
+    " FROM state WHERE name = 'layout'"
 )
 """Qualified by the schema, because another schema on the search path may have a table of this name."""
 _COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"

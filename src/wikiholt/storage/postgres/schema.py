@@ -1,16 +1,20 @@
 """The schema of a wiki: the tables of a generation, their indexes, and the layout with its migrations.
 
-A sequential scan of a small wiki is faster than an index scan, and every relation costs space on a server with
-thousands of wikis. A generation therefore has few tables and at first only primary keys; `maintenance` adds the other
-indexes.
+A sequential scan of a small wiki is faster than an index scan, and every relation, column and constraint costs space
+on a server with thousands of wikis. A generation therefore has two tables without indexes, which `maintenance` adds,
+and everything else is in rows of one table `state`, by name:
 
-Beside its generations a schema has two tables. `state` has a row per generation, at most one of them published, and the
-counters of ids. `notes` has small texts and leases by name. The note `layout` is the layout of the schema and the
-oldest layout that a program must know to use it, or `moved` after a move to another database.
+- `#g1`: the state of generation 1. At most one generation is published.
+- `#p1 …`: a problem of generation 1, by the hash of its file.
+- `#d1 …`: the ids of chunks and pages that a version of generation 1 dropped.
+- other names: notes and leases. The note `layout` is the layout of the schema and the oldest layout that a program must
+  know to use it, or `moved` after a move to another database.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
 from itertools import product
 
 from psycopg import sql
@@ -18,15 +22,19 @@ from psycopg import sql
 from wikiholt.errors import IndexCorrupt, IndexTooNew
 from wikiholt.storage.page_table import (
     ADDED_COLUMNS,
+    FIRST_POSTGRES_LAYOUT,
     HAS_ALIAS,
     HAS_ORDER_OVERRIDE,
     POSTGRES_LAYOUT,
     PageRow,
     format_postgres_column,
 )
+from wikiholt.storage.postgres.pool import Connection
 
 INDEXES_MIN_PAGES = 300
-"""The number of pages from which a wiki gets indexes."""
+"""The number of pages from which the table of pages gets indexes."""
+INDEXES_MIN_CHUNKS = 500
+"""The number of chunks from which the table of chunks gets indexes."""
 HNSW_MIN_CHUNKS = 10_000
 """The default number of chunks from which vector search uses an HNSW index."""
 _HNSW_M, _HNSW_EF_CONSTRUCTION = 24, 200
@@ -39,30 +47,21 @@ _MAX_HNSW_DIMENSIONS = 2_000
 
 _PAGES_TABLE = """
 CREATE TABLE {pages} (
-    {page_columns},
-    links text NOT NULL, tag_keys text[] NOT NULL, link_keys text[] NOT NULL,
-    size int8 NOT NULL, terms tsvector NOT NULL, seal int8 NOT NULL)
+    {page_columns}, links text, tag_keys text[], link_keys text[], size int8, terms tsvector STORAGE EXTERNAL,
+    seal int8)
 """
+"""Compression slows terms down without saving much."""
 _CHUNKS_TABLE = """
 CREATE TABLE {chunks} (
-    id int8 PRIMARY KEY, page_id int8 NOT NULL, number int4 NOT NULL, text text NOT NULL, heading_path text NOT NULL,
-    anchor text NOT NULL, first_line int4 NOT NULL, last_line int4 NOT NULL, hash bytea NOT NULL,
-    vector vector({dimensions}) NOT NULL)
+    id int8, page_id int8, number int4, text text, heading_path text, anchor text, first_line int4, last_line int4,
+    hash bytea, vector vector({dimensions}) STORAGE {storage})
 """
-_OTHER_STATEMENTS = (
-    "CREATE TABLE {problems} (file text NOT NULL, blob text NOT NULL, reason text NOT NULL, detail text NOT NULL,"
-    " seal int8 NOT NULL)",
-    "CREATE TABLE {dropped} (version int8 NOT NULL, chunk_id int8, page_id int8)",
-    # Words are already compressed, and compression slows terms down without saving much.
-    "ALTER TABLE {pages} ALTER words SET STORAGE EXTERNAL, ALTER terms SET STORAGE EXTERNAL",
-    "ALTER TABLE {chunks} ALTER vector SET STORAGE {storage}",
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON {pages}, {chunks}, {problems}, {dropped} TO {role}",
-)
+_GRANT_TABLES = "GRANT SELECT, INSERT, UPDATE, DELETE ON {pages}, {chunks} TO {role}"
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationTables:
-    """The table names of a generation of a wiki, without the schema."""
+    """The table names of a generation of a wiki, without the schema, and the names of its rows in `state`."""
 
     number: int
     wiki_id: str = ""
@@ -76,16 +75,29 @@ class GenerationTables:
         return f"g{self.number:d}_chunks"
 
     @property
-    def problems(self) -> str:
-        return f"g{self.number:d}_problems"
-
-    @property
-    def dropped(self) -> str:
-        return f"g{self.number:d}_dropped"
-
-    @property
     def all(self) -> tuple[str, ...]:
-        return self.pages, self.chunks, self.problems, self.dropped
+        return self.pages, self.chunks
+
+    @property
+    def state_name(self) -> str:
+        return f"#g{self.number:d}"
+
+    @property
+    def problem_names(self) -> tuple[str, str]:
+        """The first possible name of a problem row, and the first name after all of them."""
+        return f"#p{self.number:d} ", f"#p{self.number:d}!"
+
+    @property
+    def dropped_names(self) -> tuple[str, str]:
+        """The same for the rows of dropped ids."""
+        return f"#d{self.number:d} ", f"#d{self.number:d}!"
+
+    def get_problem_name(self, file: str) -> str:
+        return self.problem_names[0] + blake2b(file.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+    def get_dropped_name(self, version: int) -> str:
+        """The name of the row of a version. Names sort by version."""
+        return f"{self.dropped_names[0]}{version:018d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,7 @@ class SizedIndex:
     min_chunks: int = 0
     build_megabytes: int = 0
     """Memory needed to build the index in memory."""
+    unique: bool = False
 
 
 def build_create_statements(schema: str, number: int, dimensions: int, role: str) -> Iterator[sql.Composed]:
@@ -107,14 +120,12 @@ def build_create_statements(schema: str, number: int, dimensions: int, role: str
     names = {
         "pages": sql.Identifier(schema, tables.pages),
         "chunks": sql.Identifier(schema, tables.chunks),
-        "problems": sql.Identifier(schema, tables.problems),
-        "dropped": sql.Identifier(schema, tables.dropped),
         "page_columns": sql.SQL(", ").join(sql.SQL(format_postgres_column(name)) for name in PageRow._fields),
         "dimensions": sql.Literal(int(dimensions)),
         "storage": sql.SQL("PLAIN" if dimensions <= _MAX_INLINE_DIMENSIONS else "EXTERNAL"),
         "role": sql.Identifier(role),
     }
-    for statement in (_PAGES_TABLE, _CHUNKS_TABLE, *_OTHER_STATEMENTS):
+    for statement in (_PAGES_TABLE, _CHUNKS_TABLE, _GRANT_TABLES):
         yield sql.SQL(statement).format(**names)
 
 
@@ -131,6 +142,7 @@ def list_sized_indexes(
     tables, g = GenerationTables(number), f"g{number:d}"
     # Hash indexes, because a path can be longer than a B-tree entry.
     indexes = [
+        SizedIndex(f"{g}_pages_id", tables.pages, "(id)", min_pages=INDEXES_MIN_PAGES, unique=True),
         SizedIndex(f"{g}_pages_file", tables.pages, "USING hash (file)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_path", tables.pages, "USING hash (path)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_key", tables.pages, "USING hash (key)", min_pages=INDEXES_MIN_PAGES),
@@ -141,9 +153,9 @@ def list_sized_indexes(
         SizedIndex(f"{g}_pages_tags", tables.pages, "USING gin (tag_keys)", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_alias", tables.pages, f"(id) WHERE {HAS_ALIAS}", min_pages=INDEXES_MIN_PAGES),
         SizedIndex(f"{g}_pages_order", tables.pages, f"(id) WHERE {HAS_ORDER_OVERRIDE}", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_chunks_page", tables.chunks, "(page_id, number)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_chunks_hash", tables.chunks, "(hash)", min_pages=INDEXES_MIN_PAGES),
-        SizedIndex(f"{g}_dropped_version", tables.dropped, "(version)", min_pages=INDEXES_MIN_PAGES),
+        SizedIndex(f"{g}_chunks_id", tables.chunks, "(id)", min_chunks=INDEXES_MIN_CHUNKS, unique=True),
+        SizedIndex(f"{g}_chunks_page", tables.chunks, "(page_id, number)", min_chunks=INDEXES_MIN_CHUNKS),
+        SizedIndex(f"{g}_chunks_hash", tables.chunks, "(hash)", min_chunks=INDEXES_MIN_CHUNKS),
     ]
     if dimensions <= _MAX_HNSW_DIMENSIONS:
         definition = (
@@ -157,30 +169,35 @@ def list_sized_indexes(
     return tuple(indexes)
 
 
+def find_quarantined_schemas(connection: Connection, schema: str) -> list[str]:
+    """List the quarantined schemas of a wiki, oldest first. Reads only their names from the catalog."""
+    statement = "SELECT nspname::text FROM pg_namespace WHERE nspname >= %s::name AND nspname < %s::name ORDER BY 1"
+    return [name for (name,) in connection.execute(statement, (f"{schema}_b", f"{schema}_c"))]
+
+
+def make_quarantine_schema(schema: str) -> str:
+    return f"{schema}_b{datetime.now(UTC):%Y%m%d%H%M%S}"
+
+
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
 SCHEMA_LAYOUT = POSTGRES_LAYOUT
 """The layout that this program writes."""
+FIRST_LAYOUT = FIRST_POSTGRES_LAYOUT
 
 MOVED_MARK = "moved"
 
 _WIKI_TABLES = (
     "CREATE SCHEMA {schema}",
-    "CREATE TABLE {schema}.state (number int4 PRIMARY KEY, published bool NOT NULL DEFAULT false,"
-    " origin text NOT NULL, condition text NOT NULL, why text NOT NULL DEFAULT '', ended timestamptz,"
-    " fingerprint text NOT NULL, dimensions int4 NOT NULL, pipeline text NOT NULL,"
-    " model text NOT NULL, precision text NOT NULL,"
-    " version int8 NOT NULL DEFAULT 0, horizon int8 NOT NULL DEFAULT 0, revision text, synced_at float8,"
-    " pages int8 NOT NULL DEFAULT 0, chunks int8 NOT NULL DEFAULT 0, problems int8 NOT NULL DEFAULT 0,"
-    " next_page int8 NOT NULL DEFAULT 1, next_chunk int8 NOT NULL DEFAULT 1, terms int8 NOT NULL DEFAULT 0,"
-    " seal int8 NOT NULL)",
-    "CREATE TABLE {schema}.notes (name text PRIMARY KEY, text text NOT NULL DEFAULT '',"
-    " holder text, until timestamptz, fence int8 NOT NULL DEFAULT 0)",
+    # `text`, `holder`, `until` and `fence` are for notes and leases. A replaced generation has the time in `until`, a
+    # quarantined one its name in `text`. The other columns are only for generations.
+    'CREATE TABLE {schema}.state (name text COLLATE "C", text text, holder text, until timestamptz, fence int8,'
+    " number int4, published bool, origin text, condition text, fingerprint text, dimensions int4, pipeline text,"
+    " model text, precision text, version int8, horizon int8, revision text, synced_at float8, pages int8,"
+    " chunks int8, problems int8, next_page int8, next_chunk int8, terms int8, seal int8)",
+    "CREATE UNIQUE INDEX state_name ON {schema}.state (name)",
 )
-_GRANTS = (
-    "GRANT USAGE ON SCHEMA {schema} TO {role}",
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
-)
+_GRANT_SCHEMA = "GRANT USAGE ON SCHEMA {schema} TO {role}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +246,16 @@ def _make_migration(layout: int) -> SchemaMigration:
         for table, column in product(tables, columns):
             yield sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {}").format(table, sql.SQL(column))
 
-    return SchemaMigration(SchemaLayout(layout, 1), build_statements)
+    return SchemaMigration(SchemaLayout(layout, FIRST_LAYOUT), build_statements)
 
 
-MIGRATIONS: tuple[SchemaMigration, ...] = tuple(map(_make_migration, range(2, SCHEMA_LAYOUT + 1)))
-"""Migrations to layout 2, 3, …, SCHEMA_LAYOUT."""
+MIGRATIONS: tuple[SchemaMigration, ...] = tuple(map(_make_migration, range(FIRST_LAYOUT + 1, SCHEMA_LAYOUT + 1)))
+"""Migrations to the layouts after the first."""
 
 
 def get_oldest_compatible() -> int:
     """Return the oldest layout a program must know to use what this program writes."""
-    return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else 1
+    return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else FIRST_LAYOUT
 
 
 def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
@@ -246,12 +263,17 @@ def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
     for statement in _WIKI_TABLES:
         yield sql.SQL(statement).format(**names)
-    yield from build_grant_statements(schema, role)
+    yield from build_grant_statements(schema, role, ["state"])
     layout = sql.Literal(SchemaLayout(SCHEMA_LAYOUT, get_oldest_compatible()).format())
-    yield sql.SQL("INSERT INTO {}.notes (name, text) VALUES ('layout', {})").format(names["schema"], layout)
+    yield sql.SQL("INSERT INTO {}.state (name, text) VALUES ('layout', {})").format(names["schema"], layout)
 
 
-def build_grant_statements(schema: str, role: str) -> Iterator[sql.Composed]:
-    """Yield the statements that grant a role access to its wiki's schema."""
-    for statement in _GRANTS:
-        yield sql.SQL(statement).format(schema=sql.Identifier(schema), role=sql.Identifier(role))
+def build_grant_statements(schema: str, role: str, tables: Iterable[str]) -> Iterator[sql.Composed]:
+    """Yield the statements that grant a role access to its wiki's schema and tables.
+
+    Names the tables: GRANT … ON ALL TABLES IN SCHEMA reads the relations of all wikis.
+    """
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    yield sql.SQL(_GRANT_SCHEMA).format(**names)
+    tables_list = sql.SQL(", ").join(sql.Identifier(schema, table) for table in tables)
+    yield sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}").format(tables=tables_list, **names)

@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import index_writer, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
+from wikiholt.storage.postgres.index_writer import DroppedRow
 from wikiholt.storage.postgres.integrity import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import ChunkRow, GenerationState, LinkRow
@@ -77,10 +80,15 @@ def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
 
 
 def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connection, state: GenerationState) -> None:
-    sql = f"SELECT file, blob, reason, detail, seal FROM {tables.problems}"
-    copy.executemany("INSERT INTO problems VALUES (?, ?, ?, ?, ?)", map(rows.decode_row, db.execute(sql)))
-    sql = f"SELECT version, chunk_id, page_id FROM {tables.dropped} ORDER BY version"
-    copy.executemany("INSERT INTO dropped VALUES (?, ?, ?)", db.execute(sql))
+    problems = index_writer.read_problems(db, tables)
+    copy.executemany(
+        "INSERT INTO problems VALUES (?, ?, ?, ?, ?)",
+        ((problem.file, problem.blob, problem.reason, problem.detail, checksum) for problem, checksum in problems),
+    )
+    for dropped in index_writer.read_dropped(db, tables):
+        chunks, pages = ([(dropped.version, each) for each in ids] for ids in (dropped.chunk_ids, dropped.page_ids))
+        copy.executemany("INSERT INTO dropped VALUES (?, ?, NULL)", chunks)
+        copy.executemany("INSERT INTO dropped VALUES (?, NULL, ?)", pages)
     # The store that imports the copy must not reuse ids either.
     copy.execute("DELETE FROM sqlite_sequence")
     last_ids = [("pages", state.next_page - 1), ("chunks", state.next_chunk - 1)]
@@ -134,9 +142,17 @@ class _CopyImport:
         index_writer.copy_pages(self._db, self._tables, self._iter_page_rows())
         index_writer.copy_chunks(self._db, self._tables, self._iter_chunk_rows())
         problems = [PageProblem(*row) for row in self._copy.execute("SELECT file, blob, reason, detail FROM problems")]
-        index_writer.copy_problems(self._db, self._tables, problems)
-        dropped = self._copy.execute("SELECT version, chunk_id, page_id FROM dropped")
-        index_writer.copy_dropped(self._db, self._tables, dropped)
+        index_writer.write_problems(self._db, self._tables, problems)
+        for version, dropped_rows in groupby(
+            self._copy.execute("SELECT version, chunk_id, page_id FROM dropped ORDER BY version"), itemgetter(0)
+        ):
+            chunk_ids, page_ids = zip(*((chunk_id, page_id) for _, chunk_id, page_id in dropped_rows), strict=True)
+            dropped = DroppedRow(
+                version,
+                [each for each in chunk_ids if each is not None],
+                [each for each in page_ids if each is not None],
+            )
+            index_writer.write_dropped(self._db, self._tables, dropped)
         version, horizon, revision, synced_at = self._copy.execute(
             "SELECT version, horizon, revision, synced_at FROM state"
         ).fetchone()

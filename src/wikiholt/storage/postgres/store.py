@@ -6,9 +6,11 @@ and caches are in a local directory and can be deleted.
 
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import local
 
 from psycopg import sql
 
@@ -37,8 +39,15 @@ from wikiholt.storage.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_
 from wikiholt.storage.sqlite import schema as files
 from wikiholt.storage.sqlite.index import SqliteIndex
 
+_STATUS_TTL_S = 0.5
 _OLD_GENERATION_LINGER_S = 60.0
 """How long a replaced generation is kept, because searches on other nodes may still use it."""
+
+
+class _LastStatus(local):
+    """The wiki and the status that this thread has read last, and until when the search that follows may use it."""
+
+    value: tuple[str, SchemaStatus | None, float] = ("", None, 0.0)
 
 
 class PostgresStore:
@@ -61,6 +70,7 @@ class PostgresStore:
         self._index_builder = maintenance.IndexBuilder()
         self._linger_s = linger_s
         self._fences: dict[str, int] = {}
+        self._last_status = _LastStatus()
 
     # ── status ───────────────────────────────────────────────────────────────────────────────────
 
@@ -84,9 +94,11 @@ class PostgresStore:
 
     def get_published(self, wiki_id: str) -> int | None:
         try:
-            return self._read_status(wiki_id).published
+            status = self._read_status(wiki_id)
         except IndexMissing:
             return None
+        self._last_status.value = (wiki_id, status, time.monotonic() + _STATUS_TTL_S)
+        return status.published
 
     def get_change_token(self, wiki_id: str) -> str:
         try:
@@ -297,8 +309,18 @@ class PostgresStore:
 
     def _open_generation(self, wiki_id: str, generation: int) -> PostgresIndex:
         return PostgresIndex(
-            self.get_connections(wiki_id), generation, lambda: self.get_fence(wiki_id), self._hnsw_min_chunks
+            self.get_connections(wiki_id),
+            generation,
+            lambda: self.get_fence(wiki_id),
+            self._hnsw_min_chunks,
+            lambda: self._take_status(wiki_id),
         )
+
+    def _take_status(self, wiki_id: str) -> SchemaStatus | None:
+        """Return the status that this thread has just read with `get_published`, once."""
+        known_id, status, until = self._last_status.value
+        self._last_status.value = ("", None, 0.0)
+        return status if known_id == wiki_id and time.monotonic() < until else None
 
     def _read_status(self, wiki_id: str) -> SchemaStatus:
         """Read the status of a wiki at its current place. Raises IndexMissing."""
@@ -349,7 +371,11 @@ class PostgresStore:
         try:
             self._read_status(wiki_id)
         except (IndexMissing, DatabaseUnavailable):
-            self.placements.repair(wiki_id)
+            self.repair_access(wiki_id)
+
+    def repair_access(self, wiki_id: str) -> None:
+        """Create what is missing of a wiki's schema and role, and give the role its password again."""
+        self.placements.repair(wiki_id)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
         """Remove the unfinished generations of killed writers."""

@@ -8,7 +8,7 @@ only when it gives up.
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Literal, TypeVar
 
@@ -16,7 +16,7 @@ from wikiholt.errors import LockTimeout
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
-Kind = Literal["lock", "statement"]
+Kind = Literal["lock", "statement", "connections", "login"]
 
 OPERATOR_LOCK_TIMEOUT_S = 5.0
 OPERATOR_STATEMENT_TIMEOUT_S = 60.0
@@ -44,16 +44,24 @@ _LOG_INTERVAL_S = 60.0
 _MAX_SUBJECTS = 1000
 
 
-class TimeoutCounter:
-    """Counts lock and statement timeouts of a process, by kind. Safe to use from many threads."""
+_TEXTS: dict[Kind, str] = {
+    "lock": "lock timeout in PostgreSQL; retrying with back-off",
+    "statement": "statement timeout in PostgreSQL; retrying with back-off",
+    "connections": "too many connections: raise max_connections or lower postgres.connections",
+    "login": "the server refuses the login; the next sync resets the password of the role",
+}
 
-    def __init__(self) -> None:
+
+class TimeoutCounter:
+    """Counts timeouts, or refused connections, of a process by kind. Safe to use from many threads."""
+
+    def __init__(self, kinds: Sequence[Kind] = ("lock", "statement")) -> None:
         self._lock = Lock()
-        self._counts: dict[str, int] = {"lock": 0, "statement": 0}
+        self._counts: dict[str, int] = dict.fromkeys(kinds, 0)
         self._logged: dict[str, float] = {}
 
     def record(self, kind: Kind, subject: str) -> None:
-        """Count a timeout. Logs it at most once a minute per subject (a schema, a role, or the operator)."""
+        """Count an event. Logs it at most once a minute per subject (a schema, a role, or the operator)."""
         now = time.monotonic()
         with self._lock:
             self._counts[kind] += 1
@@ -62,7 +70,7 @@ class TimeoutCounter:
             if len(self._logged) >= _MAX_SUBJECTS:
                 self._logged.clear()
             self._logged[subject] = now
-        _LOG.warning("%s: %s timeout in PostgreSQL; retrying with back-off", subject, kind)
+        _LOG.warning("%s: %s", subject, _TEXTS[kind])
 
     @property
     def counts(self) -> dict[str, int]:

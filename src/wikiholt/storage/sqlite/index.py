@@ -6,7 +6,7 @@ Any thread may read. Each write is one transaction; the store's write lock keeps
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +88,9 @@ class SqliteIndex:
             counts = tuple(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
             self._counts = (version, counts)
         return IndexState(self.generation, version, self.recipe, revision, rows.to_datetime(synced_at), *counts)
+
+    def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:  # noqa: ARG002 - not needed: reading is cheap
+        return nullcontext()
 
     def get_version(self) -> int:
         with self._pool.read_connection() as db:

@@ -1,0 +1,188 @@
+"""On-boarding, removal, checkpoint, restart and searches while one database grows, with a login that is no superuser."""
+
+import random
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+
+from bench.many_wikis.wikis import slug
+from bench.postgres.load import cpu_below
+from bench.postgres.parts import Part, spread
+from bench.postgres.server import disk_of, pid_of, started
+from bench.postgres.sides import PreparedEmbedder, Side
+from tests.support.postgres_server import PostgresServer
+from wikiholt.domain.index import IndexChange, PageEntry, Recipe
+from wikiholt.domain.search import SearchMode
+from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.search.request import SearchRequest
+from wikiholt.storage.postgres.catalog import CATALOG_SCHEMA, HOME_DATABASE
+from wikiholt.storage.postgres.generations import PostgresGenerationOrigin, create_generation
+from wikiholt.storage.postgres.placements import reserve_placement, write_condition
+from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.testing import FakeEmbedder
+from wikiholt.testing.fakes import make_entry
+
+STAGES = (1_000, 5_000, 10_000)
+DIMENSIONS = 384
+TIMED = 200
+"""The wikis before each stage whose on-boarding is timed; after it the first of them are filled, searched, removed."""
+BATCH = 50
+"""Wikis per transaction, of those whose on-boarding is not timed."""
+FILLED = 60
+REMOVED = 40
+_RELATIONS = """
+SELECT count(*) FROM pg_class AS r JOIN pg_namespace AS n ON n.oid = r.relnamespace
+WHERE n.nspname LIKE 'w\\_%' OR (n.nspname = 'pg_toast' AND r.oid >= 16384)
+"""
+
+
+def main(stages: Sequence[int]) -> None:
+    part = Part("growth", "One database that grows")
+    part.say(
+        f"Empty wikis are created, the last {TIMED} of each size one after another, by a login with CREATEROLE that is no superuser. At each size "
+        f"{FILLED} wikis get 20 chunks and are searched, and {REMOVED} are removed. Times in ms are p50 (p10) by the "
+        "clock; CPU is this process and all of PostgreSQL.",
+        "",
+        "| wikis | create | CPU | remove | relations a wiki | KiB a wiki | checkpoint s | restart s | after SIGQUIT s "
+        "| search warm | search cold |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    )
+    embedder = PreparedEmbedder(FakeEmbedder(DIMENSIONS))
+    with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+        side = Side("PostgreSQL", Path(place), embedder, _make_database(server))
+        before = disk_of(server)
+        try:
+            made = 0
+            for stage in stages:
+                slugs = [slug(number) for number in range(made, stage)]
+                side.register(slugs, Path("bench"))
+                row = _grow(side, server, slugs)
+                part.say(f"| {stage:,} | " + " | ".join([*row, *_measure(side, server, slugs, stage, before)]) + " |")
+                made = stage
+                part.keep()
+        finally:
+            side.close()
+    part.keep()
+
+
+def _make_database(server: PostgresServer) -> str:
+    """A database that belongs to a login with CREATEROLE and nothing else."""
+    address = server.create_database()
+    name = str(psycopg.conninfo.conninfo_to_dict(address)["dbname"])
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE ROLE plain LOGIN CREATEROLE PASSWORD 'plain'")
+        connection.execute(f"ALTER DATABASE {name} OWNER TO plain")
+    return server.get_dsn(name, "plain", "plain")
+
+
+def _grow(side: Side, server: PostgresServer, slugs: Sequence[str]) -> list[str]:
+    recipe = TextPipeline().build_recipe(side.embedder)
+    store = side.store
+    assert isinstance(store, PostgresStore)
+    for start in range(0, len(slugs) - TIMED, BATCH):
+        some = slugs[start : min(start + BATCH, len(slugs) - TIMED)]
+        _create_many(store, [side.id_of(name) for name in some], recipe)
+        if start % 500 == 0:
+            print(f"{slugs[start]}", flush=True)
+    times: list[float] = []
+    cpu = _cpu(server)
+    for name in slugs[-TIMED:]:
+        began = time.perf_counter()
+        side.create(name, recipe)
+        times.append(time.perf_counter() - began)
+    return [_format(times), f"{(_cpu(server) - cpu) / TIMED * 1e3:.1f}"]
+
+
+def _create_many(store: PostgresStore, wiki_ids: Sequence[str], recipe: Recipe) -> None:
+    """Create wikis as `create` does, but in one transaction and without logging in to each."""
+    placements = store.placements
+    with placements.catalog.write_transaction() as connection:
+        for wiki_id in wiki_ids:
+            placement = placements.provision_schema(connection, reserve_placement(connection, wiki_id, HOME_DATABASE))
+            write_condition(connection, placement)
+            connection.execute(f"SET LOCAL search_path TO {placement.schema}, public")
+            create_generation(connection, placement, recipe, PostgresGenerationOrigin.SCRATCH, published=True)
+            connection.execute(f"SET LOCAL search_path TO {CATALOG_SCHEMA}, public")
+
+
+def _measure(side: Side, server: PostgresServer, slugs: Sequence[str], stage: int, before: int) -> list[str]:
+    # The autovacuum and the checkpoint that a server of this size has anyway.
+    relations, checkpoint = _checkpoint(side, server)
+    size = (disk_of(server) - before) / stage / 1024
+    restart, crash = _restart(server, signal.SIGINT), _restart(server, signal.SIGQUIT)
+    recent = slugs[-TIMED:]
+    for number, name in enumerate(recent[:FILLED]):
+        side.fill(name, _make_pages(side.embedder, number))
+    warm, cold = _search(side, recent[:FILLED])
+    removed = []
+    for name in recent[-REMOVED:]:
+        began = time.perf_counter()
+        side.store.delete(side.id_of(name))
+        removed.append(time.perf_counter() - began)
+    return [
+        _format(removed),
+        f"{relations / stage:.1f}",
+        f"{size:.0f}",
+        f"{checkpoint:.1f}",
+        f"{restart:.1f}",
+        f"{crash:.1f}",
+        _format(warm),
+        _format(cold),
+    ]
+
+
+def _checkpoint(side: Side, server: PostgresServer) -> tuple[int, float]:
+    """The relations, and the seconds of a checkpoint after 1,000 further wikis were written to."""
+    name = str(psycopg.conninfo.conninfo_to_dict(side.address)["dbname"])
+    with psycopg.connect(server.get_dsn(name), autocommit=True) as connection:
+        (relations,) = connection.execute(_RELATIONS).fetchone() or (0,)
+        began = time.perf_counter()
+        connection.execute("CHECKPOINT")
+        return int(relations), time.perf_counter() - began
+
+
+def _restart(server: PostgresServer, how: signal.Signals) -> float:
+    """Seconds from the signal, or after a crash from the start, until the server accepts connections."""
+    began = time.perf_counter()
+    server.stop(how)
+    if how is signal.SIGQUIT:
+        began = time.perf_counter()
+    server.start()
+    return time.perf_counter() - began
+
+
+def _make_pages(embedder: PreparedEmbedder, number: int) -> IndexChange:
+    rng = random.Random(number)
+    words = [f"word{rng.randrange(5_000)}" for _ in range(4_000)]
+
+    def make(page: int) -> PageEntry:
+        texts = [" ".join(rng.choices(words, k=180)) for _ in range(2)]
+        return make_entry(f"Page {page}.md", texts, embedder)  # type: ignore[arg-type]
+
+    return IndexChange(tuple(make(page) for page in range(10)), revision="0" * 40)
+
+
+def _search(side: Side, slugs: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Seconds of hybrid searches in wikis with an open session, and of the first in each."""
+    warm, cold = [], []
+    for turn in range(11):
+        for name in slugs if turn == 0 else slugs[:10]:
+            request = SearchRequest("Page 3", mode=SearchMode.HYBRID)
+            began = time.perf_counter()
+            side.service.get_handle(name).search(request)
+            (warm if turn else cold).append(time.perf_counter() - began)
+    return warm[10:], cold
+
+
+def _cpu(server: PostgresServer) -> float:
+    return time.process_time() + cpu_below(pid_of(server))
+
+
+def _format(seconds: Sequence[float]) -> str:
+    least = statistics.quantiles(seconds, n=10)[0] * 1e3
+    return f"{spread(seconds)[0]:.1f} ({least:.1f})"

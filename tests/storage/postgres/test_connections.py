@@ -1,0 +1,144 @@
+"""Refused connections name their reason, and a role that cannot log in is repaired."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_stores import WIKI_ID, create_filled_index, open_node_store
+from tests.support.wait import wait_until
+from wikiholt.domain.storage_protocols import NodeMessage
+from wikiholt.errors import LoginRefused, TooManyConnections
+from wikiholt.storage.postgres import assignments, registry_store
+from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
+from wikiholt.storage.postgres.catalog import Catalog
+from wikiholt.storage.postgres.connection_budget import ConnectionBudget
+from wikiholt.storage.postgres.pool import ConnectionPool
+from wikiholt.storage.postgres.store import PostgresStore
+
+OTHER_ID = "bbbbbbbbbbbbbbbbbbbb"
+TABLES = (registry_store.REGISTRY_TABLES, assignments.ASSIGNMENT_TABLES)
+
+
+@pytest.fixture
+def store(database: str, tmp_path: Path) -> Iterator[PostgresStore]:
+    with open_node_store(database, tmp_path / "node") as made:
+        yield made
+        for wiki_id in made.list_wiki_ids():
+            made.delete(wiki_id)
+
+
+def close_sessions(store: PostgresStore, wiki_id: str = WIKI_ID) -> None:
+    placements = store.placements
+    placements._pool.close_idle(placements.make_login(placements.get(wiki_id)))
+
+
+def test_too_many_connections_are_named_counted_and_logged(
+    store: PostgresStore, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    close_sessions(store)
+    role = store.placements.get(WIKI_ID).role
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"ALTER ROLE {role} CONNECTION LIMIT 0")
+        with pytest.raises(TooManyConnections) as caught:
+            store.get_published(WIKI_ID)
+        connection.execute(f"ALTER ROLE {role} CONNECTION LIMIT -1")
+    assert "max_connections" in caught.value.hint
+    assert "postgres.connections" in caught.value.hint
+    assert "too many connections: raise max_connections or lower postgres.connections" in caplog.text
+    assert store.placements._pool.refusal_counter.counts["connections"] >= 1
+    assert store.get_published(WIKI_ID) == 1
+
+
+def test_a_full_server_gets_an_idle_connection_back(store: PostgresStore, database: str) -> None:
+    for wiki_id in (WIKI_ID, OTHER_ID):
+        create_filled_index(store, wiki_id).close()
+    close_sessions(store, OTHER_ID)
+    store.get_published(WIKI_ID)
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    with psycopg.connect(database, autocommit=True) as connection:
+        (used,) = connection.execute(count).fetchone() or (0,)
+        connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT {used}")
+        assert store.get_published(OTHER_ID) == 1, "the idle connection of the other wiki was closed"
+        connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT -1")
+
+
+def test_a_role_with_another_password_is_repaired_by_the_next_writer(store: PostgresStore) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    with store.get_connections(WIKI_ID).write_transaction() as connection:
+        connection.execute("ALTER ROLE CURRENT_USER PASSWORD 'x'; ALTER ROLE CURRENT_USER SET work_mem TO '64kB'")
+    close_sessions(store)
+    with pytest.raises(LoginRefused) as caught:
+        store.get_published(WIKI_ID)
+    assert "doctor --fix" in caught.value.hint
+    assert store.placements._pool.refusal_counter.counts["login"] == 1
+    with store.write_lock(WIKI_ID, 1.0):
+        assert store.open(WIKI_ID).get_state().pages == 3
+    with store.get_connections(WIKI_ID).read_connection() as connection:
+        assert connection.execute("SHOW work_mem").fetchone() != ("64kB",), "its settings are the default again"
+
+
+def test_a_node_warns_when_it_joins_a_server_with_too_few_connections(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = Catalog(database, TABLES)
+    node = assignments.PostgresAssignments(catalog, 5.0, 5_000)
+    with caplog.at_level(logging.WARNING):
+        node.start(lambda _, __: None)
+        wait_until(lambda: "may use 5010 connections" in caplog.text)
+    node.close()
+    catalog.close()
+
+
+def test_what_a_server_allows_is_compared_with_what_nodes_use() -> None:
+    assert ConnectionBudget(3, 42, 200).shortage == ""
+    assert ConnectionBudget(3, 42, 97).shortage == (
+        "3 nodes may use 126 connections, and the server allows 97: raise max_connections or lower postgres.connections"
+    )
+
+
+def test_the_administrator_sees_a_shortage_and_whether_wikis_can_log_in(
+    database: str, pg: PostgresServer, tmp_path: Path
+) -> None:
+    catalog, pool = Catalog(database, TABLES), ConnectionPool(2)
+    admin = PostgresDatabaseAdmin(catalog, pool, PostgresStore(catalog, pool, tmp_path), tmp_path, 5_000)
+    (status,) = admin.get_statuses()
+    assert "5010 connections" in status.shortage
+    assert admin.check_wiki_login("home") == ""
+    rules = pg.place / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    try:
+        rules.write_text(f"local all operator scram-sha-256\nlocal all all reject\n{before}")
+        _reload(database)
+        assert "pg_hba.conf rejects" in admin.check_wiki_login("home")
+    finally:
+        rules.write_text(before)
+        _reload(database)
+        admin.close()
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT 1 FROM pg_roles WHERE rolname ~ '^wikiholt_check'").fetchall() == []
+
+
+def _reload(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("SELECT pg_reload_conf()")
+        statement = "SELECT pg_conf_load_time() > clock_timestamp() - interval '1 minute'"
+        wait_until(lambda: connection.execute(statement).fetchone() == (True,))
+
+
+def test_notifications_name_no_wiki(database: str) -> None:
+    catalog = Catalog(database, TABLES)
+    node = assignments.PostgresAssignments(catalog)
+    with psycopg.connect(database, autocommit=True) as listener:
+        node.send("any", NodeMessage.TOUCH)  # creates the tables
+        listener.execute(f"LISTEN {assignments.NOTIFY_CHANNEL}")
+        for message in (NodeMessage.TOUCH, NodeMessage.CHANGED, NodeMessage.REINDEX):
+            node.send(WIKI_ID, message)
+        payloads = [notification.payload for notification in listener.notifies(timeout=5, stop_after=3)]
+    catalog.close()
+    assert payloads == [assignments.WIKI_MESSAGE] * 3
