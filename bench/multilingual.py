@@ -77,12 +77,12 @@ class Collection:
         answers = {each["id"]: each["answers"][0]["answer_start"] for each in rows}
         return cls(language, [paragraph["context"] for paragraph in paragraphs], asked, answers)
 
-    def pages(self, *, half: bool = False) -> list[dict[str, str]]:
-        return [
-            {"id": str(number), "title": str(number), "text": text}
+    def pages(self, *, half: bool = False) -> dict[str, str]:
+        return {
+            f"{number}.md": f'---\ntitle: "{number}"\n---\n\n{text}\n'
             for number, text in enumerate(self.texts)
             if not (half and is_measured(number))
-        ]
+        }
 
     def questions(self, limit: int, *, measured: bool) -> list[Question]:
         """The same questions in every language: they are chosen by their ids."""
@@ -139,8 +139,7 @@ def open_wiki(service: WikiService, collection: Collection, *, half: bool = Fals
     """The wiki of one language, indexed."""
     name = f"{collection.language}-half" if half else collection.language
     repository = DATA / f"{name}.git"
-    if not (repository / "HEAD").exists():
-        collections.write_pages(collection.pages(half=half), repository)
+    collections.write_pages(collection.pages(half=half), repository)
     if name not in [wiki.slug for wiki in service.list_wikis()]:
         language = LANGUAGES[collection.language]
         service.add(name, str(repository.resolve()), {"language": language} if language else {})
