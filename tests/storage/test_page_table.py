@@ -1,5 +1,7 @@
 """The table of pages is declared once for both stores."""
 
+from wikiholt.domain.page import Facets
+from wikiholt.domain.search import Facet, PropertyFacets
 from wikiholt.storage import page_table
 from wikiholt.storage.page_table import PageRow
 
@@ -26,3 +28,9 @@ def test_an_added_column_has_a_default_and_does_not_change_the_checksum_of_older
     assert page_table.get_checksum_values(older)[-1] == older.length
     assert page_table.get_checksum_values(older._replace(boost=2.0))[-2:] == ("", 2.0)
     assert page_table.get_checksum_values(ROW) == ROW
+
+
+def test_the_facet_tags_has_those_in_the_text_too() -> None:
+    tags = (Facet("daily", 2),)
+    facets = Facets(2, (), tags, (), (PropertyFacets("Tags", ()), PropertyFacets("status", ())))
+    assert facets.requested == (PropertyFacets("Tags", tags), PropertyFacets("status", ()))

@@ -41,7 +41,7 @@ def test_a_broken_setup_is_logged_once_and_not_shown_to_clients(path: str, caplo
     with caplog.at_level(logging.ERROR):
         status, text = send_request(error, path, times=3)
     assert (status, "secret" in text) == (503, False)
-    assert '"error":"Search is not set up correctly in this wiki."' in text
+    assert '"detail":"Search is not set up correctly in this wiki."' in text
     assert [record.getMessage().count("/srv/secret/place.") for record in caplog.records] == [2]
 
 

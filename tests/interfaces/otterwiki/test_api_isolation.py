@@ -31,6 +31,7 @@ READS = (
     "pages/{0}path/Only",
     "pages/Home/attachments",
     "pages/Home/attachments/{0}.txt",
+    "search?q={0}canary",
     "search?q={0}canary&mode=hybrid&n=50",
     "search?q={0}canary&mode=keyword&n=50",
     "semantic-search?q={0}canary&n=50&max_chunks_per_page=10",
@@ -41,6 +42,7 @@ READS = (
     "orphans",
     "changelog",
     "status",
+    "chroma-status",
     "reindex/status",
     "backups",
 )

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -195,3 +196,15 @@ def test_a_wiki_boots_views_and_saves_when_imports_of_the_plugin_fail(tmp_path: 
         assert otter.save_page("Page", "# Page\n\nStill here.\n").status_code == 302
         assert "Still here" in otter.client.get("/Page").text
         assert "Wikiholt: setup" in otter.read_log()
+
+
+@pytest.mark.parametrize(("answers", "unasked"), [([True, True, False], 0), ([True] * 1000, 1)])
+def test_a_sync_waits_until_saves_have_ended_but_not_for_ever(answers: list[bool], unasked: int) -> None:
+    from wikiholt.interfaces.otterwiki.plugin_runtime import Debouncer
+
+    called = Event()
+    debouncer = Debouncer(lambda _: called.set(), lambda: answers.pop(0))
+    debouncer.notify([WikiLocation("/srv/wiki")])
+    assert called.wait(60)
+    debouncer.stop(5)
+    assert min(len(answers), 1) == unasked

@@ -24,6 +24,7 @@ def test_the_page_list_is_complete_before_anything_is_indexed(tmp_path: Path) ->
     assert wiki.pages.list(limit=1, offset=1).pages[0].name == "Rake"
     filters = {
         "tools/": PageFilter(path_prefix="tools/"),
+        "tool": PageFilter(path_prefix="tool"),
         "guide": PageFilter(categories=("GUIDE",)),
         "start": PageFilter(tags=("start",)),
         "later": PageFilter(updated_since=datetime(2999, 1, 1, tzinfo=UTC)),
@@ -31,6 +32,7 @@ def test_the_page_list_is_complete_before_anything_is_indexed(tmp_path: Path) ->
     found = {name: [page.path for page in wiki.pages.list(where).pages] for name, where in filters.items()}
     assert found == {
         "tools/": ["tools/rake", "tools/spade"],
+        "tool": [],
         "guide": ["home", "tools/spade"],
         "start": ["home"],
         "later": [],

@@ -313,7 +313,7 @@ class WikiSettings:
     )
     edit_url: str = setting(
         "",
-        "The address at which a page can be edited, such as https://example.org/wiki/edit/main/{file}; {path} is "
+        "The address at which a page can be edited, such as https://wiki.example.org/edit/main/{file}; {path} is "
         "the path of the page. Empty means no link.",
         check=check_edit_url,
     )
