@@ -17,7 +17,10 @@ from tests.isolation.http_cases import (
 _VERSION = "2026-07-28"
 _MCP = ApiRoute("GET", "/mcp")
 """The access rules treat it as a read route, although every message is a POST request."""
-_TOOLS = ("search", "fetch", "read_page", "list_pages", "similar_pages", "get_links", "page_history", "recent_changes")
+_TOOLS = (
+    *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),
+    *("page_history", "diff_page", "recent_changes"),
+)
 
 
 def make_mcp_request(builder: RequestBuilder, rng: Random, *, is_permitted: bool = False) -> BuiltRequest:
@@ -74,7 +77,9 @@ def _make_message(values: _ValueGenerator, rng: Random) -> tuple[str, dict[str, 
         "search": {"query": values.make_value("q"), "n": 50},
         "fetch": {"id": page},
         "list_pages": rng.choice(({}, {"prefix": values.make_value("prefix")}, {"tag": values.make_value("tag")})),
-        "recent_changes": {},
+        "read_pages": {"paths": [page]},
+        "list_tags": rng.choice(({}, {"prefix": values.make_value("prefix")})),
+        "recent_changes": rng.choice(({}, {"prefix": values.make_value("prefix")})),
     }
     name = rng.choice(_TOOLS)
     return "tools/call", {"name": name, "arguments": arguments.get(name, {"path": page})}

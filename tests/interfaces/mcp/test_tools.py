@@ -18,15 +18,18 @@ from wikiholt.interfaces.mcp.text_output import estimate_tokens
 from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
 
 READ_TOOLS = [
-    *("search", "fetch", "read_page", "list_pages", "similar_pages", "get_links", "recent_changes", "page_history"),
-    "find_orphans",
+    *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),
+    *("recent_changes", "page_history", "diff_page", "find_orphans"),
 ]
 WRITE_TOOLS = ["write_page", "edit_page", "append_to_page", "rename_page", "delete_page"]
 TOOL_ARGUMENTS: dict[str, dict[str, Any]] = {
     "search": {"query": "printer"},
     "fetch": {"id": "Home"},
     "read_page": {"path": "Home"},
+    "read_pages": {"paths": ["Home"]},
     "list_pages": {},
+    "list_tags": {},
+    "diff_page": {"path": "Home"},
     "similar_pages": {"path": "Home"},
     "get_links": {"path": "Home"},
     "recent_changes": {},
@@ -223,7 +226,10 @@ def test_links_are_listed_in_both_directions_with_paging(served: ServedApplicati
         ("read_page", {"path": "Home", "section": "Nowhere"}, r"invalid-page: .*\nNext: its headings are: 'Home'"),
         ("read_page", {"path": "Home", "from_line": 999}, r"invalid-page: .*\nNext: it has 4 lines"),
         ("read_page", {"path": "../../etc/passwd"}, r"(page-not-found|invalid-page): "),
-        ("search", {"query": "x", "n": "5"}, r"bad-input: n: "),
+        ("search", {"query": "x", "n": "five"}, r"bad-input: n: "),
+        ("search", {"query": "x", "q": "y"}, r"bad-input: q: there is no such argument"),
+        ("read_pages", {"paths": []}, r"bad-input: paths: "),
+        ("diff_page", {"path": "Home", "from_revision": "deadbeef"}, r"[a-z-]+: .*\nNext: "),
         ("search", {"query": "x", "n": 0}, r"bad-input: n: "),
         ("search", {"query": "   "}, r"invalid-query: .*\nNext: "),
         ("search", {"query": "x", "wiki": "beta"}, r"bad-input: wiki: there is no such argument"),

@@ -46,6 +46,7 @@ from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources, text_output
+from wikiholt.interfaces.mcp.lenient_arguments import adapt_arguments
 from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, McpTool, get_tool_definitions, get_tools
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
@@ -146,6 +147,7 @@ class _ServerHandlers:
 
     def _call_tool(self, tool: McpTool, tool_context: ToolContext, arguments: Mapping[str, Any]) -> CallToolResult:
         wiki: WikiSession | None = None
+        arguments = adapt_arguments(tool.arguments_type, arguments)
         try:
             if not tool_context.scope.allows(tool.required_scope):
                 raise Forbidden("This requires a key with scope write.")

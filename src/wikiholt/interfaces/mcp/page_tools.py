@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from wikiholt.domain.git import LogEntry
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidPage, NothingIndexed
@@ -37,10 +38,11 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     OrphansArguments,
     OrphansResult,
     OutlineEntry,
+    PagedArguments,
     ReadPageArguments,
     ReadPageResult,
 )
-from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
+from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date, parse_since
 from wikiholt.interfaces.schemas.page_schemas import (
     LinksDocument,
     build_changelog_document,
@@ -49,12 +51,17 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_orphans_document,
     build_page_list_document,
 )
+from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.live_index import IndexSnapshot
+from wikiholt.wikis.pages.page_locator import is_below
 from wikiholt.wikis.session import WikiSession
 
 T = TypeVar("T")
 
 _MAX_HEADINGS = 60
+_LOG_BATCH = 500
+_MAX_SCANNED_COMMITS = 5000
+"""Commits that one call of recent_changes reads to find those of a folder or since a date."""
 _MIN_COMMIT_SHARE = 150
 """Tokens of content below which read_page leaves out the last commit."""
 _COMMIT_TEXTS = ("author", "email", "message")
@@ -94,7 +101,7 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
             else None,
             warnings=[*page.warnings, *page.notes],
             notice=DATA_NOTICE,
-            continuation=_build_page_continuation(part, last, "read_page", arguments),
+            continuation=build_page_continuation(part, last, "read_page", arguments),
         )
         return shorten_fields(document, ("title", "category", "tags", "warnings"), share // 8)
 
@@ -140,7 +147,7 @@ def _build_fetch_continuation(
     """The call of fetch with the next line, or of read_page within a line."""
     budget = {"max_tokens": max_tokens} if max_tokens else {}
     to_line = {"to_line": end} if end < total_lines else {}
-    continuation = _build_page_continuation(part, end, "read_page", {"path": path, **to_line, **budget})
+    continuation = build_page_continuation(part, end, "read_page", {"path": path, **to_line, **budget})
     if continuation and part.next_position and not part.next_position[1]:
         line_range = f"#L{part.next_position[0]}" + (f"-{end}" if to_line else "")
         arguments = {"id": f"{path}{line_range}", **budget}
@@ -152,7 +159,7 @@ def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPag
     """The requested range of lines. Raises InvalidPage if the page does not have it."""
     first, last = 1, len(lines)
     if params.section:
-        first, last = _find_section(page.headings, params.section, last)
+        first, last = find_section(page.headings, params.section, last)
     if params.from_line is not None:
         first = max(first, params.from_line)
     if params.to_line is not None:
@@ -164,7 +171,7 @@ def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPag
     return first, last
 
 
-def _find_section(headings: Sequence[Heading], section: str, end: int) -> tuple[int, int]:
+def find_section(headings: Sequence[Heading], section: str, end: int) -> tuple[int, int]:
     """The lines of a section with its subsections: up to the next heading of the same or a higher level."""
     text = section.strip().lstrip("#").strip()
     for matches in (_is_same_heading, _is_matching_heading):
@@ -187,7 +194,7 @@ def _is_matching_heading(heading: Heading, text: str) -> bool:
     return text.casefold() == heading.text.casefold()
 
 
-def _build_page_continuation(part: TextPart, last: int, tool: str, arguments: dict[str, Any]) -> Continuation | None:
+def build_page_continuation(part: TextPart, last: int, tool: str, arguments: dict[str, Any]) -> Continuation | None:
     if part.next_position is None:
         return None
     line, character = part.next_position
@@ -261,48 +268,75 @@ def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksRe
 
 def _build_links_result(document: LinksDocument, params: LinksArguments, share: int, *, stale: bool) -> LinksResult:
     all_lists = (document["links_to"], document["linked_from"], document["missing"])
-    start, end = params.offset, params.offset + params.limit
-    shown = [take_fitting(links[start:end], estimate_json_tokens, share // 3) for links in all_lists]
-    # The same number of each, so that one offset continues all of them.
-    cut_lists = (part for part, links in zip(shown, all_lists, strict=True) if start + len(part) < len(links))
-    step = min(map(len, cut_lists), default=0)
-    if step:
-        shown = [part[:step] for part in shown]
-    remaining = max(map(len, all_lists)) - start - max(map(len, shown))
     arguments = params.model_dump(exclude_defaults=True)
+    (links_to, linked_from, missing), continuation = cut_lists(all_lists, share, "get_links", arguments, params)
     return {
         "path": document["path"],
-        "links_to": shown[0],
-        "linked_from": shown[1],
-        "missing": shown[2],
+        "links_to": links_to,
+        "linked_from": linked_from,
+        "missing": missing,
         "totals": {
             "links_to": len(all_lists[0]),
             "linked_from": len(all_lists[1]),
             "missing": len(all_lists[2]),
         },
         "stale": stale,
-        "continuation": _build_list_continuation(
-            "get_links", arguments, start + step, remaining if step else 0, "links"
-        ),
+        "continuation": continuation,
     }
 
 
+def cut_lists(
+    lists: Sequence[list[T]], share: int, tool: str, arguments: dict[str, Any], params: PagedArguments
+) -> tuple[list[list[T]], Continuation | None]:
+    """The same number of entries of each list, so that one offset continues all of them."""
+    start, end = params.offset, params.offset + params.limit
+    shown = [take_fitting(items[start:end], estimate_json_tokens, share // len(lists)) for items in lists]
+    cut = (part for part, items in zip(shown, lists, strict=True) if start + len(part) < len(items))
+    step = min(map(len, cut), default=0)
+    if step:
+        shown = [part[:step] for part in shown]
+    remaining = max(map(len, lists)) - start - max(map(len, shown))
+    return shown, _build_list_continuation(tool, arguments, start + step, remaining if step else 0, "entries")
+
+
 def list_changes(wiki: WikiSession, params: ChangesArguments, budget: int) -> ChangesResult:
-    commits = wiki.handle.pages.read_changelog(params.limit + 1, params.offset)
-    changes = build_changelog_document(commits[: params.limit], wiki.path_style)["entries"]
+    found, position, is_end = _find_changes(wiki, params)
+    changes = build_changelog_document([entry for _, entry in found], wiki.path_style)["entries"]
     arguments = params.model_dump(exclude_defaults=True)
 
     def build(share: int) -> ChangesResult:
         entries = _take_shortened(changes, (*_COMMIT_TEXTS, "pages_affected"), share)
-        done, remaining = params.offset + len(entries), len(commits) - len(entries)
+        is_cut = len(entries) < len(found)
+        done = found[len(entries)][0] if is_cut else position
         return {
             "entries": entries,
             "continuation": _build_list_continuation(
-                "recent_changes", arguments, done, remaining, "commits", exact=False
+                "recent_changes", arguments, done, int(is_cut or not is_end), "commits", exact=False
             ),
         }
 
     return fit_to_budget(build, format_changes, budget)
+
+
+def _find_changes(wiki: WikiSession, params: ChangesArguments) -> tuple[list[tuple[int, LogEntry]], int, bool]:
+    """The commits that match with their positions in the log, the position to go on from, and whether it is the end."""
+    prefix = wiki.path_style.to_git_prefix(params.prefix).strip("/")
+    since = parse_since(params.since) if params.since else None
+    found: list[tuple[int, LogEntry]] = []
+    position = params.offset
+    batch = params.limit + 1 if since is None and not prefix else _LOG_BATCH
+    while position < params.offset + _MAX_SCANNED_COMMITS:
+        entries = wiki.handle.pages.read_changelog(batch, position)
+        for entry in entries:
+            matches = not prefix or any(is_below(get_page_path(file), prefix) for file in entry.files)
+            if matches and (since is None or entry.commit.date >= since):
+                if len(found) == params.limit:
+                    return found, position, False
+                found.append((position, entry))
+            position += 1
+        if len(entries) < batch:
+            return found, position, True
+    return found, position, False
 
 
 def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> HistoryResult:

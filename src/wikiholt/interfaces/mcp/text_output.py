@@ -25,12 +25,15 @@ from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.mcp.tool_schemas import (
     ChangesResult,
     Continuation,
+    DiffPageResult,
     FetchResult,
     HistoryResult,
     LinksResult,
     ListPagesResult,
+    ListTagsResult,
     OrphansResult,
     ReadPageResult,
+    ReadPagesResult,
     SearchToolResult,
 )
 from wikiholt.interfaces.schemas.page_schemas import (
@@ -207,10 +210,38 @@ def format_page(page: ReadPageResult) -> str:
         page["notice"],
         *page["warnings"],
     ]
+    return "\n".join([*head, *_quote_text(page["content"]), *_format_continuation(page["continuation"])])
+
+
+def _quote_text(text: str) -> list[str]:
     # The mark is random, so that no page can end its own quotation.
     mark = secrets.token_hex(6)
-    body = [f"----- page text {mark} -----", page["content"], f"----- end of page text {mark} -----"]
-    return "\n".join([*head, *body, *_format_continuation(page["continuation"])])
+    return [f"----- page text {mark} -----", text, f"----- end of page text {mark} -----"]
+
+
+def format_pages(result: ReadPagesResult) -> str:
+    lines = [result["notice"]]
+    for page in result["pages"]:
+        if page["error"] is not None:
+            lines.append(f"{page['path']}: {page['error']}")
+            continue
+        lines.append(f"{page['title']} ({page['path']}), revision {page['revision']}")
+        lines += [*_quote_text(page["content"]), *_format_continuation(page["continuation"])]
+    return "\n".join([*lines, *_format_continuation(result["continuation"])])
+
+
+def format_diff(result: DiffPageResult) -> str:
+    head = f"{result['path']}, from {result['from_revision'] or 'nothing'} to {result['to_revision']}"
+    body = _quote_text(result["diff"]) if result["diff"] else ["No line differs."]
+    return "\n".join([head, result["notice"], *body, *_format_continuation(result["continuation"])])
+
+
+def format_tags(result: ListTagsResult) -> str:
+    lines = [f"{result['pages']} pages. Numbers are pages."]
+    for label in ("tags", "categories", "folders"):
+        values = ", ".join(f"{value} ({count})" for value, count in result[label].items())
+        lines.append(f"{label}: {values or 'none'}")
+    return "\n".join([*lines, *_format_continuation(result["continuation"])])
 
 
 def format_page_list(result: ListPagesResult | OrphansResult) -> str:

@@ -10,7 +10,8 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, TypeAdapter
 
 from wikiholt.domain.wiki import Scope
-from wikiholt.interfaces.mcp import page_tools, search_tools, text_output, write_tools
+from wikiholt.interfaces.mcp import overview_tools, page_tools, search_tools, text_output, write_tools
+from wikiholt.interfaces.mcp.tool_schemas import TEXT_PATTERN
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,19 @@ class McpTool:
         return schema
 
 
+_OBVIOUS_ENTRIES: Sequence[tuple[str, Any]] = (("default", None), ("default", ""), ("pattern", TEXT_PATTERN))
+
+
 def _strip_titles(schema: Any) -> Any:
-    """Remove titles and docstrings that only repeat names, because agents pay for every token."""
+    """Remove titles, docstrings and entries that say nothing new, because agents pay for every token."""
     if isinstance(schema, list):
         return [_strip_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     stripped = {
-        name: _strip_titles(value) for name, value in schema.items() if not (name == "title" and isinstance(value, str))
+        name: _strip_titles(value)
+        for name, value in schema.items()
+        if not (name == "title" and isinstance(value, str)) and (name, value) not in _OBVIOUS_ENTRIES
     }
     if "properties" in stripped:
         stripped.pop("description", None)
@@ -123,11 +129,26 @@ READ_TOOLS: Sequence[McpTool] = (
         text_output.format_page,
     ),
     McpTool(
+        "read_pages",
+        "Read several pages",
+        f"Read up to 20 pages in one call; they share max_tokens. {_DATA_NOTE}",
+        overview_tools.read_pages,
+        text_output.format_pages,
+    ),
+    McpTool(
         "list_pages",
         "List pages",
         "List pages by path: all, or those with a tag, in a category, below a path, or updated since a date.",
         page_tools.list_pages,
         text_output.format_page_list,
+        needs_own_writes=True,
+    ),
+    McpTool(
+        "list_tags",
+        "List tags and folders",
+        "List the tags, categories and folders of the wiki, with their numbers of pages.",
+        overview_tools.list_tags,
+        text_output.format_tags,
         needs_own_writes=True,
     ),
     McpTool(
@@ -149,7 +170,7 @@ READ_TOOLS: Sequence[McpTool] = (
     McpTool(
         "recent_changes",
         "See recent changes",
-        "List the newest commits with author, message and the pages they touched.",
+        "List the newest commits with author, message and the pages they touched; of a folder, or since a date.",
         page_tools.list_changes,
         text_output.format_changes,
     ),
@@ -159,6 +180,13 @@ READ_TOOLS: Sequence[McpTool] = (
         "List the commits that changed a page, newest first; read_page with a revision shows its content then.",
         page_tools.list_history,
         text_output.format_history,
+    ),
+    McpTool(
+        "diff_page",
+        "Compare revisions of a page",
+        f"Show what changed on a page: by the last commit, or between two revisions. {_DATA_NOTE}",
+        overview_tools.diff_page,
+        text_output.format_diff,
     ),
     McpTool(
         "find_orphans",
@@ -184,7 +212,7 @@ WRITE_TOOLS: Sequence[McpTool] = (
     McpTool(
         "edit_page",
         "Edit a page",
-        "Replace one exact, unique text in a page, as one commit.",
+        "Replace a text, a section or lines of a page, as one commit.",
         write_tools.edit_page,
         text_output.format_write_result,
         required_scope=Scope.WRITE,

@@ -20,9 +20,10 @@ from wikiholt.search.request import MAX_HITS, MAX_OFFSET, MAX_QUERY_CHARS, Searc
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 MIN_TOKENS, MAX_TOKENS = 300, 50_000
+MAX_PAGES_PER_READ = 20
 _MAX_DATE_CHARS = 40
 
-_TEXT_PATTERN = r"^[^\x00]*$"
+TEXT_PATTERN = r"^[^\x00]*$"
 
 
 def _to_list(value: Any) -> Any:
@@ -36,17 +37,17 @@ def _empty_to_none(value: Any) -> Any:
     return None if value == "" else value
 
 
-_ArgumentValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=_TEXT_PATTERN)]
+_ArgumentValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN)]
 ArgumentValues = Annotated[list[_ArgumentValue], BeforeValidator(_to_list, json_schema_input_type=list[str] | str)]
 PagePathArgument = Annotated[
     str,
-    Field(min_length=1, max_length=1000, pattern=_TEXT_PATTERN, description="The page's path, as search returns it."),
+    Field(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="The page's path, as search returns it."),
 ]
 RevisionArgument = Annotated[
     Annotated[str, Field(pattern=r"^[0-9a-fA-F]{7,64}$")] | None,
     BeforeValidator(_empty_to_none, json_schema_input_type=str | None),
 ]
-MessageArgument = Annotated[str, Field(max_length=10_000, pattern=_TEXT_PATTERN)]
+MessageArgument = Annotated[str, Field(max_length=10_000, pattern=TEXT_PATTERN)]
 
 
 class ToolArguments(BaseModel):
@@ -69,7 +70,7 @@ class BudgetedArguments(ToolArguments):
 def _build_filter_fields() -> Iterator[tuple[str, Any]]:
     """The fields of the filters of all interfaces."""
     for param in FILTER_PARAMS:
-        limits: dict[str, Any] = {"max_length": MAX_FILTER_VALUE_CHARS, "pattern": _TEXT_PATTERN}
+        limits: dict[str, Any] = {"max_length": MAX_FILTER_VALUE_CHARS, "pattern": TEXT_PATTERN}
         if param.is_list:
             limits = {"max_length": MAX_FILTER_VALUES}
         elif param.parse is not None:
@@ -162,9 +163,43 @@ class FetchArguments(BudgetedArguments):
     id: str = Field(
         min_length=1,
         max_length=1100,
-        pattern=_TEXT_PATTERN,
+        pattern=TEXT_PATTERN,
         description="The id of a result: the page's path; PATH#L40 starts at line 40, PATH#L40-60 ends at line 60.",
     )
+
+
+class PagedArguments(BudgetedArguments):
+    """Arguments of a list."""
+
+    limit: int = Field(100, ge=1, le=1000, description="Maximum number of entries.")
+    offset: int = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
+
+
+class ReadPagesArguments(BudgetedArguments):
+    """Arguments of read_pages."""
+
+    paths: ArgumentValues = Field(min_length=1, max_length=MAX_PAGES_PER_READ, description="The paths of the pages.")
+
+
+class ListTagsArguments(PagedArguments):
+    """Arguments of list_tags."""
+
+    prefix: str = Field(
+        "", max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN, description="Only below this folder."
+    )
+
+    def to_filter(self) -> PageFilter:
+        return PageFilter(path_prefix=self.prefix)
+
+
+class DiffPageArguments(BudgetedArguments):
+    """Arguments of diff_page."""
+
+    path: PagePathArgument
+    from_revision: RevisionArgument = Field(None, description="The older commit; default: the one before.")
+    to_revision: RevisionArgument = Field(None, description="The newer commit; default: the newest.")
+    from_line: int = Field(1, ge=1, description="The first line of the diff.")
+    from_character: int = Field(0, ge=0, description="Characters of that line to skip.")
 
 
 class ListPagesArguments(FilterArguments):
@@ -174,19 +209,21 @@ class ListPagesArguments(FilterArguments):
     offset: int = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
 
 
-class LinksArguments(BudgetedArguments):
-    """Arguments of get_links."""
+class LinksArguments(PagedArguments):
+    """Arguments of get_links. Limit and offset are for each direction."""
 
     path: PagePathArgument
-    limit: int = Field(100, ge=1, le=1000, description="Maximum number of links, each way.")
-    offset: int = Field(0, ge=0, le=10_000_000, description="Number of links to skip, each way.")
 
 
 class ChangesArguments(BudgetedArguments):
     """Arguments of recent_changes."""
 
     limit: int = Field(20, ge=1, le=200, description="Maximum number of entries.")
-    offset: int = Field(0, ge=0, le=1_000_000, description="Number of entries to skip.")
+    offset: int = Field(0, ge=0, le=1_000_000, description="Number of commits to skip.")
+    prefix: str = Field(
+        "", max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN, description="Only this page or folder."
+    )
+    since: str = Field("", max_length=_MAX_DATE_CHARS, description="Since a date, or 7d, 12h, 3w ago.")
 
 
 class HistoryArguments(BudgetedArguments):
@@ -197,11 +234,8 @@ class HistoryArguments(BudgetedArguments):
     offset: int = Field(0, ge=0, le=10_000, description="Number of entries to skip.")
 
 
-class OrphansArguments(BudgetedArguments):
+class OrphansArguments(PagedArguments):
     """Arguments of find_orphans."""
-
-    limit: int = Field(100, ge=1, le=1000, description="Maximum number of entries.")
-    offset: int = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
 
 
 class WriteArguments(ToolArguments):
@@ -219,30 +253,38 @@ class WriteArguments(ToolArguments):
 class WritePageArguments(WriteArguments):
     """Arguments of write_page."""
 
-    content: str = Field(pattern=_TEXT_PATTERN, description="The entire page, in Markdown; frontmatter first, if any.")
+    content: str = Field(pattern=TEXT_PATTERN, description="The entire page, in Markdown; frontmatter first, if any.")
 
 
 class EditPageArguments(WriteArguments):
     """Arguments of edit_page."""
 
     old_string: str = Field(
-        min_length=1,
-        pattern=_TEXT_PATTERN,
-        description="The text to replace. It must occur exactly once.",
+        "",
+        pattern=TEXT_PATTERN,
+        description="The text to replace. It must occur exactly once, unless replace_all is set.",
     )
-    new_string: str = Field(pattern=_TEXT_PATTERN, description="The replacement.")
+    new_string: str = Field(pattern=TEXT_PATTERN, description="The replacement.")
+    replace_all: bool = Field(False, description="Replace old_string everywhere.")
+    section: str = Field(
+        "", max_length=500, description="Instead of old_string: replace this section, its heading and subsections."
+    )
+    from_line: int | None = Field(
+        None, ge=1, description="Instead of old_string: replace from this line; needs revision."
+    )
+    to_line: int | None = Field(None, ge=1, description="The last line to replace; default: from_line.")
 
 
 class AppendToPageArguments(WriteArguments):
     """Arguments of append_to_page."""
 
-    text: str = Field(min_length=1, pattern=_TEXT_PATTERN, description="The text to add at the end, on a new line.")
+    text: str = Field(min_length=1, pattern=TEXT_PATTERN, description="The text to add at the end, on a new line.")
 
 
 class RenamePageArguments(WriteArguments):
     """Arguments of rename_page."""
 
-    new_path: str = Field(min_length=1, max_length=1000, pattern=_TEXT_PATTERN, description="The new path.")
+    new_path: str = Field(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="The new path.")
     update_links: bool = Field(True, description="Whether links on other pages are updated, in the same commit.")
 
 
@@ -328,6 +370,47 @@ class ReadPageResult(TypedDict):
     read_at: str
     last_commit: CommitDocument | None
     warnings: list[str]
+    notice: str
+    continuation: Continuation | None
+
+
+class PageText(TypedDict):
+    """One of several pages, as far as it fits; or the error."""
+
+    path: str
+    title: str
+    content: str
+    lines: list[int]
+    revision: str | None
+    error: str | None
+    continuation: Continuation | None
+
+
+class ReadPagesResult(TypedDict):
+    """Several pages in the order of the call."""
+
+    pages: list[PageText]
+    notice: str
+    continuation: Continuation | None
+
+
+class ListTagsResult(TypedDict):
+    """Tags, categories and the folders directly below the prefix, with their numbers of pages."""
+
+    pages: int
+    tags: dict[str, int]
+    categories: dict[str, int]
+    folders: dict[str, int]
+    continuation: Continuation | None
+
+
+class DiffPageResult(TypedDict):
+    """A unified diff of a page."""
+
+    path: str
+    from_revision: str | None
+    to_revision: str
+    diff: str
     notice: str
     continuation: Continuation | None
 

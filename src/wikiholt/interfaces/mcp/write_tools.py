@@ -1,9 +1,12 @@
 """The tools that write pages. Each write is a commit and triggers a sync."""
 
+import re
+
 from wikiholt.domain.git import Author
-from wikiholt.domain.page import PageWriteResult
+from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.write_request import WriteBody, get_author
+from wikiholt.interfaces.mcp.page_tools import find_section
 from wikiholt.interfaces.mcp.tool_schemas import (
     AppendToPageArguments,
     DeletePageArguments,
@@ -46,6 +49,13 @@ def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWri
 
 def edit_page(wiki: WikiSession, params: EditPageArguments, _: int) -> PageWriteDocument:
     path, author = _resolve_page_and_author(wiki, params)
+    if sum((bool(params.old_string), bool(params.section), params.from_line is not None)) != 1:
+        raise InvalidPage("what to replace is not clear.", hint="Send one of old_string, section and from_line.")
+    if not params.old_string:
+        page = _read_expected(wiki, path, params)
+        content = _replace_part(page, params)
+        written = wiki.handle.pages.write(path, content, author, params.commit_message, expected=page.revision)
+        return _report_saved(wiki, written, author, params.commit_message)
     if params.old_string == params.new_string:
         raise InvalidPage("old_string and new_string are the same.", hint="Send a new_string that differs.")
     written = wiki.handle.pages.replace_text(
@@ -55,8 +65,41 @@ def edit_page(wiki: WikiSession, params: EditPageArguments, _: int) -> PageWrite
         author,
         params.commit_message,
         expected=_get_expected_revision(params),
+        replace_all=params.replace_all,
     )
     return _report_saved(wiki, written, author, params.commit_message)
+
+
+def _read_expected(wiki: WikiSession, path: str, params: EditPageArguments) -> PageContent:
+    """The page, at the revision that the caller has read."""
+    if params.from_line is not None and params.revision is None:
+        raise InvalidPage("lines can be replaced only with a revision.", hint="Send the revision from read_page.")
+    page = wiki.handle.pages.read(path)
+    if params.revision and not page.revision.startswith(params.revision.lower()):
+        raise RevisionMismatch("The page was changed since.", current=page.revision, hint="Call read_page again.")
+    return page
+
+
+def _replace_part(page: PageContent, params: EditPageArguments) -> str:
+    """The content of the page with another text for the section or the lines."""
+    lines = page.content.split("\n")
+    # After a line break at the end there is no line to replace.
+    count = len(lines) - 1 if lines[-1] == "" else len(lines)
+    if params.section:
+        first, last = find_section(page.headings, params.section, count)
+    else:
+        first = params.from_line or 1
+        last = params.to_line or first
+        if not first <= last <= count:
+            raise InvalidPage(f"the page has no lines {first} to {last}", hint=f"it has {count} lines")
+    line_end = "\r\n" if lines[0].endswith("\r") else "\n"
+    text = re.sub(r"\r?\n", line_end, params.new_string)
+    before, after = lines[: first - 1], lines[last:]
+    if text and after and not text.endswith("\n"):
+        text += line_end
+    if text and params.section and after not in ([], [""]) and not text.endswith(line_end * 2):
+        text += line_end
+    return "".join(f"{line}\n" for line in before) + text + "\n".join(after)
 
 
 def append_to_page(wiki: WikiSession, params: AppendToPageArguments, _: int) -> PageWriteDocument:

@@ -11,6 +11,7 @@ from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.errors import IndexMissing
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.page_names import get_page_path
+from wikiholt.wikis.pages.page_locator import is_below
 
 _BATCH_PAGES = 200
 
@@ -24,7 +25,7 @@ def list_pages_from_git(
     blobs = {
         file: entry.blob
         for file, entry in sorted(source.read_tree(head).items(), key=lambda item: get_page_path(item[0]))
-        if entry.kind is EntryKind.FILE and _is_below(get_page_path(file), where.path_prefix.strip("/"))
+        if entry.kind is EntryKind.FILE and is_below(get_page_path(file), where.path_prefix.strip("/"))
     }
     end = None if limit is None else offset + limit
     files = list(blobs)
@@ -33,10 +34,6 @@ def list_pages_from_git(
         return PageList(pages, len(files), None)
     matching = [page for page in _read_pages(source, pipeline, head, blobs) if _matches(page, where)]
     return PageList(tuple(matching[offset:end]), len(matching), None)
-
-
-def _is_below(path: str, prefix: str) -> bool:
-    return not prefix or path == prefix or path.startswith(f"{prefix}/")
 
 
 def _read_pages(source: Source, pipeline: TextPipeline, head: str, blobs: dict[str, str]) -> Iterator[StoredPage]:

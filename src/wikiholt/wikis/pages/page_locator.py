@@ -100,6 +100,11 @@ def validate_path(path: str) -> str:
     return stripped
 
 
+def is_below(path: str, prefix: str) -> bool:
+    """Whether a path is the prefix, or below it as a folder. The prefix has no slash at its end."""
+    return not prefix or path == prefix or path.startswith(f"{prefix}/")
+
+
 def get_candidate_files(path: str) -> tuple[str, ...]:
     """The files that a path may name, the likeliest first."""
     return (path, f"{path}.md") if has_page_extension(path) else (f"{path}.md",)

@@ -54,14 +54,22 @@ class PageWriter:
         return self.retry(attempt)
 
     def replace_text(
-        self, path: str, old: str, new: str, author: Author, message: str = "", *, expected: str | None = None
+        self,
+        path: str,
+        old: str,
+        new: str,
+        author: Author,
+        message: str = "",
+        *,
+        expected: str | None = None,
+        replace_all: bool = False,
     ) -> PageWriteResult:
-        """Replace the only occurrence of `old`. Raises InvalidPage if there is none or more than one."""
+        """Replace `old`. Raises InvalidPage if it does not occur, or without `replace_all` more than once."""
         if not old:
             raise InvalidPage("the text to replace (old_string) is empty", hint="give the text exactly as on the page")
 
         def edit_text(text: str) -> str:
-            return _replace_once(text, old, new)
+            return _replace(text, old, new, replace_all=replace_all)
 
         return self._edit(path, edit_text, author, message, expected)
 
@@ -173,12 +181,12 @@ class _EditConflict(Exception):
     """Another commit changed a file of the edit."""
 
 
-def _replace_once(text: str, old: str, new: str) -> str:
+def _replace(text: str, old: str, new: str, *, replace_all: bool) -> str:
     if "\r\n" in text and old not in text:
         # Editors do not see line endings.
         old, new = (re.sub(r"\r?\n", "\r\n", part) for part in (old, new))
     count = text.count(old)
-    if count != 1:
+    if not count or (count > 1 and not replace_all):
         raise InvalidPage(
             f"the text is ambiguous: it occurs {count} times on the page"
             if count
