@@ -138,9 +138,9 @@ class Searcher:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
         state = self._get_state()
+        # The path of a page may be blank, which no query is.
+        request = SearchRequest(f"{path}.md" if path.isspace() else path, n, SearchMode.SEMANTIC, where)
         page = self._get_page(path)
-        # The path may be blank, which no query is.
-        request = SearchRequest(path if path.strip() else page.file, n, SearchMode.SEMANTIC, where)
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
         no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
