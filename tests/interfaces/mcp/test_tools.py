@@ -14,8 +14,8 @@ from mcp_types import PromptReference, ResourceTemplateReference, TextResourceCo
 from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.interfaces.mcp.resources import PAGE_URI_TEMPLATE
+from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE
 from wikiholt.interfaces.mcp.text_output import estimate_tokens
-from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
 
 READ_TOOLS = [
     *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),

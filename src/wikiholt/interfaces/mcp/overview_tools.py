@@ -7,6 +7,14 @@ from wikiholt.domain.page import PageContent
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.mcp.page_tools import build_page_continuation, cut_lists
+from wikiholt.interfaces.mcp.result_schemas import (
+    DATA_NOTICE,
+    Continuation,
+    DiffPageResult,
+    ListTagsResult,
+    PageText,
+    ReadPagesResult,
+)
 from wikiholt.interfaces.mcp.text_output import (
     cut_lines,
     estimate_tokens,
@@ -17,17 +25,7 @@ from wikiholt.interfaces.mcp.text_output import (
     shorten_fields,
     truncate_text,
 )
-from wikiholt.interfaces.mcp.tool_schemas import (
-    DATA_NOTICE,
-    Continuation,
-    DiffPageArguments,
-    DiffPageResult,
-    ListTagsArguments,
-    ListTagsResult,
-    PageText,
-    ReadPagesArguments,
-    ReadPagesResult,
-)
+from wikiholt.interfaces.mcp.tool_schemas import DiffPageArguments, ListTagsArguments, ReadPagesArguments
 from wikiholt.interfaces.schemas.page_schemas import build_facets_document
 from wikiholt.wikis.session import WikiSession
 

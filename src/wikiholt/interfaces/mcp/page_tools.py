@@ -8,6 +8,18 @@ from wikiholt.domain.git import LogEntry
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidPage, NothingIndexed
+from wikiholt.interfaces.mcp.result_schemas import (
+    DATA_NOTICE,
+    ChangesResult,
+    Continuation,
+    FetchResult,
+    HistoryResult,
+    LinksResult,
+    ListPagesResult,
+    OrphansResult,
+    OutlineEntry,
+    ReadPageResult,
+)
 from wikiholt.interfaces.mcp.text_output import (
     TextPart,
     cut_lines,
@@ -23,24 +35,14 @@ from wikiholt.interfaces.mcp.text_output import (
     take_fitting,
 )
 from wikiholt.interfaces.mcp.tool_schemas import (
-    DATA_NOTICE,
     ChangesArguments,
-    ChangesResult,
-    Continuation,
     FetchArguments,
-    FetchResult,
     HistoryArguments,
-    HistoryResult,
     LinksArguments,
-    LinksResult,
     ListPagesArguments,
-    ListPagesResult,
     OrphansArguments,
-    OrphansResult,
-    OutlineEntry,
     PagedArguments,
     ReadPageArguments,
-    ReadPageResult,
 )
 from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date, parse_since
 from wikiholt.interfaces.schemas.page_schemas import (

@@ -8,7 +8,7 @@ from mcp_types import Completion, Resource, ResourceTemplate, TextResourceConten
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InputTooLarge, InvalidPage, InvalidQuery
-from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
+from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE
 from wikiholt.wikis.session import WikiSession
 
 PAGE_URI_PREFIX = "wiki://page/"

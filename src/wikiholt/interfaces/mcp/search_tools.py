@@ -7,6 +7,7 @@ from typing import Any
 from wikiholt.domain.search import Hit, SearchInterface, SearchResult
 from wikiholt.errors import Forbidden
 from wikiholt.interfaces.http.problem_details import get_public_message
+from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE, Continuation, SearchToolHit, SearchToolResult
 from wikiholt.interfaces.mcp.text_output import (
     estimate_json_tokens,
     estimate_tokens,
@@ -15,15 +16,7 @@ from wikiholt.interfaces.mcp.text_output import (
     shorten_fields,
     truncate_text,
 )
-from wikiholt.interfaces.mcp.tool_schemas import (
-    DATA_NOTICE,
-    Continuation,
-    SearchArguments,
-    SearchToolHit,
-    SearchToolResult,
-    SearchWikisArguments,
-    SimilarArguments,
-)
+from wikiholt.interfaces.mcp.tool_schemas import SearchArguments, SearchWikisArguments, SimilarArguments
 from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import format_as_typed

@@ -22,7 +22,7 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.mcp.tool_schemas import (
+from wikiholt.interfaces.mcp.result_schemas import (
     ChangesResult,
     Continuation,
     DiffPageResult,
