@@ -43,7 +43,7 @@ def test_an_agent_reads_at_once_then_writes_and_finds_its_page(repository: Repos
     async def work(client: Client) -> None:
         # Pages can be read after the handshake, before the first indexing starts.
         assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
-        assert len((await client.list_tools()).tools) == 14
+        assert len((await client.list_tools()).tools) == 17
         page = "# Birds\n\nA kingfisher dives from the willow.\n"
         get_document(await _call_tool(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
         until = time.monotonic() + 120
@@ -75,7 +75,7 @@ def test_without_write_it_is_read_only_and_supports_older_clients(repository: Re
 
     async def work(client: Client) -> None:
         assert client.protocol_version == "2025-11-25"
-        assert len((await client.list_tools()).tools) == 9
+        assert len((await client.list_tools()).tools) == 12
         assert (await _call_tool(client, "delete_page", path="Home")).is_error
         assert get_document(await _call_tool(client, "recent_changes"))["entries"]
 
