@@ -181,9 +181,7 @@ class WorkTree:
         current = self._read_entries(
             "ls-tree", "-z", "--full-tree", "HEAD", "--", paths=[change.path for change in unfinished[1]]
         )
-        pending = [
-            PlannedChange(change.path, change.old, current.get(change.path)) for change in unfinished[1]
-        ]
+        pending = [PlannedChange(change.path, change.old, current.get(change.path)) for change in unfinished[1]]
         with lock_index(self._git_dir, deadline):
             staged = self._read_staged(pending)
             self._prepare_index([change for change in pending if staged.get(change.path) == change.old])

@@ -54,7 +54,7 @@ class PageMove:
         return self.new if page == self.old else self.sub_pages.get(page, page)
 
     def normalize_file(self, file: str) -> str:
-        """The name of a file for comparison: where Otterwiki ignores the case of pages, that of its folder is ignored."""
+        """The name of a file for comparison. Otterwiki may ignore the case of pages, and so that of the folder."""
         if self.dialect.resolution is not LinkResolution.OTTERWIKI:
             return file
         folder, slash, name = file.rpartition("/")
