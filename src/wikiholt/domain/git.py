@@ -86,8 +86,8 @@ class Author:
 class FileEdit:
     """One file of a commit: its new content (None deletes it) and the blob that must be there before.
 
-    The file is a page unless `is_attachment` is set. `moved_from` is a file that the same commit deletes: this file gets
-    its mode, and its content too unless `data` is set.
+    The file is a page unless `is_attachment` is set. `moved_from` is a file that the same commit deletes: this file
+    gets its mode, and its content too unless `data` is set.
     """
 
     file: str
