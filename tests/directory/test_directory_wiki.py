@@ -20,6 +20,7 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.errors import (
     InvalidSource,
     NoPages,
+    PageExists,
     RepositoryReplaced,
     RevisionMismatch,
     SourceMissing,
@@ -121,6 +122,26 @@ def test_pages_are_written_through_the_wiki(service: WikiService, vault: Vault) 
     assert [file.filename for file in handle.pages.list_attachments("Home").files] == ["a.png"]
     assert (vault.path / "Home/a.png").read_bytes() == b"png"
     assert handle.pages.read_history("Birds/Heron")
+
+
+def test_a_rename_moves_the_folder_of_a_page_on_disk(service: WikiService, vault: Vault) -> None:
+    vault.write("Home.md", "![p](Birds/p.png) [h](Birds/Heron.md)")
+    vault.write("Birds.md", "[h](Birds/Heron.md)")
+    vault.write("Birds/Heron.md", "the heron stands still ![p](p.png)")
+    vault.write("Birds/p.png", b"\xff" * 100)
+    handle = add_vault(service, vault)
+    renamed = handle.pages.rename("Birds", "Fauna/Flying", ADA)
+    assert [moved.new for moved in renamed.moved] == ["Fauna/Flying/Heron.md", "Fauna/Flying/p.png"]
+    assert (vault.path / "Home.md").read_text() == "![p](Fauna/Flying/p.png) [h](Fauna/Flying/Heron.md)"
+    assert (vault.path / "Fauna/Flying.md").read_text() == "[h](Flying/Heron.md)"
+    assert (vault.path / "Fauna/Flying/p.png").read_bytes() == b"\xff" * 100
+    assert not (vault.path / "Birds").exists()
+    assert handle.sync().chunks_embedded == 0
+    assert find(handle, "heron still") == ["Fauna/Flying/Heron"]
+    vault.write("Other/p.png", b"mine")
+    with pytest.raises(PageExists):
+        handle.pages.rename("Fauna/Flying", "Other", ADA)
+    assert (vault.path / "Fauna/Flying.md").exists()
 
 
 def test_an_unreadable_directory_keeps_its_index(service: WikiService, vault: Vault) -> None:

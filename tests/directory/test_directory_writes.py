@@ -1,5 +1,6 @@
 """Writing to a directory: each file is replaced atomically, several files all or nothing, and no edit is lost."""
 
+import errno
 import os
 import stat
 import time
@@ -180,6 +181,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         wrap(DirectoryWriter, "_update_file")
+        wrap(DirectoryWriter, "_move_file")
         wrap(DirectoryMirror, "refresh_files")
         yield
 
@@ -205,6 +207,70 @@ def test_a_killed_write_of_several_files_is_finished_by_the_next_scan(
             assert step == 9, "every step of the write was tried"
     pages = vault.read()
     assert pages == list_vault(vault) == {"New.md": b"page", "Links.md": b"see [[New]]"}
+
+
+@pytest.mark.parametrize("step", range(1, 14))
+def test_a_killed_move_of_a_folder_is_finished_by_the_next_scan(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    for file, text in {"A.md": "[c](A/C.md)", "A/C.md": "page", "A/p.png": "png"}.items():
+        vault.write(file, text)
+    source = vault.open()
+    attached = source.list_attached_files("A", source.get_head())["p.png"].blob
+    edits = [
+        FileEdit("A.md", None, get_blob(source, "A.md")),
+        FileEdit("B.md", b"[c](B/C.md)", None, moved_from="A.md"),
+        FileEdit("A/C.md", None, get_blob(source, "A/C.md")),
+        FileEdit("B/C.md", None, None, moved_from="A/C.md"),
+        FileEdit("A/p.png", None, attached, is_attachment=True),
+        FileEdit("B/p.png", None, None, is_attachment=True, moved_from="A/p.png"),
+    ]
+    with kill_at(monkeypatch, step):
+        try:
+            source.commit(edits, ADA, "Rename")
+        except KilledError:
+            pass
+        else:
+            assert step > 10, "every step of the write was tried"
+    assert vault.read() == {"B.md": b"[c](B/C.md)", "B/C.md": b"page"}
+    assert list_vault(vault) == {"B.md": b"[c](B/C.md)", "B/C.md": b"page", "B/p.png": b"png"}
+    assert not (vault.path / "A").exists()
+
+
+def test_an_interrupted_move_overwrites_nothing(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault.write("A/C.md", "page")
+    vault.write("A/D.md", "other")
+    source = vault.open()
+    edits = [
+        edit
+        for name in ("C.md", "D.md")
+        for edit in (
+            FileEdit(f"A/{name}", None, get_blob(source, f"A/{name}")),
+            FileEdit(f"B/{name}", None, None, moved_from=f"A/{name}"),
+        )
+    ]
+    with kill_at(monkeypatch, 3), pytest.raises(KilledError):
+        source.commit(edits, ADA, "Rename")
+    vault.write("B/D.md", "saved by somebody else")
+    assert vault.read() == {"A/D.md": b"other", "B/C.md": b"page", "B/D.md": b"saved by somebody else"}
+
+
+def test_a_move_to_another_file_system_copies(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault.write("A/C.md", "page")
+    vault.write("Home.md", "home")
+    source = vault.open()
+    real = os.rename
+
+    def refuse_moves(old: str, new: str, **options: int) -> None:
+        if old == "C.md":
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        real(old, new, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", refuse_moves)
+        moved = FileEdit("B/C.md", None, None, moved_from="A/C.md")
+        source.commit([FileEdit("A/C.md", None, get_blob(source, "A/C.md")), moved], ADA, "Rename")
+    assert vault.read() == list_vault(vault) == {"B/C.md": b"page", "Home.md": b"home"}
 
 
 def test_an_interrupted_write_does_not_overwrite_what_somebody_saved_since(

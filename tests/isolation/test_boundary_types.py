@@ -27,7 +27,8 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
 from wikiholt.wikis.pages.page_reader import PageReader
-from wikiholt.wikis.pages.page_writer import PageRenamer, PageWriter
+from wikiholt.wikis.pages.page_renamer import PageRenamer
+from wikiholt.wikis.pages.page_writer import PageWriter
 from wikiholt.wikis.pages.wiki_pages import WikiPages
 from wikiholt.wikis.query_log import QueryBuffer, WikiQueryLog
 

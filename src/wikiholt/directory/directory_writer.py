@@ -4,6 +4,7 @@ The expected content is compared with the files on disk, not with the last snaps
 write of several files that was interrupted is finished by the next scan or write, unless somebody changed a file since.
 """
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from wikiholt.git.journal import PlannedChange, WriteJournal, translate_write_er
 from wikiholt.git.mirror import make_mirror_runner
 from wikiholt.git.objects import PageFiles, hash_object
 from wikiholt.git.tree_editor import FILE_MODE, GitEntry
-from wikiholt.git.worktree import is_writable, open_parent, replace_file
+from wikiholt.git.worktree import is_writable, open_parent, remove_empty_directories, replace_file
 
 _READ_TRIES = 3
 
@@ -53,12 +54,20 @@ class DirectoryWriter:
             self.finish_interrupted()
             planned = [self._plan(edit) for edit in edits]
             self._check_new_names(planned)
+            moved = {change.moved_from for change in planned}
+            planned = [change for change in planned if change.path not in moved]
             if len(planned) > 1:
                 write_blobs(make_mirror_runner(self._mirror.mirror, self._mirror.timeout), edits)
                 self._journal.write("", planned)
             # New files first: a page that is being renamed is never missing from the disk.
             for change in sorted(planned, key=lambda change: change.new is None):
-                self._update_file(change.path, change.data)
+                if change.moved_from:
+                    self._move_file(change.moved_from, change.path)
+                else:
+                    self._update_file(change.path, change.data)
+            for edit in edits:
+                if edit.moved_from:
+                    remove_empty_directories(self._root, edit.moved_from)
         self._mirror.refresh_files(files, author, message)
         self._journal.clear()
 
@@ -69,6 +78,12 @@ class DirectoryWriter:
             return
         git = make_mirror_runner(self._mirror.mirror, self._mirror.timeout)
         for change in sorted(unfinished[1], key=lambda change: change.new is None):
+            if change.moved_from:
+                # The move is one step, so the file is at its old or at its new place.
+                if find_stamp(self._root, change.moved_from) and not os.path.lexists(self._root / change.path):
+                    self._move_file(change.moved_from, change.path)
+                remove_empty_directories(self._root, change.moved_from)
+                continue
             current = self._find_blob(change.path)
             if current != (change.old.object_id if change.old else None):
                 continue  # already done, or changed by somebody else
@@ -79,7 +94,8 @@ class DirectoryWriter:
 
     def _plan(self, edit: FileEdit) -> PlannedChange:
         """The change of one file, if it is still as expected and can be written."""
-        current = self._get_attachment_id(edit.file) if edit.is_attachment else self._find_blob(edit.file)
+        find_id = self._get_attachment_id if edit.is_attachment else self._find_blob
+        current = find_id(edit.file)
         if current is None:
             self._require_free(edit.file)
         if current != edit.expected_blob:
@@ -93,6 +109,9 @@ class DirectoryWriter:
                 f"{edit.file} cannot be written.", hint="Check that the user who runs wikiholt may write there."
             )
         old = GitEntry(FILE_MODE, current) if current else None
+        if edit.data is None and edit.moved_from:
+            moved = GitEntry(FILE_MODE, find_id(edit.moved_from) or "")
+            return PlannedChange(edit.file, old, moved, moved_from=edit.moved_from)
         new = GitEntry(FILE_MODE, _hash(edit.data)) if edit.data is not None else None
         return PlannedChange(edit.file, old, new, edit.data)
 
@@ -108,6 +127,24 @@ class DirectoryWriter:
             if data is not None:
                 return _hash(data)
         return PLACEHOLDER_MODE
+
+    def _move_file(self, old: str, new: str) -> None:
+        """Move a file in one step; to another file system by copying it first."""
+        try:
+            with (
+                open_parent(self._root, new, create=True) as (new_parent, new_name),
+                open_parent(self._root, old) as (old_parent, old_name),
+            ):
+                os.rename(old_name, new_name, src_dir_fd=old_parent, dst_dir_fd=new_parent)
+                os.fsync(new_parent)
+                os.fsync(old_parent)
+        except OSError as error:
+            stamp = find_stamp(self._root, old) if error.errno == errno.EXDEV else None
+            data = read_file(self._root, old, stamp) if stamp else None
+            if data is None:
+                raise
+            self._update_file(new, data)
+            self._update_file(old, None)
 
     def _update_file(self, path: str, data: bytes | None) -> None:
         """Replace or remove a file; directories stay, even if they become empty."""

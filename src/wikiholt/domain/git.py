@@ -86,13 +86,15 @@ class Author:
 class FileEdit:
     """One file of a commit: its new content (None deletes it) and the blob that must be there before.
 
-    The file is a page unless `is_attachment` is set.
+    The file is a page unless `is_attachment` is set. `moved_from` is a file that the same commit deletes: this file
+    gets its mode, and its content too unless `data` is set.
     """
 
     file: str
     data: bytes | None
     expected_blob: str | None
     is_attachment: bool = False
+    moved_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

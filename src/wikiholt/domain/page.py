@@ -258,8 +258,17 @@ class PageDeleteResult:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedFile:
+    """The old and new file of a sub-page or an attachment that moved with a page."""
+
+    old: str
+    new: str
+    is_page: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PageRenameResult:
-    """A page renamed by this commit, and the pages whose links the commit rewrote."""
+    """A page renamed by this commit, the pages whose links it rewrote, and the files that moved with the page."""
 
     name: str
     path: str
@@ -267,6 +276,7 @@ class PageRenameResult:
     old_path: str
     revision: str
     updated: tuple[str, ...]
+    moved: tuple[MovedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

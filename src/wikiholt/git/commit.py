@@ -118,15 +118,22 @@ class CommitWriter:
             old = tree_editor.find_entry(path)
             if (old and old.object_id) != edit.expected_blob:
                 raise self._make_mismatch_error(edit, path, head if old else None)
-            new = GitEntry(old.mode if old else FILE_MODE, blobs[edit.file]) if edit.data is not None else None
-            planned.append(PlannedChange(path, old, new, edit.data))
+            planned.append(PlannedChange(path, old, self._get_new_entry(tree_editor, edit, old, blobs), edit.data))
         # Deletions first, so that a page can be renamed from Home.md to home.md.
         for change in sorted(planned, key=lambda change: change.new is not None):
             tree_editor.set_entry(change.path, change.new)
-        for change in planned:
-            if change.old is None and change.new is not None:
-                tree_editor.check_distinct(change.path)
+        tree_editor.check_distinct(change.path for change in planned if change.old is None and change.new is not None)
         return planned
+
+    def _get_new_entry(
+        self, tree_editor: TreeEditor, edit: FileEdit, old: GitEntry | None, blobs: Mapping[str, str]
+    ) -> GitEntry | None:
+        source = old
+        if edit.moved_from is not None:
+            source = tree_editor.find_entry(self._pages.to_repository_path(edit.moved_from))
+            if edit.data is None:
+                return source
+        return GitEntry(source.mode if source else FILE_MODE, blobs[edit.file]) if edit.data is not None else None
 
     def _make_mismatch_error(self, edit: FileEdit, path: str, head: str | None) -> RevisionMismatch:
         commits = read_file_history(self._git, path, head, 1) if head else []

@@ -103,12 +103,16 @@ _DEAD_LOCK_AGE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """One file of a commit, by path from the repository root: its old and its new entry."""
+    """One file of a commit, by path from the repository root: its old and its new entry.
+
+    In a directory, `moved_from` is the file that is renamed to this path.
+    """
 
     path: str
     old: GitEntry | None
     new: GitEntry | None
     data: bytes | None = None
+    moved_from: str = ""
 
 
 def has_unfinished_write(git_dir: Path) -> bool:
@@ -127,7 +131,12 @@ class WriteJournal:
     def write(self, commit: str, changes: Sequence[PlannedChange]) -> None:
         """Record durably that HEAD is about to move to this commit."""
         files = [
-            {"path": change.path, "old": _encode_entry(change.old), "new": _encode_entry(change.new)}
+            {
+                "path": change.path,
+                "old": _encode_entry(change.old),
+                "new": _encode_entry(change.new),
+                "moved_from": change.moved_from,
+            }
             for change in changes
         ]
         temporary = self._file.with_suffix(".new")
@@ -142,7 +151,12 @@ class WriteJournal:
         try:
             record = json.loads(self._file.read_text())
             files = [
-                PlannedChange(str(entry["path"]), _decode_entry(entry["old"]), _decode_entry(entry["new"]))
+                PlannedChange(
+                    str(entry["path"]),
+                    _decode_entry(entry["old"]),
+                    _decode_entry(entry["new"]),
+                    moved_from=str(entry.get("moved_from", "")),
+                )
                 for entry in record["files"]
             ]
             return str(record["commit"]), files

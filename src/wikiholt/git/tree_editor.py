@@ -1,6 +1,7 @@
 """Builds the tree of a new commit; reads and writes only the directories on the paths of the edited files."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wikiholt.errors import InvalidPage, SourceCorrupt
@@ -46,20 +47,20 @@ class TreeEditor:
         else:
             entries[name.encode()] = entry
 
-    def check_distinct(self, path: str) -> None:
-        """Raise InvalidPage if a component of the path looks like another name in the same directory."""
-        directory = ""
-        for part in path.split("/"):
-            for raw in self._get_directory(directory):
-                other = raw.decode("utf-8", "replace")
-                if other != part and get_visual_key(other) == get_visual_key(part):
+    def check_distinct(self, paths: Iterable[str]) -> None:
+        """Raise InvalidPage if a component of a path looks like another name in the same directory."""
+        names_by_key: dict[str, defaultdict[str, set[str]]] = {}
+        for path in paths:
+            directory = ""
+            for part in path.split("/"):
+                if directory not in names_by_key:
+                    names_by_key[directory] = _group_by_visual_key(self._get_directory(directory))
+                for other in names_by_key[directory][get_visual_key(part)] - {part}:
                     raise InvalidPage(
                         f"{path} differs from {directory + '/' if directory else ''}{other} only in case or spelling.",
                         hint="Some file systems cannot tell them apart; use the existing name.",
                     )
-            directory = f"{directory}/{part}" if directory else part
-            if directory == path:
-                return
+                directory = f"{directory}/{part}" if directory else part
 
     def write_trees(self, git: GitRunner) -> str:
         """Write the changed directories and return the id of the root tree."""
@@ -84,6 +85,14 @@ class TreeEditor:
             object_name = entry.object_id if entry is not None else None
         self._directories[path] = _read_tree(self._process, object_name) if object_name else {}
         return self._directories[path]
+
+
+def _group_by_visual_key(raw_names: Iterable[bytes]) -> defaultdict[str, set[str]]:
+    names_by_key: defaultdict[str, set[str]] = defaultdict(set)
+    for raw in raw_names:
+        name = raw.decode("utf-8", "replace")
+        names_by_key[get_visual_key(name)].add(name)
+    return names_by_key
 
 
 def _read_tree(process: GitProcess, name: str) -> dict[bytes, GitEntry]:

@@ -5,6 +5,7 @@ before anything changes. The branch moves while git's own index lock is held, so
 without the edit. The next writer finishes what a killed writer recorded in the journal (`wikiholt.git.journal`).
 """
 
+import errno
 import logging
 import os
 import shutil
@@ -21,6 +22,8 @@ from wikiholt.git.repository import RepositoryLocation
 from wikiholt.git.tree_editor import GitEntry
 
 _OPEN_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATHS_PER_COMMAND = 500
+"""The length of a command line is limited."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -54,7 +57,7 @@ def update_file(root: Path, path: str, entry: GitEntry | None, data: bytes | Non
     if entry is None or data is None:
         with suppress(FileNotFoundError), open_parent(root, path) as (directory, name):
             os.unlink(name, dir_fd=directory)
-        _remove_empty_directories(root, path)
+        remove_empty_directories(root, path)
         return
     # The temporary name depends on the content: the next writer replaces what a killed one left.
     replace_file(root, path, data, f".wikiholt-{entry.object_id[:16]}", 0o777 if entry.mode == "100755" else 0o666)
@@ -117,7 +120,8 @@ def _open_subdirectory(part: str, parent: int) -> int:
     return os.open(part, _OPEN_DIRECTORY_FLAGS, dir_fd=parent)
 
 
-def _remove_empty_directories(root: Path, path: str) -> None:
+def remove_empty_directories(root: Path, path: str) -> None:
+    """Remove the directory of a former file if it is empty, and then its parents."""
     with suppress(OSError):
         while path := path.rpartition("/")[0]:
             with open_parent(root, path) as (directory, name):
@@ -177,10 +181,7 @@ class WorkTree:
         current = self._read_entries(
             "ls-tree", "-z", "--full-tree", "HEAD", "--", paths=[change.path for change in unfinished[1]]
         )
-        pending = [
-            PlannedChange(change.path, change.old, current.get(change.path), self._read_content(change, current))
-            for change in unfinished[1]
-        ]
+        pending = [PlannedChange(change.path, change.old, current.get(change.path)) for change in unfinished[1]]
         with lock_index(self._git_dir, deadline):
             staged = self._read_staged(pending)
             self._prepare_index([change for change in pending if staged.get(change.path) == change.old])
@@ -192,7 +193,7 @@ class WorkTree:
             try:
                 # If somebody saved the file after the check, it stays as their uncommitted change.
                 if is_same_as_entry(self._root, change.path, change.old):
-                    update_file(self._root, change.path, change.new, change.data)
+                    update_file(self._root, change.path, change.new, self._get_content(change))
             except OSError as error:
                 _LOG.warning("cannot update a file of the work tree after its commit: %s", error.strerror)
 
@@ -215,17 +216,21 @@ class WorkTree:
         return self._read_entries("ls-files", "--stage", "-z", "--", paths=[change.path for change in changes])
 
     def _read_entries(self, *command: str, paths: Sequence[str]) -> dict[str, GitEntry]:
-        result = self._git.run(*command, *paths)
-        if result.status != 0:
-            raise result.to_error("list files")
         entries = {}
-        for record in result.stdout.split(b"\0")[:-1]:
+        for record in self._list_records(command, paths):
             description, _, raw = record.partition(b"\t")
             fields = description.decode().split()
             in_conflict = command[0] == "ls-files" and fields[2] != "0"
             object_id = fields[2] if command[0] == "ls-tree" else fields[1]
             entries[raw.decode("utf-8", "replace")] = GitEntry("conflict" if in_conflict else fields[0], object_id)
         return entries
+
+    def _list_records(self, command: Sequence[str], paths: Sequence[str]) -> Iterator[bytes]:
+        for start in range(0, len(paths), _PATHS_PER_COMMAND):
+            result = self._git.run(*command, *paths[start : start + _PATHS_PER_COMMAND])
+            if result.status != 0:
+                raise result.to_error("list files")
+            yield from result.stdout.split(b"\0")[:-1]
 
     def _prepare_index(self, changes: Sequence[PlannedChange]) -> None:
         """Write the new index beside the current one."""
@@ -249,6 +254,11 @@ class WorkTree:
         if result.status != 0:
             raise result.to_error("update the index")
 
-    def _read_content(self, change: PlannedChange, current: dict[str, GitEntry]) -> bytes | None:
-        entry = current.get(change.path)
-        return self._git.run("cat-file", "blob", entry.object_id).stdout if entry else None
+    def _get_content(self, change: PlannedChange) -> bytes | None:
+        """The new content of the file. Raises OSError if git cannot read it."""
+        if change.new is None or change.data is not None:
+            return change.data
+        result = self._git.run("cat-file", "blob", change.new.object_id)
+        if result.status != 0:
+            raise OSError(errno.EIO, f"git cannot read {change.new.object_id}")
+        return result.stdout

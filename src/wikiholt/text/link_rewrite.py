@@ -2,8 +2,8 @@
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from wikiholt.text.charset import decode_bytes, is_wide_encoding
@@ -11,7 +11,14 @@ from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_blocks import convert_blocks
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.inline import InlineLink, decode_destination, find_links
-from wikiholt.text.links import PageNameIndex, get_folder, get_last_part, resolve_link_paths, split_wiki_target
+from wikiholt.text.links import (
+    LinkResolution,
+    PageNameIndex,
+    get_folder,
+    get_last_part,
+    resolve_link_paths,
+    split_wiki_target,
+)
 from wikiholt.text.markdown import iter_link_lines
 from wikiholt.text.page_names import DEFAULT_EXTENSION, has_page_extension
 
@@ -27,7 +34,7 @@ _ENTITY = re.compile(r"&(?=#?\w+;)")
 class PageMove:
     """A page's old and new path, the page names before and after, and the dialect of the links.
 
-    `link_path` is the new path as written in links, if it differs.
+    `to_link_path` makes the path that is written in links, or None if it is the path itself.
     """
 
     old: str
@@ -35,7 +42,34 @@ class PageMove:
     before: PageNameIndex
     after: PageNameIndex
     dialect: Dialect = GFM
-    link_path: str = ""
+    to_link_path: Callable[[str], str | None] = lambda _: None
+    sub_pages: Mapping[str, str] = field(default_factory=dict)
+    """The new paths of other pages that move, by their old paths."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The new names of files that move and are not pages, by their old names."""
+    folders: tuple[str, str] | None = None
+    """The folder that moves with the page, before and after."""
+
+    def get_new_path(self, page: str) -> str:
+        return self.new if page == self.old else self.sub_pages.get(page, page)
+
+    def normalize_file(self, file: str) -> str:
+        """The name of a file for comparison. Otterwiki may ignore the case of pages, and so that of the folder."""
+        if self.dialect.resolution is not LinkResolution.OTTERWIKI:
+            return file
+        folder, slash, name = file.rpartition("/")
+        return f"{folder.lower()}{slash}{name}"
+
+    def find_new_file(self, path: str) -> str | None:
+        """The new name of a moved file as written in links; None if no such file moves."""
+        new = self.files.get(self.normalize_file(path))
+        return None if new is None else f"{self.to_link_path(get_folder(new)) or get_folder(new)}/{get_last_part(new)}"
+
+    def get_new_target(self, path: str) -> str:
+        """The path that a relative link to no page keeps as its target: in the folder that moves, it moves too."""
+        if self.folders is not None and path.startswith(f"{self.folders[0]}/"):
+            return self.folders[1] + path.removeprefix(self.folders[0])
+        return path
 
     def find_page(self, names: PageNameIndex, link: InlineLink, targets: Sequence[str], file: str) -> str | None:
         """The page that a link with these targets leads to."""
@@ -110,30 +144,30 @@ def _rewrite_link(
 ) -> tuple[tuple[int, int], str] | None:
     """The span to replace and its new text; None if the link stays correct or led to no page."""
     inline, is_wiki = link.link, link.link.is_wiki_link
-    resolution = move.dialect.resolution.with_case
     old_page = move.find_page(move.before, inline, inline.targets, file)
     if old_page is None:
-        # An attachment, or a missing page: a relative link to it keeps its target when its own page moves.
-        paths = resolve_link_paths(inline.targets, is_wiki, file, resolution)
-        if not paths or is_wiki or resolve_link_paths(inline.targets, is_wiki, new_file, resolution) == paths:
+        wanted = _find_file_target(inline, file, new_file, move)
+        if wanted is None:
             return None
-        side, path = 0, paths[0]
-        written_path = path
+        side, written_path = wanted
+        path = move.normalize_file(written_path)
     else:
-        is_moved = old_page == move.old
-        path, written_path = (move.new, move.link_path or move.new) if is_moved else (old_page, old_page)
+        path = written_path = move.get_new_path(old_page)
         if move.find_page(move.after, inline, inline.targets, new_file) == path:
             return None
+        if path != old_page:
+            written_path = move.to_link_path(path) or path
         side = _find_target_side(inline, file, move)
     start, end = (link.start + offset for offset in inline.target_spans[side])
     raw = text[start:end]
     for form in _iter_forms(link, raw, written_path, new_file):
         target = form if is_wiki else decode_destination(f"<{form}>")
         targets = (*inline.targets[:side], target, *inline.targets[side + 1 :])
-        form_page = move.find_page(move.after, inline, targets, new_file)
         if old_page is None:
-            form_page = next(iter(resolve_link_paths(targets, is_wiki, new_file, resolution)), None)
-        if form_page == path:
+            form_target = _resolve_file(target, is_wiki, new_file, move)
+        else:
+            form_target = move.find_page(move.after, inline, targets, new_file)
+        if form_target == path:
             return (start, end), form
     if not is_wiki:
         return None
@@ -142,6 +176,32 @@ def _rewrite_link(
     tail = split_wiki_target(raw)[1]
     heading = "#" + _quote_path(tail[1:], "/") if tail.startswith("#") else ""
     return (link.start + inline.offset, link_end), f"[{inline.text}](/{_quote_path(written_path, '/')}{heading})"
+
+
+def _find_file_target(inline: InlineLink, file: str, new_file: str, move: PageMove) -> tuple[int, str] | None:
+    """The side and the new target of a link that leads to no page: to an attachment, or to a missing page.
+
+    None if the link stays as it is. A relative link to a file that stays keeps its target when its own page moves.
+    """
+    is_wiki, resolution = inline.is_wiki_link, move.dialect.resolution.with_case
+    for side, target in enumerate(inline.targets):
+        for path in resolve_link_paths((target,), is_wiki, file, resolution):
+            new = move.find_new_file(path)
+            if new is not None:
+                is_same = _resolve_file(target, is_wiki, new_file, move) == move.normalize_file(new)
+                return None if is_same else (side, new)
+    paths = resolve_link_paths(inline.targets, is_wiki, file, resolution)
+    later = resolve_link_paths(inline.targets, is_wiki, new_file, resolution)
+    if not paths or is_wiki or later == paths:
+        return None
+    wanted = move.get_new_target(paths[0])
+    return None if later and later[0] == wanted else (0, wanted)
+
+
+def _resolve_file(target: str, is_wiki: bool, file: str, move: PageMove) -> str | None:
+    """The file that a link leads to if its target is no page."""
+    paths = resolve_link_paths((target,), is_wiki, file, move.dialect.resolution.with_case)
+    return move.normalize_file(paths[0]) if paths else None
 
 
 def _iter_forms(link: _WrittenLink, raw: str, target: str, file: str) -> Iterator[str]:

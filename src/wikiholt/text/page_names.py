@@ -71,6 +71,12 @@ def find_namespace_name(file: str) -> str:
     return to_one_line(stem.replace(_NAMESPACE_SEPARATOR, "/")) if _NAMESPACE_SEPARATOR in stem else ""
 
 
+def is_folder_page(file: str) -> bool:
+    """Whether the file describes its folder."""
+    folder, _, last = file.rpartition("/")
+    return bool(folder) and strip_page_extension(last).lower() in _FOLDER_PAGES
+
+
 def make_page_name(file: str) -> str:
     """A readable name made from the last component of a path: "getting started" for `guides/getting_started.md`.
 
@@ -78,7 +84,7 @@ def make_page_name(file: str) -> str:
     """
     folder, _, last = file.rpartition("/")
     stem = strip_page_extension(last)
-    if folder and stem.lower() in _FOLDER_PAGES:
+    if is_folder_page(file):
         stem = folder.rpartition("/")[2]
     return to_one_line(_WORD_SEPARATOR.sub(_to_readable, stem)) or to_one_line(last) or "untitled"
 

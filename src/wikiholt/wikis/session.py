@@ -11,7 +11,7 @@ from threading import BoundedSemaphore
 from typing import Protocol
 
 from wikiholt.domain.git import Author
-from wikiholt.domain.page import AttachmentResult, PageDeleteResult, PageRenameResult, PageWriteResult
+from wikiholt.domain.page import AttachmentResult, MovedFile, PageDeleteResult, PageRenameResult, PageWriteResult
 from wikiholt.domain.search import PageFilter, SearchInterface
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
@@ -93,6 +93,8 @@ class CommitEvent:
     author: Author
     message: str
     new_path: str = ""
+    moved: tuple[MovedFile, ...] = ()
+    """The files that moved with a renamed page. They are not in `files`."""
 
 
 CommitListener = Callable[[CommitEvent], None]
@@ -180,7 +182,7 @@ class WikiSession:
         """If the write made a commit: schedule a sync, notify the host application, and wait `index_wait_s`."""
         if isinstance(result, PageRenameResult):
             files = (result.file, *map(get_new_file, result.updated))
-            event = CommitEvent(ChangeKind.RENAMED, result.old_path, files, author, message, result.path)
+            event = CommitEvent(ChangeKind.RENAMED, result.old_path, files, author, message, result.path, result.moved)
         elif isinstance(result, PageDeleteResult):
             event = CommitEvent(ChangeKind.DELETED, result.path, (result.file,), author, message)
         elif isinstance(result, AttachmentResult):

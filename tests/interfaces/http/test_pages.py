@@ -138,6 +138,31 @@ def test_patch_replaces_one_occurrence(writable: ServedApplication) -> None:
     assert client.patch("/api/v1/pages/Absent", json=absent).status_code == 404
 
 
+def test_a_rename_moves_sub_pages_and_attachments(writable: ServedApplication) -> None:
+    client = writable.make_client("write")
+    body = {"content": "See [b](Area/Sub.md) and ![p](Area/p.png).\n"}
+    revision = client.put("/api/v1/pages/Area", json=body).json()["revision"]
+    client.put("/api/v1/pages/Area/Sub", json={"content": "Back to [a](../Area.md).\n"})
+    client.post("/api/v1/pages/Area/attachments", json={"filename": "p.png", "content": "AAAA"})
+    rename = "/api/v1/pages/Area/rename"
+    inside = client.post(rename, json={"new_path": "Area/Inner"})
+    assert (inside.status_code, inside.json()["code"]) == (422, "invalid-page")
+    assert "move_subpages" in inside.json()["hint"]
+    stale = client.post(rename, json={"new_path": "Zone"}, headers={"If-Match": f'"{"1" * 40}"'})
+    assert stale.status_code == 412
+    moved = client.post(rename, json={"new_path": "Zone"}, headers={"If-Match": f'"{revision}"'})
+    assert moved.json()["moved"] == [
+        {"old_path": "Area/Sub", "new_path": "Zone/Sub"},
+        {"old_path": "Area/p.png", "new_path": "Zone/p.png"},
+    ]
+    assert client.get("/api/v1/pages/Zone").json()["content"] == "See [b](Zone/Sub.md) and ![p](Zone/p.png).\n"
+    assert client.get("/api/v1/pages/Zone/Sub").json()["content"] == "Back to [a](../Zone.md).\n"
+    assert client.get("/api/v1/pages/Zone/attachments").json()["total"] == 1
+    alone = client.post("/api/v1/pages/Zone/rename", json={"new_path": "Area", "move_subpages": False})
+    assert alone.json()["moved"] == []
+    assert client.get("/api/v1/pages/Zone/Sub").json()["content"] == "Back to [a](../Area.md).\n"
+
+
 def test_delete_and_rename_answer_as_otterwiki_api_does(writable: ServedApplication) -> None:
     client = writable.make_client("write")
     client.get("/api/v1/search", params={"q": "x", "fresh": "true"})

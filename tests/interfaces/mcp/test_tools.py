@@ -288,6 +288,20 @@ def test_a_write_is_a_commit_with_author_and_message_and_the_next_search_sees_it
     )
 
 
+def test_a_rename_moves_the_sub_pages(served: ServedApplication, url: str) -> None:
+    write = served.tokens["write"]
+    served.alpha.commit({"Trees.md": "[o](Trees/Oak.md)\n", "Trees/Oak.md": "# Oak\n", "Trees/leaf.png": b"\xff\0"})
+    moved = call_tool(url, write, "rename_page", path="Trees", new_path="Wood")
+    assert get_document(moved)["moved"] == [
+        {"old_path": "Trees/Oak", "new_path": "Wood/Oak"},
+        {"old_path": "Trees/leaf.png", "new_path": "Wood/leaf.png"},
+    ]
+    assert "Moved too: Trees/Oak to Wood/Oak, Trees/leaf.png to Wood/leaf.png." in get_text(moved)
+    alone = call_tool(url, write, "rename_page", path="Wood", new_path="Timber", move_subpages=False)
+    assert get_document(alone)["moved"] == []
+    assert get_document(call_tool(url, write, "read_page", path="Timber"))["content"] == "[o](Wood/Oak.md)\n"
+
+
 def test_a_write_with_a_missing_or_old_revision_is_rejected(served: ServedApplication, url: str) -> None:
     write = served.tokens["write"]
     served.alpha.commit({"Careful.md": "one two two\n"})

@@ -167,6 +167,26 @@ def test_a_rename_updates_links_to_the_page(ask: ApiClient) -> None:
     assert {"source": "Guide", "target": "Places/New Place"} in graph["edges"]
 
 
+def test_a_rename_moves_sub_pages_and_attachments(otter: OtterwikiServer, ask: ApiClient) -> None:
+    ask("PUT", "pages/Boat", {"content": "![s](/Boat/Sail.png) and [[Boat/Mast]]\n"})
+    ask("PUT", "pages/Boat/Mast", {"content": "Of the [[Boat]].\n"})
+    ask("POST", "pages/Boat/attachments", {"filename": "Sail.png", "content": ""})
+    read_probe_events(otter)
+    moved = ask("POST", "pages/Boat/rename", {"new_path": "Ships/Yacht"})
+    assert moved.json()["moved"] == [
+        {"old_path": "Boat/Sail.png", "new_path": "Ships/Yacht/Sail.png"},
+        {"old_path": "Boat/Mast", "new_path": "Ships/Yacht/Mast"},
+    ]
+    assert ask.get_json("pages/Ships/Yacht")["content"] == "![s](/Ships/Yacht/Sail.png) and [[Ships/Yacht/Mast]]\n"
+    assert ask.get_json("pages/Ships/Yacht/Mast")["content"] == "Of the [[Ships/Yacht]].\n"
+    changed, *renamed = read_probe_events(otter)
+    assert set(changed["files"]) == {"ships/yacht.md", "ships/yacht/mast.md", "ships/yacht/Sail.png"}
+    assert [(event["old"], event["new"]) for event in renamed] == [
+        ("Boat", "Ships/Yacht"),
+        ("Boat/Mast", "Ships/Yacht/Mast"),
+    ]
+
+
 def test_links_are_written_with_full_paths(ask: ApiClient) -> None:
     ask("PUT", "pages/Spring", {"content": "# Spring\n"})
     ask("PUT", "pages/Walks", {"content": "To the [[Spring]], or [here](/Spring).\n"})

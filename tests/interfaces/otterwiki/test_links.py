@@ -140,11 +140,11 @@ def test_backlinks_and_renames_follow_only_links_to_that_page(tmp_path: Path) ->
     assert wiki.pages.get_links("home").missing == ("green house", "pests", "green_house")
     assert [page.path for page in wiki.pages.find_orphans()] == ["growing/pests"]
 
-    wiki.pages.rename("green-house", "conservatory", ADA, link_path="Conservatory")
+    wiki.pages.rename("green-house", "conservatory", ADA, to_link_path=str.title)
     assert wiki.pages.read("home").content == PAGES["home.md"].replace("[[green-house]]", "[[Conservatory]]").replace(
         "(/green-house#door)", "(/Conservatory#door)"
     )
-    wiki.pages.rename("growing/pests", "slugs", ADA, link_path="Slugs")
+    wiki.pages.rename("growing/pests", "slugs", ADA, to_link_path=str.title)
     assert "![p](growing/Leaf.PNG)" in wiki.pages.read("slugs").content, "the name of an attachment keeps its case"
     wiki.close()
 
@@ -153,8 +153,8 @@ def test_with_the_target_first_the_text_of_a_link_is_no_target(tmp_path: Path) -
     pages = {"home.md": "[[Coffee|Tea]]\n", "coffee.md": "# Coffee\n", "tea.md": "# Tea\n"}
     wiki = IndexedWiki(tmp_path, dict(pages), pipeline=TextPipeline(dialect=OTTERWIKI_LINK_TITLE)).sync()
     assert [link.path for link in wiki.pages.get_links("home").links_to] == ["coffee"]
-    assert wiki.pages.rename("tea", "black tea", ADA, link_path="Black Tea").updated == ()
-    wiki.pages.rename("coffee", "espresso", ADA, link_path="Espresso")
+    assert wiki.pages.rename("tea", "black tea", ADA, to_link_path=str.title).updated == ()
+    wiki.pages.rename("coffee", "espresso", ADA, to_link_path=str.title)
     assert wiki.pages.read("home").content == "[[Espresso|Tea]]\n"
     wiki.close()
 

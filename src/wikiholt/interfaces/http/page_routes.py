@@ -264,7 +264,7 @@ def rename_page(
     if_match: IfMatch = None,
     author_header: AuthorHeader = None,
 ) -> Response:
-    """Rename a page and update the links of other pages in the same commit."""
+    """Rename a page; its sub-pages and attachments move with it, and links are updated in the same commit."""
     wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
     path, new_path = wiki.path_style.to_git_path(path), wiki.path_style.to_git_path(body.new_path)
     with check_preconditions(by_header=if_match is not None):
@@ -277,7 +277,8 @@ def rename_page(
             message,
             expected=expected,
             update_links=body.update_links,
-            link_path=wiki.path_style.to_link_path(new_path),
+            move_subpages=body.move_subpages,
+            to_link_path=wiki.path_style.to_link_path,
         )
     wiki.report_write(renamed, author, message)
     return make_json_response(build_rename_document(renamed, wiki.path_style), etag=f'"{renamed.revision}"')

@@ -127,10 +127,15 @@ class PatchPage(WriteBody):
 
 
 class RenamePage(WriteBody):
-    """The new path of a page; links of other pages are updated unless `update_links` is false."""
+    """The new path of a page.
+
+    Links to it are updated unless `update_links` is false, and its sub-pages and attachments move with it unless
+    `move_subpages` is false.
+    """
 
     new_path: Annotated[_Text, Field(min_length=1, max_length=1000)]
     update_links: bool = True
+    move_subpages: bool = True
 
 
 class PreconditionFailed(RevisionMismatch):

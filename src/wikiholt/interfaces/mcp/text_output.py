@@ -48,6 +48,7 @@ from wikiholt.text.segmentation import estimate_token_spans
 
 T = TypeVar("T")
 
+_MAX_SHOWN_MOVES = 20
 _MAX_COUNTED_CHARS = 20_000
 """Tokens are counted in at most this number of characters, because a page may have millions."""
 
@@ -307,8 +308,11 @@ def format_write_result(result: PageWriteDocument) -> str:
 
 
 def format_rename_result(result: PageRenameDocument) -> str:
+    moved = [f"{file['old_path']} to {file['new_path']}" for file in result["moved"][:_MAX_SHOWN_MOVES]]
+    more = f" and {left} more" if (left := len(result["moved"]) - len(moved)) else ""
+    moves = f" Moved too: {', '.join(moved)}{more}." if moved else ""
     links = f" Links were changed on: {', '.join(result['updated_pages'])}." if result["updated_pages"] else ""
-    return f"{result['old_path']} is now {result['new_path']}; revision {result['revision']}.{links}"
+    return f"{result['old_path']} is now {result['new_path']}; revision {result['revision']}.{moves}{links}"
 
 
 def format_delete_result(result: PageDeleteDocument) -> str:

@@ -231,7 +231,7 @@ WRITE_TOOLS: Sequence[McpTool] = (
     McpTool(
         "rename_page",
         "Rename a page",
-        "Change the path of a page; links on other pages are updated in the same commit.",
+        "Change the path of a page. Its sub-pages and attachments move with it, and links are updated, in one commit.",
         write_tools.rename_page,
         text_output.format_rename_result,
         required_scope=Scope.WRITE,

@@ -276,7 +276,8 @@ class RenamePageArguments(WriteArguments):
     """Arguments of rename_page."""
 
     new_path: str = Field(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="The new path.")
-    update_links: bool = Field(True, description="Whether links on other pages are updated, in the same commit.")
+    update_links: bool = Field(True, description="Whether links to the page are updated, in the same commit.")
+    move_subpages: bool = Field(True, description="Whether its sub-pages and attachments move with it.")
 
 
 class DeletePageArguments(WriteArguments):

@@ -120,7 +120,8 @@ def rename_page(wiki: WikiSession, params: RenamePageArguments, _: int) -> PageR
         params.commit_message,
         expected=_get_expected_revision(params),
         update_links=params.update_links,
-        link_path=wiki.path_style.to_link_path(new_path),
+        move_subpages=params.move_subpages,
+        to_link_path=wiki.path_style.to_link_path,
     )
     wiki.report_write(renamed, author, params.commit_message)
     return build_rename_document(renamed, wiki.path_style)

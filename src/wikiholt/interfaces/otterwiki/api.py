@@ -162,7 +162,8 @@ _log = logging.getLogger(__name__)
 def notify_otterwiki(current_wiki: CurrentWiki, host_grant: HostGrant) -> None:
     """Call Otterwiki's hooks and push for each commit, in the thread of the request. Errors are only logged."""
     for commit in host_grant.commits:
-        _call_safely(lambda files: plugin_manager.hook.repository_changed(changed_files=files), list(commit.files))
+        files = [*commit.files, *(moved.new for moved in commit.moved)]
+        _call_safely(lambda files: plugin_manager.hook.repository_changed(changed_files=files), files)
         _call_safely(_push_repository)
         _call_safely(_notify_page_change, current_wiki, host_grant, commit)
 
@@ -176,12 +177,11 @@ def _notify_page_change(current_wiki: CurrentWiki, host_grant: HostGrant, commit
         hook.page_deleted(pagepath=to_display_path(commit.path), author=author, message=message)
     elif commit.kind is ChangeKind.RENAMED:
         _notify_page_saved(current_wiki, host_grant, commit, commit.files[1:])
-        hook.page_renamed(
-            old_pagepath=to_display_path(commit.path),
-            new_pagepath=to_display_path(commit.new_path),
-            author=author,
-            message=message,
-        )
+        sub_pages = [(get_page_path(moved.old), get_page_path(moved.new)) for moved in commit.moved if moved.is_page]
+        for old, new in [(commit.path, commit.new_path), *sub_pages]:
+            hook.page_renamed(
+                old_pagepath=to_display_path(old), new_pagepath=to_display_path(new), author=author, message=message
+            )
 
 
 def _notify_page_saved(

@@ -14,6 +14,7 @@ from wikiholt.domain.page import (
     AttachmentList,
     AttachmentResult,
     Facets,
+    MovedFile,
     PageContent,
     PageDeleteResult,
     PageGraph,
@@ -140,14 +141,22 @@ class PageDeleteDocument(TypedDict):
     revision: str
 
 
+class MovedPathDocument(TypedDict):
+    """The old and new path of a sub-page or an attachment."""
+
+    old_path: str
+    new_path: str
+
+
 class PageRenameDocument(TypedDict):
-    """A page that this revision renamed, and the pages whose links it updated."""
+    """A page that this revision renamed, the pages whose links it updated, and what moved with the page."""
 
     name: str
     old_path: str
     new_path: str
     revision: str
     updated_pages: list[str]
+    moved: list[MovedPathDocument]
 
 
 def build_page_list_document(page_list: PageList, path_style: PathStyle = STORED_PATHS) -> PageListDocument:
@@ -189,7 +198,22 @@ def build_rename_document(result: PageRenameResult, path_style: PathStyle = STOR
         "new_path": path_style.to_display_path(result.path),
         "revision": result.revision,
         "updated_pages": [path_style.to_display_path(path) for path in result.updated],
+        "moved": [
+            {
+                "old_path": _to_display_file(moved.old, moved, path_style),
+                "new_path": _to_display_file(moved.new, moved, path_style),
+            }
+            for moved in result.moved
+        ],
     }
+
+
+def _to_display_file(file: str, moved: MovedFile, path_style: PathStyle) -> str:
+    """The path of a page, or the file of an attachment, in the caller's form."""
+    if moved.is_page:
+        return path_style.to_display_path(get_page_path(file))
+    folder, _, name = file.rpartition("/")
+    return f"{path_style.to_display_path(folder)}/{name}"
 
 
 def to_display_paths(links: Sequence[PageLink], path_style: PathStyle = STORED_PATHS) -> list[str]:

@@ -1,18 +1,16 @@
 """Writes pages: each write is validated and becomes one commit, which is retried if another commit came first."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
-from wikiholt.domain.git import Author, EntryKind, FileEdit, TreeEntry
-from wikiholt.domain.page import PageDeleteResult, PageRenameResult, PageWriteResult
+from wikiholt.domain.git import Author, FileEdit
+from wikiholt.domain.page import PageDeleteResult, PageWriteResult
 from wikiholt.domain.protocols import Source
-from wikiholt.errors import Busy, IndexUnavailable, InputTooLarge, InvalidPage, PageExists, RevisionMismatch
+from wikiholt.errors import Busy, InputTooLarge, InvalidPage, PageExists, RevisionMismatch
 from wikiholt.indexing.pipeline import TextPipeline
-from wikiholt.text.link_rewrite import PageMove, rewrite_links
-from wikiholt.text.links import PageNameIndex, fold_path, get_last_part
 from wikiholt.text.page_names import get_page_path
-from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, get_new_file
+from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_new_file
 from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_blob, read_text
 
 _MAX_TRIES = 8
@@ -194,105 +192,3 @@ def _replace(text: str, old: str, new: str, *, replace_all: bool) -> str:
             hint="give more of the surrounding text" if count else "read the page again; the text must match exactly",
         )
     return text.replace(old, new)
-
-
-class _EditedPage(NamedTuple):
-    file: str
-    blob: str
-    data: bytes
-
-
-class PageRenamer:
-    """Renames the pages of one wiki and updates links to them, in one commit."""
-
-    def __init__(self, writer: PageWriter, open_index: IndexOpener) -> None:
-        self._writer = writer
-        self._source = writer.source
-        self._open_index = open_index
-
-    def rename(
-        self,
-        path: str,
-        new_path: str,
-        author: Author,
-        message: str = "",
-        *,
-        expected: str | None = None,
-        update_links: bool = True,
-        link_path: str | None = None,
-    ) -> PageRenameResult:
-        """Move the page to another path and update links to it, in one commit. Raises PageExists if the path is taken.
-
-        Links keep the form in which they were written. Without `update_links` only the file moves. `link_path` is the
-        new path as written in links, which may differ in case.
-        """
-        file = get_new_file(new_path)
-
-        def attempt() -> PageRenameResult:
-            head = self._writer.locator.get_head()
-            page_file = self._writer.get_current(path, expected, head)
-            assert head is not None, "there is a page, so there is a commit"
-            self._require_free(page_file, file, new_path, head)
-            moved, others = self._build_edits(page_file, file, head, update_links, link_path)
-            edits = [FileEdit(page_file.file, None, page_file.blob), FileEdit(file, moved, None)]
-            edits += [FileEdit(other.file, other.data, other.blob) for other in others]
-            default = f"Rename {page_file.path} to {get_page_path(file)}"
-            revision = self._writer.commit(edits, author, message or default)
-            name, _ = parse_name_and_warnings(file, moved, self._writer.locator.get_pipeline())
-            updated = tuple(get_page_path(other.file) for other in others)
-            return PageRenameResult(name, get_page_path(file), file, page_file.path, revision, updated)
-
-        return self._writer.retry(attempt)
-
-    def _require_free(self, page_file: PageFile, file: str, new_path: str, head: str) -> None:
-        if file == page_file.file:
-            raise InvalidPage(f"{page_file.path!r} is already the page's path", hint="give another path")
-        existing = self._writer.locator.find_page(new_path, head)
-        if existing is not None and existing.file != page_file.file:
-            raise PageExists(f"the page {existing.path!r} already exists", hint="choose another path")
-
-    def _build_edits(
-        self, page_file: PageFile, file: str, head: str, update_links: bool, link_path: str | None
-    ) -> tuple[bytes, list[_EditedPage]]:
-        """The new content of the moved page, and the other pages whose links change."""
-        limit = self._writer.pipeline.max_bytes
-        (own,) = self._source.read_blobs([page_file.blob], limit)
-        if own.data is None:
-            raise InvalidPage(
-                f"git could not read {page_file.path}", hint="it may be over page.max_bytes; rename with git"
-            )
-        if not update_links:
-            return own.data, []
-        tree = self._source.read_tree(head)
-        before = {get_page_path(other) for other, entry in tree.items() if entry.kind is EntryKind.FILE}
-        old, new = page_file.path, get_page_path(file)
-        dialect = self._writer.locator.get_pipeline().dialect
-        before_names, after_names = (
-            PageNameIndex(paths, resolution=dialect.resolution) for paths in (before, before - {old} | {new})
-        )
-        move = PageMove(old, new, before_names, after_names, dialect, link_path or new)
-        candidates = [other for other in sorted(self._find_candidates(tree, head, old, new)) if other != page_file.file]
-        blobs = self._source.read_blobs((tree[other].blob for other in candidates), limit)
-        others = [
-            _EditedPage(other, blob.id, data)
-            for other, blob in zip(candidates, blobs, strict=True)
-            if blob.data is not None and (data := rewrite_links(blob.data, other, other, move)) != blob.data
-        ]
-        return rewrite_links(own.data, page_file.file, file, move), others
-
-    def _find_candidates(self, tree: Mapping[str, TreeEntry], head: str, old: str, new: str) -> Iterator[str]:
-        """Pages that may contain a link whose target changes: by the index if it helps, else all pages."""
-        keys = {fold_path(name) for path in (old, new) for name in (path, get_last_part(path))}
-        try:
-            with self._open_index() as index:
-                indexed = index.get_state().revision
-                changes = self._source.get_changes(indexed, head) if indexed else None
-                if changes is None:
-                    files = set(tree)
-                else:
-                    ids = {link.page_id for link in index.find_links_by_key(sorted(keys))}
-                    files = {page.file for page in index.get_pages(list(ids)).values()}
-                    files |= {change.file for change in changes} | {problem.file for problem in index.get_problems()}
-        except IndexUnavailable:
-            files = set(tree)
-        yield from (file for file in files if file in tree and tree[file].kind is EntryKind.FILE)

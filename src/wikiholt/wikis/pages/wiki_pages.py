@@ -10,7 +10,8 @@ from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
 from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, validate_path
 from wikiholt.wikis.pages.page_reader import PageReader
-from wikiholt.wikis.pages.page_writer import PageRenamer, PageWriter
+from wikiholt.wikis.pages.page_renamer import PageRenamer
+from wikiholt.wikis.pages.page_writer import PageWriter
 from wikiholt.wikis.pages.repository_files import RepositoryFiles
 
 _NO_FILTER = PageFilter()
