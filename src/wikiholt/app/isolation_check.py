@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from wikiholt.app.doctor import CheckResult
@@ -51,15 +52,15 @@ def _run_check(find_fault: Callable[[], str]) -> str:
 
 def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
     store, source = service.components.store, service.get_source(wiki)
-    yield "published index", lambda: _check_published(lambda: store.open(wiki.id), wiki, source)
+    yield "published index", partial(_check_published, partial(store.open, wiki.id), wiki, source)
     handle = service.get_handle(wiki.slug)
     for backup in handle.backups.list():
-        yield f"backup of {backup.taken_at:%Y-%m-%d %H:%M:%S} UTC", lambda fault=backup.fault: fault
+        yield f"backup of {backup.taken_at:%Y-%m-%d %H:%M:%S} UTC", partial(str, backup.fault)
     directory = store.get_directory(wiki.id)
     for file in sorted(directory.iterdir()) if directory.is_dir() else ():
         get_file_owner = _choose_reader(file.name)
         if get_file_owner is not None:
-            yield file.name, lambda read=get_file_owner, file=file: _check_owner(read(file), wiki)
+            yield file.name, partial(_check_file, file, get_file_owner, wiki)
 
 
 def _choose_reader(name: str) -> Callable[[Path], str] | None:
@@ -75,6 +76,10 @@ def _read_with(file: Path, read: Callable[[sqlite3.Connection], str]) -> str:
     file.stat()
     with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as db:
         return read(db)
+
+
+def _check_file(file: Path, get_file_owner: Callable[[Path], str], wiki: Wiki) -> str:
+    return _check_owner(get_file_owner(file), wiki)
 
 
 def _check_owner(owner: str, wiki: Wiki) -> str:
