@@ -13,6 +13,7 @@ import pytest
 
 from tests.isolation.canaries import CanaryWiki, find_codes
 from wikiholt.app.bootstrap import build_service
+from wikiholt.app.isolation_check import check_isolation
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchInterface
@@ -219,6 +220,34 @@ def test_rows_of_the_schema_of_another_wiki_are_not_used(tmp_path: Path, databas
         two.service.get_handle(two.wikis[0].slug).sync()
         assert two.find_visible_codes() == {two.wikis[0].code}
         assert two.service.get_handle(two.wikis[0].slug).get_status().quarantined
+    finally:
+        two.service.close()
+
+
+def test_verify_isolation_finds_rights_of_other_roles_and_foreign_pages_in_postgresql(
+    tmp_path: Path, database: str
+) -> None:
+    two = TwoWikis(tmp_path, {"store": database})
+    two.service = two.open()
+    store, slug = two.service.components.store, two.wikis[0].slug
+    assert isinstance(store, PostgresStore)
+    try:
+        assert [check.well for wiki in two.wikis for check in check_isolation(two.service, wiki.slug)] == [True, True]
+        (own, role), (_, other_role) = (
+            (placement.schema, placement.role) for placement in map(store.placements.get, two.ids)
+        )
+        with closing(store.open(two.ids[0])) as index:
+            index.apply(IndexChange(pages=(make_entry("Leaked.md", ["from another wiki"], FakeEmbedder()),)))
+        with psycopg.connect(database, autocommit=True) as db:
+            db.execute(f"GRANT USAGE ON SCHEMA {own} TO PUBLIC")
+            db.execute(f"GRANT SELECT ON {own}.g1_chunks TO {other_role}")
+        details = [check.detail for check in check_isolation(two.service, slug) if not check.well]
+        assert details == [
+            "published index: pages that are not in its repository: 1 (Leaked.md)",
+            f"rights in PostgreSQL: other roles can use its schema or its role: PUBLIC, {other_role}",
+        ]
+        assert role not in details[1]
+        assert [check.well for check in check_isolation(two.service, two.wikis[1].slug)] == [True]
     finally:
         two.service.close()
 

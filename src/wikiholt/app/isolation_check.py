@@ -9,7 +9,7 @@ from pathlib import Path
 from wikiholt.app.doctor import CheckResult
 from wikiholt.caches.cache_file import is_cache_file_name, read_cache_owner
 from wikiholt.domain.protocols import Source
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.storage.sqlite.query_log import QUERY_LOG_FILE, get_query_log_owner
@@ -53,6 +53,9 @@ def _run_check(find_fault: Callable[[], str]) -> str:
 def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
     store, source = service.components.store, service.get_source(wiki)
     yield "published index", partial(_check_published, partial(store.open, wiki.id), wiki, source)
+    databases = service.components.databases
+    if databases is not None:
+        yield "rights in PostgreSQL", partial(_check_roles, databases, wiki)
     handle = service.get_handle(wiki.slug)
     for backup in handle.backups.list():
         yield f"backup of {backup.taken_at:%Y-%m-%d %H:%M:%S} UTC", partial(str, backup.fault)
@@ -61,6 +64,11 @@ def _list_checks(service: WikiService, wiki: Wiki) -> Iterator[Check]:
         get_file_owner = _choose_reader(file.name)
         if get_file_owner is not None:
             yield file.name, partial(_check_file, file, get_file_owner, wiki)
+
+
+def _check_roles(databases: DatabaseAdmin, wiki: Wiki) -> str:
+    roles = databases.list_unexpected_roles(wiki.id)
+    return f"other roles can use its schema or its role: {', '.join(roles)}" if roles else ""
 
 
 def _choose_reader(name: str) -> Callable[[Path], str] | None:
