@@ -9,10 +9,12 @@ fitted to the three others, because a user's wiki is always unseen.
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,12 +47,19 @@ OWN, FOREIGN, NEAR = range(3)
 UNANSWERED = 0.25
 """Weight of foreign queries in a fit relative to answerable ones: one question in five has no answer."""
 FORMERLY = {SearchMode.HYBRID: (0.52, 0.117), SearchMode.SEMANTIC: (0.52, 0.09), SearchMode.KEYWORD: (0.42, 0.12)}
-Curves = tuple[ScoreCurve, ScoreCurve]
 HEADS = (
     "| first hits | queries | right | Brier | ECE | called high | right of high | right ones called high | right of medium "
     "| called low | foreign: nothing relevant | foreign: high | without the page: nothing relevant | high |"
 )
 BINS = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+class Curves(NamedTuple):
+    """The two curves of a mode. Hybrid search has those of semantic search as its floor."""
+
+    whether: ScoreCurve
+    which: ScoreCurve
+    floor: "Curves | None" = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write bench/results/calibration.md")
     arguments = parser.parse_args()
     asked = load_queries(arguments.collections, arguments.data, arguments.model)
-    text = "\n".join(line for mode in SearchMode for line in format_report(mode, collect_hits(mode, asked)))
+    found = {mode: collect_hits(mode, asked) for mode in SearchMode}
+    text = "\n".join(line for mode in SearchMode for line in format_report(mode, found))
     print(text)
     if arguments.write:
         write("calibration", f"{__doc__}\n{machine()}\n{text}")
@@ -134,6 +144,12 @@ def formerly(mode: SearchMode, candidate: Candidate) -> float:
     return max(1 / (1 + math.exp((FORMERLY[case][0] - amount) / FORMERLY[case][1])) for case, amount in evidence)
 
 
+def fit_with_floor(mode: SearchMode, found: dict[SearchMode, Hits], choose: Callable[[Hits], np.ndarray]) -> Curves:
+    """Fit a mode to the chosen hits; for hybrid search also its floor."""
+    fits = {each: fit(each, found[each].of(choose(found[each]))) for each in {mode, SearchMode.SEMANTIC}}
+    return fits[mode]._replace(floor=fits[SearchMode.SEMANTIC] if mode is SearchMode.HYBRID else None)
+
+
 def fit(mode: SearchMode, hits: Hits) -> Curves:
     """Fit "answerable" to first hits of own and foreign queries, and "is the page" to own queries only."""
     usable = (hits.place == 0) & (hits.sort != NEAR)
@@ -143,8 +159,9 @@ def fit(mode: SearchMode, hits: Hits) -> Curves:
     own = both.of(both.sort == OWN)
     whether = fitted([both.column(name) for name in FEATURES[mode]], both.sort == OWN, weights(both))
     which = fitted([own.column("lead")], own.right > 0, weights(own))
-    return ScoreCurve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))), ScoreCurve(
-        -which[0], lead=which[1]
+    return Curves(
+        ScoreCurve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))),
+        ScoreCurve(-which[0], lead=which[1]),
     )
 
 
@@ -161,11 +178,17 @@ def weights(hits: Hits) -> FloatArray:
 
 
 def likelihoods(hits: Hits, curves: Curves) -> FloatArray:
-    whether, which = curves
-    lead = hits.column("lead")
+    score = _likelihoods(hits.features[:, :4], hits.column("lead"), curves)
+    if curves.floor is None:
+        return score
+    by_meaning = hits.features[:, :4] * np.array([0, 1, 0, 0], np.float32)
+    return np.maximum(score, _likelihoods(by_meaning, hits.column("meaning_lead"), curves.floor))
+
+
+def _likelihoods(features: FloatArray, lead: FloatArray, curves: Curves) -> FloatArray:
     sums = (
-        hits.features @ np.array(whether[1:]) - whether.bias,
-        np.where(lead < 0, TRAILING_LEAD_WEIGHT, which.lead) * lead - which.bias,
+        features @ np.array(curves.whether[1:]) - curves.whether.bias,
+        np.where(lead < 0, TRAILING_LEAD_WEIGHT, curves.which.lead) * lead - curves.which.bias,
     )
     return np.asarray(np.prod([1 / (1 + np.exp(-each)) for each in sums], axis=0))
 
@@ -192,14 +215,16 @@ def scored(mode: SearchMode, hits: Hits, curves: Curves) -> Scored:
     return Scored(hits, likelihoods(hits, curves), MEDIUM_SCORES[mode])
 
 
-def format_report(mode: SearchMode, hits: Hits) -> Iterator[str]:
-    curves = fit(mode, hits.of(~hits.held_out))
-    unseen = {name: fit(mode, hits.of(hits.wiki != name)) for name in NAMES}
+def format_report(mode: SearchMode, found: dict[SearchMode, Hits]) -> Iterator[str]:
+    hits = found[mode]
+    curves = fit_with_floor(mode, found, lambda each: ~each.held_out)
+    unseen = {name: fit_with_floor(mode, found, partial(_is_elsewhere, name)) for name in NAMES}
+    overall = fit_with_floor(mode, found, lambda each: np.ones(len(each.right), bool))
     ours, codes = hits.of(~hits.codes), hits.of(hits.codes)
     held, apart = scored(mode, ours.of(ours.held_out), curves), across(mode, ours, unseen)
     yield f"\n## {mode}\n"
     yield from constants(
-        {"first half": curves, **{f"without {name}": each for name, each in unseen.items()}, "all": fit(mode, hits)}
+        {"first half": curves, **{f"without {name}": each for name, each in unseen.items()}, "all": overall}
     )
     yield from chosen(scored(mode, ours.of(~ours.held_out), curves))
     yield "\n" + HEADS
@@ -216,10 +241,19 @@ def format_report(mode: SearchMode, hits: Hits) -> Iterator[str]:
     yield row("codes, second half, formerly", replace(coded, scores=coded.hits.formerly, high=0.75, medium=0.25))
     yield row("codes, second half, fitted to the first", coded)
     yield row("codes, all, fitted to the others", across(mode, codes, unseen))
-    product = scored(mode, ours, (ranking.ANSWERABLE_CURVES[mode], ranking.IS_THE_PAGE_CURVES[mode]))
+    product = scored(mode, ours, _get_product_curves(mode))
     yield row("all but codes, as in the product (seen)", product)
     yield from format_foreign_table(held)
     yield from reliability(held, apart)
+
+
+def _is_elsewhere(name: str, hits: Hits) -> np.ndarray:
+    return np.asarray(hits.wiki != name)
+
+
+def _get_product_curves(mode: SearchMode) -> Curves:
+    floor = _get_product_curves(SearchMode.SEMANTIC) if mode is SearchMode.HYBRID else None
+    return Curves(ranking.ANSWERABLE_CURVES[mode], ranking.IS_THE_PAGE_CURVES[mode], floor)
 
 
 def across(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
@@ -233,7 +267,7 @@ def across(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
 def constants(curves: dict[str, Curves]) -> Iterator[str]:
     yield "| fitted to | answerable: bias | evidence | meaning | word margin | is the page: bias | lead |"
     yield "|---|---|---|---|---|---|---|"
-    for name, (whether, which) in curves.items():
+    for name, (whether, which, _) in curves.items():
         yield f"| {name} | {' | '.join(f'{each:.2f}' for each in (*whether[:4], which.bias, which.lead))} |"
 
 

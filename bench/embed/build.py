@@ -2,8 +2,10 @@
 
     python -m bench.embed.build all-MiniLM-L6-v2 --carrier DIRECTORY --calibrate FILE…
     python -m bench.embed.build granite-embedding-30m-english --carrier FILE --calibrate FILE…
+    python -m bench.embed.build multilingual-e5-small --carrier FILE --calibrate FILE…
 
-The directory holds `model.safetensors` and `tokenizer.json` of the pinned package, the file is the pack of the other one. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
+The directory holds `model.safetensors` and `tokenizer.json` of the pinned package, the file is the weights file of the
+other packages. Calibration files are JSON lists of texts, or Markdown, of the kind to be embedded. Needs the
 `onnx` package; running Wikiholt does not.
 """
 
@@ -22,11 +24,15 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from bench.embed.graph import Shape, encoder
+from bench.embed.nibble_file import NibbleFile
 from bench.embed.pack import Pack
 from wikiholt.embedding.model_loader import WeightsLayout, extract_tensors
+from wikiholt.embedding.nibbles import BLOCK_SIZE
+from wikiholt.embedding.unigram import build_unigram_tokenizer
 
 MINILM = Shape(layers=6, heads=12, width=384, inner=1536, vocabulary=30522, positions=512)
 GRANITE = Shape(6, 12, 384, 1536, vocabulary=50265, positions=512, pooling="cls", block=64)
+E5 = Shape(12, 12, 384, 1536, vocabulary=250037, positions=512, block=BLOCK_SIZE, bits=4)
 MODELS = Path("src/wikiholt/embedding/models")
 WORDS_PER_TEXT = 120
 SENTENCE = re.compile(r"(?<=[.?])\s|\n")
@@ -90,12 +96,13 @@ class Source:
     shape: Shape
     layout: dict[str, object]
     weights: Path
-    tokenizer: bytes
+    tokenizer: Tokenizer
     window: int
+    prefix: str = ""
 
     @classmethod
     def minilm(cls, carrier: Path) -> "Source":
-        weights, tokenizer = carrier / "model.safetensors", (carrier / "tokenizer.json").read_bytes()
+        weights, tokenizer = carrier / "model.safetensors", Tokenizer.from_file(str(carrier / "tokenizer.json"))
         return cls(MINILM, layout(weights), weights, tokenizer, 256)
 
     @classmethod
@@ -103,7 +110,16 @@ class Source:
         pack = Pack.read(carrier)
         start, end = pack.tokenizer
         print(f"tokenizer_bytes = [{start}, {end}]")
-        return cls(GRANITE, pack.layout(), carrier, carrier.read_bytes()[start:end], 512)
+        tokenizer = Tokenizer.from_buffer(carrier.read_bytes()[start:end])
+        return cls(GRANITE, pack.layout(), carrier, tokenizer, 512)
+
+    @classmethod
+    def e5(cls, carrier: Path) -> "Source":
+        file = NibbleFile.read(carrier)
+        start, end = file.tokenizer
+        print(f"tokenizer_bytes = [{start}, {end}]")
+        tokenizer = build_unigram_tokenizer(carrier.read_bytes()[start:end])
+        return cls(E5, file.layout(), carrier, tokenizer, 512, "passage: ")
 
     def tensors(self, quantized: Sequence[str]) -> dict[str, np.ndarray]:
         described = {**self.layout, "rounded": list(quantized), "smoothed": []}
@@ -112,14 +128,17 @@ class Source:
         return extract_tensors(WeightsLayout.parse(json.dumps(described).encode()), data)
 
     def token_ids(self, texts: Sequence[str]) -> Iterator[np.ndarray]:
-        tokenizer = Tokenizer.from_buffer(self.tokenizer)
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(self.window)
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(self.window)
         for text in texts:
-            yield np.array([tokenizer.encode(text).ids], np.int64)
+            yield np.array([self.tokenizer.encode(self.prefix + text).ids], np.int64)
 
 
-SOURCES = {"all-MiniLM-L6-v2": Source.minilm, "granite-embedding-30m-english": Source.granite}
+SOURCES = {
+    "all-MiniLM-L6-v2": Source.minilm,
+    "granite-embedding-30m-english": Source.granite,
+    "multilingual-e5-small": Source.e5,
+}
 
 
 def session(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> onnxruntime.InferenceSession:
@@ -201,7 +220,7 @@ def main() -> None:
     (to / "int8.onnx").write_bytes(encoder(source.shape, int8=True).SerializeToString())
     (to / "layout.json").write_text(json.dumps(described, indent=0) + "\n")
     np.save(to / "smooth.npy", np.concatenate(list(smooth.values())))
-    if source.shape.pooling == "cls":  # those of MiniLM were made by its authors' code
+    if source.shape != MINILM:  # those of MiniLM were made by its authors' code
         (to / "references.json").write_text(references(source, fp32, weights))
 
 

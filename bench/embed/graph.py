@@ -30,7 +30,8 @@ class Shape:
     pooling: str = "mean"
     """`mean` of all tokens, or `cls`: the first one, so that the last layer needs no other."""
     block: int = 0
-    """Numbers that share a scale, where the table of words stays in int8; 0 where it is in fp32."""
+    """Numbers that share a scale, where the table of words stays in int8 or 4 bits; 0 where it is in fp32."""
+    bits: int = 8
 
 
 @dataclass(slots=True)
@@ -94,10 +95,21 @@ def _words(g: Graph, ids: str, shape: Shape) -> str:
     if not shape.block:
         return g.one("Gather", g.weight("words", [shape.vocabulary, shape.width]), ids)
     blocks = [shape.vocabulary, shape.width // shape.block]
+    flat = np.array([0, -1], np.int64)
+    if shape.bits == 4:
+        pairs = g.one("Gather", g.weight("words.pairs", [*blocks, shape.block // 2], TensorProto.UINT8), ids)
+        low = g.one("BitwiseAnd", pairs, g.constant("low_bits", np.array([15], np.uint8)))
+        high = g.one("BitShift", pairs, g.constant("four", np.array([4], np.uint8)), direction="RIGHT")
+        numbers = g.one("Cast", g.one("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
+        centred = g.one("Sub", numbers, g.constant("eight", np.float32(8)))
+        scales = g.one("Gather", g.weight("words.scale", [*blocks, 1], TensorProto.FLOAT16), ids)
+        return g.one(
+            "Reshape", g.one("Mul", centred, g.one("Cast", scales, to=TensorProto.FLOAT)), g.constant("flat", flat)
+        )
     rows = g.one("Gather", g.weight("words.int8", [*blocks, shape.block], TensorProto.INT8), ids)
     scales = g.one("Gather", g.weight("words.scale", [*blocks, 1]), ids)
     scaled = g.one("Mul", g.one("Cast", rows, to=TensorProto.FLOAT), scales)
-    return g.one("Reshape", scaled, g.constant("flat", np.array([0, -1], np.int64)))
+    return g.one("Reshape", scaled, g.constant("flat", flat))
 
 
 def _attention(g: Graph, x: str, at: str, shape: Shape, *, last: bool) -> tuple[str, str]:

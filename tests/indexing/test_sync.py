@@ -62,6 +62,9 @@ def test_former_names_are_aliases_and_stay_after_edits(wiki: SyncFixture) -> Non
     wiki.repository.commit({"new/Boats.md": text + "There is a cafe.\n"})
     wiki.sync()
     assert wiki.get_aliases() == {"new/Boats": ("Crossings", "old/Crossings")}
+    wiki.repository.commit({"new/Boats.md": text.replace("Ferries", "Crossings")})
+    wiki.sync()
+    assert wiki.get_aliases() == {"new/Boats": ("Crossings", "old/Crossings")}, "links are not resolved by titles"
     wiki.repository.commit({"old/Crossings.md": "A new page has the name.", "new/Boats.md": text})
     wiki.sync()
     assert wiki.get_aliases() == {}

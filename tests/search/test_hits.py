@@ -1,16 +1,19 @@
 """The chunk of a page that a hit shows: matched like in the keyword index, at a bounded cost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from wikiholt.domain.git import Blob
 from wikiholt.domain.index import IndexChange, PageEntry
-from wikiholt.domain.search import Hit, PageFilter, SearchMode
+from wikiholt.domain.search import Hit, PageFilter, SearchMode, StoredChunk, StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline
-from wikiholt.search import hits
-from wikiholt.search.hits import HitBuilder, count_mentions, get_stems, strip_leading_headings
+from wikiholt.search import passages
+from wikiholt.search.hits import HitBuilder, strip_leading_headings
+from wikiholt.search.passages import PassageChooser, count_mentions, get_stems
 from wikiholt.search.ranking import Candidate
 from wikiholt.storage.sqlite import rows
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -36,7 +39,9 @@ def show(tmp_path: Path) -> Show:
         query = parse_query(typed)
         (found,) = index.search_keywords(query, 5, PageFilter())
         (hit,) = HitBuilder(index, "{path}", "english").build(
-            query, SearchMode.KEYWORD, [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))]
+            PassageChooser(query),
+            SearchMode.KEYWORD,
+            [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))],
         )
         index.close()
         return hit
@@ -79,13 +84,13 @@ def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.M
     read = list[int]()
     whole = rows.to_stored_chunk
     monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
-    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(hits._MAX_PAGE_CHUNKS + 50))
+    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(passages._MAX_PAGE_CHUNKS + 50))
     assert show(page, "word7 ").anchor == "part-7"
-    assert len(read) <= hits._MAX_PAGE_CHUNKS
+    assert len(read) <= passages._MAX_PAGE_CHUNKS
 
 
 def test_a_word_beyond_what_is_read_still_gives_a_hit(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 3)
+    monkeypatch.setattr(passages, "_MAX_PAGE_CHUNKS", 3)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
     assert show(page, "word8 ").anchor == "part-0"
 
@@ -100,3 +105,54 @@ def test_a_snippet_does_not_begin_with_the_headings_named_beside_it() -> None:
     assert strip_leading_headings("Text first.\n\n# Then a heading") == "Text first.\n\n# Then a heading"
     assert strip_leading_headings("# Only\n## Headings") == "# Only\n## Headings"
     assert strip_leading_headings("#hashtag is no heading") == "#hashtag is no heading"
+
+
+def make_chunk(chunk_id: int, text: str) -> StoredChunk:
+    return StoredChunk(chunk_id, 1, chunk_id, text, (), "", 1, 1)
+
+
+class ChunkIndex:
+    """An index of one page that has only chunks."""
+
+    def __init__(self, *texts: str) -> None:
+        self._chunks = {number: make_chunk(number, text) for number, text in enumerate(texts, 1)}
+
+    def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
+        return {chunk_id: self._chunks[chunk_id] for chunk_id in chunk_ids if chunk_id in self._chunks}
+
+    def get_page_chunks(self, page_ids: Sequence[int], limit: int) -> Mapping[int, Sequence[StoredChunk]]:
+        return {page_id: list(self._chunks.values())[:limit] for page_id in page_ids}
+
+
+def choose(typed: str, distances: Sequence[float], *texts: str) -> str:
+    near = [Candidate(1, number, distance, 0.5) for number, distance in enumerate(distances, 1)]
+    chooser = PassageChooser(parse_query(typed), {1: near} if near else {})
+    page = StoredPage(1, "p.md", "p", "Page", None, (), None, len(texts))
+    (chunk,) = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), [near[0] if near else Candidate(1)], {1: page})
+    assert chunk is not None
+    return chunk.text
+
+
+def test_the_passage_is_chosen_by_words_and_meaning_together() -> None:
+    texts = ("The pump stands in the cellar.", "The pump was bought in 1998.", "Unrelated words.")
+    assert choose("when was the pump bought ", (0.30, 0.35, 0.9), *texts) == texts[1]
+    assert choose("where is the pump ", (0.30, 0.35, 0.9), *texts) == texts[0]
+    assert choose("when was the pump bought ", (0.05, 0.80, 0.9), *texts) == texts[0]
+
+
+def test_a_rare_word_weighs_more_than_a_common_one() -> None:
+    texts = ("pump filter", "pump zeolite", "pump filter oil")
+    assert choose("filter zeolite ", (0.4, 0.4, 0.4), *texts) == texts[1]
+    assert choose("pump filter zeolite ", (), *texts) == texts[1]
+
+
+def test_names_and_headings_have_their_matches(show: Show) -> None:
+    page = f"# Coffee machine\n\n{FILLER}\n\n## Descaling of the machine\n\nDescale it monthly. {FILLER}\n"
+    hit = show(page, "descale machine ")
+    assert hit.heading_path == ("Coffee machine", "Descaling of the machine")
+    marked = [
+        [heading[s.start : s.end] for s in spans]
+        for heading, spans in zip(hit.heading_path, hit.heading_matches, strict=True)
+    ]
+    assert marked == [["machine"], ["Descaling", "machine"]]
+    assert [hit.name[s.start : s.end] for s in hit.name_matches] == ["machine"]

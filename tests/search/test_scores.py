@@ -139,6 +139,16 @@ def test_more_evidence_never_lowers_a_score(
         )
 
 
+@given(st.lists(candidate, min_size=1, max_size=8))
+def test_hybrid_scores_are_at_least_what_the_meaning_alone_earns(found: list[Candidate]) -> None:
+    by_meaning = rank_candidates(SearchMode.SEMANTIC, found)
+    alone = with_likelihoods(SearchMode.SEMANTIC, by_meaning, get_competition(SearchMode.SEMANTIC, by_meaning))
+    best = rank_candidates(SearchMode.HYBRID, found)
+    together = with_likelihoods(SearchMode.HYBRID, best, get_competition(SearchMode.HYBRID, best))
+    earned = {hit._replace(likelihood=None): hit.likelihood for hit in alone}
+    assert all((hit.likelihood or 0) >= (earned[hit._replace(likelihood=None)] or 0) - 1e-9 for hit in together)
+
+
 def test_the_likelihood_of_the_reranker_is_kept() -> None:
     read, unread = Candidate(1, 1, 0.2, 0.9, likelihood=0.125), Candidate(2, 2, 0.4, 0.5)
     best = rank_candidates(SearchMode.HYBRID, [read, unread])

@@ -1,5 +1,11 @@
 """The table of pages is declared once for both stores."""
 
+from dataclasses import replace
+
+import pytest
+
+from wikiholt.domain.page import Facets
+from wikiholt.domain.search import Facet, PropertyFacets
 from wikiholt.storage import page_table
 from wikiholt.storage.page_table import PageRow
 
@@ -13,16 +19,27 @@ def test_column_types_follow_the_types_of_the_row() -> None:
     assert columns["category"].strip() == "TEXT"
     assert columns["name"] == "TEXT NOT NULL"
     assert columns["file"] == "TEXT NOT NULL UNIQUE"
-    assert page_table.format_postgres_column("words") == "words bytea NOT NULL"
-    assert page_table.format_postgres_column("path") == 'path text COLLATE "C" NOT NULL'
+    assert page_table.format_postgres_column("words") == "words bytea STORAGE EXTERNAL"
+    assert page_table.format_postgres_column("path") == 'path text COLLATE "C"'
     assert page_table.get_postgres_type("word_count") == "int4"
 
 
-def test_an_added_column_has_a_default_and_does_not_change_the_checksum_of_older_rows() -> None:
+def test_an_added_column_has_a_default_and_does_not_change_the_checksum_of_older_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert list(page_table.ADDED_COLUMNS) == list(PageRow._fields[-len(page_table.ADDED_COLUMNS) :])
-    assert page_table.format_postgres_column("boost") == "boost float8 NOT NULL DEFAULT 1.0"
-    assert page_table.format_postgres_column("pins") == "pins text NOT NULL DEFAULT '[]'"
+    # The first layout of PostgreSQL that is supported has these columns, so they need no default there.
+    assert page_table.format_postgres_column("boost") == "boost float8"
+    later = replace(page_table.ADDED_COLUMNS["boost"], layout=page_table.FIRST_POSTGRES_LAYOUT + 1)
+    monkeypatch.setitem(page_table.ADDED_COLUMNS, "boost", later)  # type: ignore[arg-type]
+    assert page_table.format_postgres_column("boost") == "boost float8 DEFAULT 1.0"
     older = ROW._replace(titles="", boost=1.0, pins="[]")
     assert page_table.get_checksum_values(older)[-1] == older.length
     assert page_table.get_checksum_values(older._replace(boost=2.0))[-2:] == ("", 2.0)
     assert page_table.get_checksum_values(ROW) == ROW
+
+
+def test_the_facet_tags_has_those_in_the_text_too() -> None:
+    tags = (Facet("daily", 2),)
+    facets = Facets(2, (), tags, (), (PropertyFacets("Tags", ()), PropertyFacets("status", ())))
+    assert facets.requested == (PropertyFacets("Tags", tags), PropertyFacets("status", ()))

@@ -11,7 +11,7 @@ from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
 from wikiholt.domain.search import Snippet
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.model_text import to_plain_text
-from wikiholt.text.snippets import build_snippet
+from wikiholt.text.snippets import build_snippet, find_match_spans
 
 FILLER = "Lorem ipsum dolor sit amet consectetur. " * 12
 
@@ -66,6 +66,21 @@ def test_without_a_match_it_is_the_beginning() -> None:
     assert found.text.endswith("…")
     assert found.matches == ()
     assert build_snippet("short", parse_query("absent")).text == "short"
+
+
+def test_function_words_are_not_marked_unless_the_query_has_no_other_words() -> None:
+    text = "The keys of the house are at the theatre"
+    assert get_marked(build_snippet(text, parse_query('"keys of the house"'))) == ["keys", "house"]
+    assert get_marked(build_snippet(text, parse_query("house the"))) == ["house"]
+    assert get_marked(build_snippet(text, parse_query("keys thea"))) == ["keys", "theatre"]
+    assert get_marked(build_snippet("They are there.", parse_query("keys the"))) == []
+    assert get_marked(build_snippet("To be or not", parse_query('"to be"'))) == ["To", "be"]
+
+
+def test_matches_of_a_name_are_ranges_of_it() -> None:
+    spans = find_match_spans("Keys of the east wing", parse_query("key to the east-wing "))
+    assert [(span.start, span.end) for span in spans] == [(0, 4), (12, 16), (17, 21)]
+    assert find_match_spans("Keys", parse_query("")) == ()
 
 
 def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:

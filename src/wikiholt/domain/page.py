@@ -1,7 +1,7 @@
 """Values of pages: parsed pages, chunks, links, page content, and results of writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -199,6 +199,14 @@ class Facets:
     folders: tuple[Facet, ...]
     properties: tuple[PropertyFacets, ...] = ()
     """The values of the requested properties."""
+
+    @property
+    def requested(self) -> tuple[PropertyFacets, ...]:
+        """The values of the requested properties; for `tags` also those in the text of pages."""
+        return tuple(
+            replace(facet, values=self.tags) if facet.name.casefold() in ("tag", "tags") else facet
+            for facet in self.properties
+        )
 
 
 @dataclass(frozen=True, slots=True)

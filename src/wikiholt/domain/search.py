@@ -195,7 +195,7 @@ class StoredChunk:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of characters of a snippet."""
+    """A half-open range of characters of a snippet, a name or a heading."""
 
     start: int
     end: int
@@ -240,6 +240,10 @@ class Hit:
     """The page's file, relative to the wiki's directory."""
     wiki: str = ""
     """The slug of its wiki in the merged result of several wikis; else empty."""
+    name_matches: tuple[Span, ...] = ()
+    """Ranges of the name that match the query."""
+    heading_matches: tuple[tuple[Span, ...], ...] = ()
+    """The same for each heading of `heading_path`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ CARD_FILE = "card.toml"
 POOLINGS = ("mean", "cls", "none")
 ACTIVATIONS = ("identity", "tanh")
 EMBEDDER, RERANKER = MODEL_KINDS = ("embedder", "reranker")
+JSON, UNIGRAM = TOKENIZER_FORMATS = ("json", "unigram")
 INT8_MAX = 127
 _SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 _CARD_HINT = "docs/models.md shows a card field by field"
@@ -84,6 +85,7 @@ class ModelCard:
     tokenizer: str
     tokenizer_bytes: slice
     """The part of the file that is the tokenizer; usually all of it."""
+    tokenizer_format: str
     references: str | None
     variants: Mapping[str, ModelVariant]
     digests: Mapping[str, str]
@@ -130,6 +132,7 @@ class _CardReader:
             licence=self._get_field(table, "licence", str),
             tokenizer=self._get_field(table, "tokenizer", str),
             tokenizer_bytes=self._parse_range(table, "tokenizer_bytes"),
+            tokenizer_format=self._get_field(table, "tokenizer_format", str, JSON),
             references=self._get_optional(table, "references"),
             variants=variants,
             digests=digests,
@@ -143,6 +146,10 @@ class _CardReader:
     def _validate(self, card: ModelCard) -> None:
         if card.kind not in MODEL_KINDS:
             raise self._make_error(f"kind is {card.kind!r}, not one of {', '.join(MODEL_KINDS)}")
+        if card.tokenizer_format not in TOKENIZER_FORMATS:
+            raise self._make_error(
+                f"tokenizer_format is {card.tokenizer_format!r}, not one of {', '.join(TOKENIZER_FORMATS)}"
+            )
         if not -1 <= card.scale.unrelated < card.scale.related <= 1:
             raise self._make_error("unrelated and alike are not two cosines in ascending order")
         if card.pooling not in POOLINGS:

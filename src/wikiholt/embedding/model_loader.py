@@ -2,15 +2,15 @@
 
 For int8 each matrix gets one scale per column. Its rows are first balanced against the activations (smoothing): a few
 activation columns are many times larger than the rest and would otherwise use up the int8 range. A weights file may
-contain tensors in blocks: int8 numbers with one fp32 scale per block. Such matrices are converted; the table of words
-stays as it is.
+contain tensors in blocks: int8 or 4-bit numbers with one scale per block. Such matrices are converted; the table of
+words stays as it is.
 """
 
 import io
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from wikiholt.embedding.dense import DenseLayer, load_dense_layers
 from wikiholt.embedding.device import CPU, check_device, choose_providers
 from wikiholt.embedding.model_card import EMBEDDER, INT8_MAX, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
+from wikiholt.embedding.nibbles import NibbleTable
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
 from wikiholt.embedding.token_batches import MAX_BATCH_TEXTS
 from wikiholt.embedding.tokenizer import ModelTokenizer
@@ -40,7 +41,7 @@ class WeightsLayout:
     """Offsets of each tensor's parts in the weights, the matrices that int8 quantizes, and those it smooths first.
 
     `blocks` locates the tensors in blocks of `block_size`: offset of the numbers, offset of the scales, rows, columns.
-    Such a matrix has a row per output.
+    `nibbles` locates the parts of tensors of 4-bit numbers: offset, rows, columns. Such a matrix has a row per output.
     """
 
     tensors: Mapping[str, tuple[tuple[int, ...], ...]]
@@ -50,12 +51,14 @@ class WeightsLayout:
     block_size: int
     transposed: frozenset[str] = frozenset()
     """The fp32 matrices that the file stores with a row per output."""
+    nibbles: Mapping[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, data: bytes) -> "WeightsLayout":
         table = json.loads(data)
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
         blocks = {name: tuple(location) for name, location in table.get("blocks", {}).items()}
+        nibbles = {name: tuple(tuple(part) for part in parts) for name, parts in table.get("nibbles", {}).items()}
         return cls(
             tensors,
             tuple(table["rounded"]),
@@ -63,11 +66,15 @@ class WeightsLayout:
             blocks,
             table.get("block_size", _BLOCK_SIZE),
             frozenset(table.get("transposed", ())),
+            nibbles,
         )
 
 
 def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
-    """Every tensor in fp32, except tables in blocks, as `.int8` and `.scale`; a tensor of one part is not copied."""
+    """Every tensor in fp32, except tables in blocks: as `.int8` or `.pairs`, and `.scale`.
+
+    An fp32 tensor of one part is not copied.
+    """
     tensors: dict[str, Array] = {
         name: extract_tensor(parts, weights, is_transposed=name in layout.transposed)
         for name, parts in layout.tensors.items()
@@ -78,6 +85,12 @@ def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Arr
             tensors[name] = np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
         else:
             tensors[f"{name}.int8"], tensors[f"{name}.scale"] = numbers, scales
+    for name, parts in layout.nibbles.items():
+        tables = [NibbleTable.read(weights, *part) for part in parts]
+        if name in layout.quantized:
+            tensors[name] = np.ascontiguousarray(np.concatenate([table[:] for table in tables]).T)
+        else:
+            tensors[f"{name}.pairs"], tensors[f"{name}.scale"] = tables[0].pairs, tables[0].scales
     return tensors
 
 
@@ -210,6 +223,8 @@ def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: Mode
     if WORD_TABLE in layout.blocks:
         numbers, scales = extract_blocks(layout, WORD_TABLE, files.map_file(variant.weights))
         return WordVectors(BlockTable(numbers, scales), tokenizer)
+    if WORD_TABLE in layout.nibbles:
+        return WordVectors(NibbleTable.read(files.map_file(variant.weights), *layout.nibbles[WORD_TABLE][0]), tokenizer)
     if len(parts := layout.tensors.get(WORD_TABLE, ())) != 1:
         return None
     return WordVectors(extract_tensor(parts, files.map_file(variant.weights)), tokenizer)

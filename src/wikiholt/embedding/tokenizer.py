@@ -7,14 +7,15 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from wikiholt.domain.index import IntArray
-from wikiholt.embedding.model_card import ModelCard
+from wikiholt.embedding.model_card import UNIGRAM, ModelCard
+from wikiholt.embedding.unigram import build_unigram_tokenizer
 from wikiholt.errors import InvalidInput, ModelCorrupt
 
 _WORD_PATTERN = re.compile(r"\w+")
 _SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
-_BYTE_LEVEL_SPACE = "Ġ"
-"""How byte-level vocabularies (RoBERTa) write the space, which is a part of the word after it."""
-_FIRST_BERT_WORD_ID, _FIRST_BYTE_LEVEL_WORD_ID = 1996, 4
+_SPACE_MARKS = ("Ġ", "▁")
+"""How byte-level (RoBERTa) and unigram (XLM-R) vocabularies write the space, which is a part of the word after it."""
+_FIRST_BERT_WORD_ID, _FIRST_MARKED_WORD_ID = 1996, 4
 
 
 class ModelTokenizer:
@@ -23,8 +24,9 @@ class ModelTokenizer:
     def __init__(self, data: bytes, card: ModelCard) -> None:
         self._tokenizer = _load_tokenizer(data, card)
         self._card = card
-        self._is_byte_level = self._tokenizer.token_to_id(f"{_BYTE_LEVEL_SPACE}the") is not None
-        self.first_word_id = _FIRST_BYTE_LEVEL_WORD_ID if self._is_byte_level else _FIRST_BERT_WORD_ID
+        marks = (mark for mark in _SPACE_MARKS if self._tokenizer.token_to_id(f"{mark}the") is not None)
+        self._space_mark = next(marks, "")
+        self.first_word_id = _FIRST_MARKED_WORD_ID if self._space_mark else _FIRST_BERT_WORD_ID
         """Where the words of the vocabulary begin, ordered by frequency; punctuation and letters may come before."""
         overhead = len(self._tokenizer.encode(card.passage_prefix).ids)
         self.max_tokens = card.window - overhead
@@ -40,7 +42,7 @@ class ModelTokenizer:
         """Whether the word is one token and not the unknown token; in a vocabulary with capitals, also as a name."""
         word = _replace_surrogates(word)
         forms = [word]
-        if self._is_byte_level:
+        if self._space_mark:
             # Such a vocabulary has "berlin" only with a capital, a word only with its space, and a token for any sign.
             forms = [f" {word}", f" {word.capitalize()}"] if any(map(str.isalnum, word)) else []
         unknown = getattr(self._tokenizer.model, "unk_token", None)
@@ -72,7 +74,8 @@ class ModelTokenizer:
         Much faster than the tokenizer: words in the vocabulary are looked up, and only the others are tokenized.
         """
         get_id = self._tokenizer.token_to_id
-        space, mark = (" ", _BYTE_LEVEL_SPACE) if self._is_byte_level else ("", "")
+        mark = self._space_mark
+        space = " " if mark else ""
         words_by_text = [dict.fromkeys(_WORD_PATTERN.findall(_replace_surrogates(text).lower())) for text in texts]
         ids_by_word: dict[str, list[int]] = {}
         rare: list[str] = []
@@ -105,7 +108,7 @@ class ModelTokenizer:
 
 def _load_tokenizer(data: bytes, card: ModelCard) -> Tokenizer:
     try:
-        tokenizer = Tokenizer.from_buffer(data)
+        tokenizer = build_unigram_tokenizer(data) if card.tokenizer_format == UNIGRAM else Tokenizer.from_buffer(data)
     except Exception as error:  # tokenizers raises bare Exception
         hint = "the file must be a tokenizer.json of the tokenizers library"
         raise ModelCorrupt(f"The tokenizer of {card.name} cannot be loaded: {error}", hint=hint) from error

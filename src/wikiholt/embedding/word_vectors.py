@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.embedding.nibbles import NibbleTable
 from wikiholt.embedding.tokenizer import ModelTokenizer
 
 _SIGN_WEIGHT = 0.3
@@ -46,7 +47,7 @@ class BlockTable:
 class WordVectors:
     """The vector table of one model whose vocabulary is ordered by frequency. Safe to use from many threads."""
 
-    def __init__(self, table: FloatArray | BlockTable, tokenizer: ModelTokenizer) -> None:
+    def __init__(self, table: FloatArray | BlockTable | NibbleTable, tokenizer: ModelTokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
         self._first = tokenizer.first_word_id

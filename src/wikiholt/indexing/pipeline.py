@@ -25,7 +25,7 @@ from wikiholt.text.page_names import get_page_path, make_page_name
 from wikiholt.text.page_parser import parse_page
 from wikiholt.text.segmentation import MeteredTokenSpans, PageWorkLimitExceeded
 
-TEXT_VERSION = 6
+TEXT_VERSION = 7
 """Incremented when parsing, chunking or analysis changes the contents of an index, which forces a rebuild."""
 
 BATCH_PAGES = 48
@@ -191,7 +191,8 @@ def _add_former_names(page: Page, former_files: Sequence[str]) -> Page:
     if not former_files:
         return page
     names = (name for file in former_files for name in (make_page_name(file), get_page_path(file)))
-    known = {alias.casefold() for alias in (page.name, page.path, *page.metadata.aliases)}
+    # The title may still be a former name, but links are resolved by file and alias, not by title.
+    known = {name.casefold() for name in (make_page_name(page.file), page.path, *page.metadata.aliases)}
     former = {name.casefold(): name for name in names if name.casefold() not in known}
     return replace(page, metadata=replace(page.metadata, aliases=(*page.metadata.aliases, *former.values())))
 

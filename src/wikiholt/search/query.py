@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from wikiholt.domain.protocols import Lexicon
-from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter
+from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import DatabaseUnavailable
+from wikiholt.errors import DatabaseUnavailable, InvalidQuery
+from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import SpellingCorrector, find_words
 from wikiholt.text.bm25 import RELATED_TERM_WEIGHT
 from wikiholt.text.compounds import find_related_terms, has_compounds
@@ -79,6 +80,17 @@ class InterpretedQuery:
             share = RELATED_TERM_WEIGHT * hit.score / max_score if max_score else 0.0
             shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + share)
         return shares
+
+
+def check_query(request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool, has_reranker: bool) -> None:
+    """Raise InvalidQuery if the request cannot be answered."""
+    query = interpreted.query
+    if not has_words or (query.excluded and not query):
+        raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
+    if request.mode is SearchMode.KEYWORD and not query:
+        raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
+    if request.rerank and not has_reranker:
+        raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
 
 
 class QueryInterpreter:

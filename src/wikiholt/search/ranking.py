@@ -64,10 +64,11 @@ four in ten of the next four are right. Fitted to both kinds of questions with e
 """
 
 HIGH_SCORE = 0.65
-"""Scores from here on are rated high: four in five such hits are right, which covers two thirds of all right hits."""
+"""Scores from here on are rated high: nine in ten such hits are right, which covers most right hits (docs/adr/0034)."""
 
-MEDIUM_SCORES = {SearchMode.HYBRID: 0.3, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
-"""The same for medium. Of the first hits of questions that a wiki answers, under three in a hundred are below.
+MEDIUM_SCORES = {SearchMode.HYBRID: 0.25, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
+"""The same for medium. Of the first hits of questions that a wiki answers, under two in a hundred are below in hybrid
+search, under four in the others.
 
 A single channel finds the right page less often, so its likelihoods and its thresholds are lower.
 """
@@ -167,10 +168,11 @@ def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate]) -> list[C
 
 
 class Competition(NamedTuple):
-    """The best evidence of two pages, and the best keyword shares, each with its page id."""
+    """The best evidence of two pages, the best keyword shares and the best meanings, each with its page id."""
 
     best: tuple[tuple[float, int], ...] = ()
     shares: tuple[tuple[float, int], ...] = ()
+    meanings: tuple[tuple[float, int], ...] = ()
 
 
 def get_competition(mode: SearchMode, candidates: Sequence[Candidate]) -> Competition:
@@ -182,7 +184,14 @@ def get_competition(mode: SearchMode, candidates: Sequence[Candidate]) -> Compet
             break
     shares = {candidate.page_id: candidate.keyword_share for candidate in candidates if candidate.keyword_share}
     best_shares = heapq.nlargest(COMPETING_PAGES + 1, ((share, page_id) for page_id, share in shares.items()))
-    return Competition(tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares))
+    meanings: dict[int, float] = {}
+    for candidate in candidates:
+        meaning = compute_evidence(SearchMode.SEMANTIC, candidate)
+        meanings[candidate.page_id] = max(meaning, meanings.get(candidate.page_id, 0.0))
+    best_meanings = heapq.nlargest(2, ((meaning, page_id) for page_id, meaning in meanings.items()))
+    return Competition(
+        tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares), tuple(best_meanings)
+    )
 
 
 class ScoreFeatures(NamedTuple):
@@ -194,21 +203,41 @@ class ScoreFeatures(NamedTuple):
     """Its keyword share minus the mean of the best others. High for a code on few pages, low for common words."""
     lead: float
     """Its evidence minus that of the best other page."""
+    meaning_lead: float = 0.0
+    """Its meaning minus that of the best other page."""
 
 
 def get_score_features(mode: SearchMode, candidate: Candidate, competition: Competition) -> ScoreFeatures:
     page_id, evidence = candidate.page_id, compute_evidence(mode, candidate)
+    meaning = compute_evidence(SearchMode.SEMANTIC, candidate)
     others = [share for share, other_id in competition.shares if other_id != page_id][:COMPETING_PAGES]
     return ScoreFeatures(
         evidence,
-        compute_evidence(SearchMode.SEMANTIC, candidate),
+        meaning,
         (candidate.keyword_share or 0.0) - sum(others) / COMPETING_PAGES,
-        evidence - next((best for best, other_id in competition.best if other_id != page_id), 0.0),
+        evidence - _get_best_other(competition.best, page_id),
+        meaning - _get_best_other(competition.meanings, page_id),
     )
 
 
+def _get_best_other(best: Sequence[tuple[float, int]], page_id: int) -> float:
+    return next((value for value, other_id in best if other_id != page_id), 0.0)
+
+
 def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
-    """How likely a page is the one wanted: the wiki has an answer, and it is this page."""
+    """How likely a page is the one wanted: the wiki has an answer, and it is this page.
+
+    In hybrid search it is at least what the meaning alone earns: words of the query that are on no page do not count
+    against a page that means the same.
+    """
+    likelihood = _apply_curves(mode, features)
+    if mode is not SearchMode.HYBRID:
+        return likelihood
+    by_meaning = features._replace(evidence=features.meaning, lead=features.meaning_lead)
+    return max(likelihood, _apply_curves(SearchMode.SEMANTIC, by_meaning))
+
+
+def _apply_curves(mode: SearchMode, features: ScoreFeatures) -> float:
     curve = IS_THE_PAGE_CURVES[mode]
     if features.lead < 0:
         curve = curve._replace(lead=TRAILING_LEAD_WEIGHT)
@@ -265,7 +294,7 @@ def get_confidence(mode: SearchMode, score: float) -> Confidence:
 
 
 def _apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
-    total = sum(weight * value for weight, value in zip(curve[1:], features, strict=True))
+    total = sum(weight * value for weight, value in zip(curve[1:], features[:4], strict=True))
     return 0.5 * (1 + math.tanh((total - curve.bias) / 2))
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from wikiholt.domain.index import IntArray
+from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.query import InterpretedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
@@ -25,6 +25,8 @@ class SearchContext:
     reranked: bool = False
     found_by: SearchMode = SearchMode.SEMANTIC
     """The mode that found the pages. A hybrid search without a model falls back to keyword."""
+    vector: FloatArray | None = None
+    """The query's vector, if the search used the model."""
     sentence_scorer: SentenceScorer | None = None
     """Scores the sentences of a passage by their closeness to the query."""
 

@@ -6,7 +6,6 @@ a writer: it answers from the last committed state.
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -19,7 +18,6 @@ from wikiholt.domain.search import (
     Confidence,
     KeywordQuery,
     PageFilter,
-    PropertyFacets,
     SearchMode,
     SearchResult,
     StoredPage,
@@ -28,7 +26,6 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
     CacheCannotAnswer,
     DatabaseUnavailable,
-    InvalidQuery,
     ModelError,
     ModelMismatch,
     NothingIndexed,
@@ -36,7 +33,8 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.query import InterpretedQuery, QueryInterpreter
+from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser, group_passages
+from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.ranking import (
     Candidate,
     Competition,
@@ -69,6 +67,7 @@ search need not be deep. See docs/adr for the results of other depths.
 _MAX_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
 
+_Passages = Mapping[int, Sequence[Candidate]]
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
 
@@ -117,9 +116,10 @@ class Searcher:
         fields = parse_fields(request.query)
         request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
-        is_listing = bool(fields.any_of) and not fields.text.strip()
+        has_words = bool(fields.text.strip())
+        is_listing = bool(fields.any_of) and not has_words
         if not is_listing:
-            self._check_query(request, interpreted, has_words=bool(fields.text.strip()))
+            check_query(request, interpreted, has_words=has_words, has_reranker=self._reranker is not None)
         allowed = self._find_allowed_pages(request, interpreted)
         context = SearchContext(interpreted, request, allowed, state.version, known)
         if interpreted.lexicon_unavailable:
@@ -132,24 +132,15 @@ class Searcher:
             best = self._find_best(context, state.recipe.fingerprint)
         return self._build_result(context, best, state, began)
 
-    def _check_query(self, request: SearchRequest, interpreted: InterpretedQuery, *, has_words: bool) -> None:
-        query = interpreted.query
-        if not has_words or (query.excluded and not query):
-            raise InvalidQuery("the query contains only exclusions", hint="add a word to search for")
-        if request.mode is SearchMode.KEYWORD and not query:
-            raise InvalidQuery("the query contains no word", hint="use letters or digits, or search by meaning")
-        if request.rerank and self._reranker is None:
-            raise InvalidQuery("no reranker is configured", hint="set rerank.model (docs/models.md), or leave it out")
-
     def find_similar(
         self, path: str, n: int = 5, where: PageFilter = _NO_FILTER, *, known: IndexVersion | None = None
     ) -> SearchResult:
         """The pages whose passages are nearest to those of the page with this path, without the page itself."""
         began = time.perf_counter()
         state = self._get_state()
+        # The path of a page may be blank, which no query is.
+        request = SearchRequest(f"{path}.md" if path.isspace() else path, n, SearchMode.SEMANTIC, where)
         page = self._get_page(path)
-        # The path may be blank, which no query is.
-        request = SearchRequest(path if path.strip() else page.file, n, SearchMode.SEMANTIC, where)
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
         no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
@@ -172,7 +163,13 @@ class Searcher:
         if state.revision is None:
             context.degrade("the index is being built; some pages are missing")
         hits = tuple(
-            self._hit_builder.build(context.interpreted.expanded, context.found_by, candidates, context.sentence_scorer)
+            self._hit_builder.build(
+                PassageChooser(context.interpreted.expanded, self._find_passages(context, candidates)),
+                context.found_by,
+                candidates,
+                context.sentence_scorer,
+                has_lead=bool(context.interpreted.text) and not request.offset,
+            )
         )
         head = self._get_head_revision(context)
         return SearchResult(
@@ -191,15 +188,7 @@ class Searcher:
             did_you_mean=context.interpreted.did_you_mean,
             reranked=context.reranked,
             offset=request.offset,
-            facets=self._count_facets(request) if request.facets else (),
-        )
-
-    def _count_facets(self, request: SearchRequest) -> tuple[PropertyFacets, ...]:
-        """The values of the requested properties; for `tags` also those in the text of pages."""
-        facets = self._index.get_facets(request.where, request.facets)
-        return tuple(
-            replace(facet, values=facets.tags) if facet.name.casefold() in ("tag", "tags") else facet
-            for facet in facets.properties
+            facets=self._index.get_facets(request.where, request.facets).requested if request.facets else (),
         )
 
     @property
@@ -296,7 +285,8 @@ class Searcher:
         if page is not None:
             return page
         folded = path.strip("/").casefold()
-        pages = [page for page in self._index.find_pages_by_key([fold_path(folded)]) if folded in _get_names(page)]
+        similar = self._index.find_pages_by_key([fold_path(folded)])
+        pages = [page for page in similar if folded in (page.path.casefold(), page.file.casefold())]
         if len(pages) != 1:
             raise PageNotFound(
                 f"there is no page {path[:200]!r} in the index", hint="list the pages; a sync indexes new ones"
@@ -331,11 +321,9 @@ class Searcher:
                     hint="run `wikiholt sync` to rebuild it with the configured model",
                 )
             vector = embedder.embed_query(context.interpreted.text)
-            context.sentence_scorer = (
-                embedder.make_sentence_scorer(context.interpreted.text)
-                if isinstance(embedder, SupportsSentenceScoring)
-                else None
-            )
+            if isinstance(embedder, SupportsSentenceScoring):
+                context.sentence_scorer = embedder.make_sentence_scorer(context.interpreted.text)
+            context.vector = vector
             return vector
         except ModelError as error:
             if context.request.mode is SearchMode.SEMANTIC:
@@ -422,17 +410,20 @@ class Searcher:
 
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
-    ) -> Mapping[int, Sequence[Candidate]]:
+    ) -> _Passages:
         """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
         known = {candidate.page_id for candidate in meaning}
-        missing = np.array(sorted(page_id for page_id in shares if page_id not in known), np.int64)
-        if not len(missing):
+        missing = np.array(sorted(shares.keys() - known), np.int64)
+        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing) if len(missing) else None
+        return group_passages(hits, context.request.chunks_per_page, self._scale) if hits is not None else {}
+
+    def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
+        """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
+        if context.vector is None or context.request.chunks_per_page > 1 or not shown:
             return {}
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing)
-        by_page: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for candidate in group_by_page(hits, context.request.chunks_per_page, self._scale):
-            by_page[candidate.page_id].append(candidate)
-        return by_page
+        page_ids = np.unique([candidate.page_id for candidate in shown])
+        hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, page_ids)
+        return group_passages(hits, PASSAGES_PER_PAGE, self._scale)
 
     def _get_head_revision(self, context: SearchContext) -> str | None:
         """HEAD, or None with a note if the repository cannot be read."""
@@ -448,7 +439,3 @@ class Searcher:
             # Report only the code: the message may contain a local path, and notes are public.
             context.notes.append(f"HEAD is unknown: the repository cannot be read ({error.code})")
             return None
-
-
-def _get_names(page: StoredPage) -> tuple[str, str]:
-    return page.path.casefold(), page.file.casefold()

@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
 from wikiholt.text.analysis import (
     TOKEN_PATTERN,
-    Analyser,
-    MultiLanguageAnalyser,
     get_query_analyser,
     iter_script_runs,
     make_bigrams,
+    split_languages,
 )
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.display_text import to_display_text
+from wikiholt.text.keyword_query import get_stop_terms
 from wikiholt.text.segmentation import CJK_RANGES
 
 ELLIPSIS = "…"
@@ -56,8 +57,17 @@ def build_snippet(
 
 
 def find_matches(plain: str, query: KeywordQuery, language: str) -> list[_Match]:
-    """Start, end and term of each word of a text that matches a query."""
-    return list(_find_matches(plain, query, get_query_analyser(language)))
+    """Start, end and term of each word of a text that matches a query.
+
+    Function words match only if the query has no other words.
+    """
+    return list(_iter_matches(plain, query, language))
+
+
+def find_match_spans(text: str, query: KeywordQuery, *, language: str = "english") -> tuple[Span, ...]:
+    """The ranges of a name or heading that match the query."""
+    matches = find_matches(text, query, language) if query else ()
+    return _merge_spans(tuple(Span(start, end) for start, end, _ in matches))
 
 
 def _find_closest_sentence(
@@ -90,11 +100,22 @@ def _clip_span(plain: str, sentence: Span | None, start: int, end: int, shift: i
     return Span(first + shift, last + shift) if first < last else None
 
 
-def _find_matches(plain: str, query: KeywordQuery, analyser: Analyser | MultiLanguageAnalyser) -> Iterator[_Match]:
-    terms_to_match = frozenset(query.terms).union(*query.phrases)
+@cache
+def _get_all_stop_terms(language: str) -> frozenset[str]:
+    """The stop words of every language of a wiki as terms."""
+    return frozenset[str]().union(*map(get_stop_terms, split_languages(language)))
+
+
+def _iter_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_Match]:
+    analyser = get_query_analyser(language)
+    query_terms = frozenset(query.terms).union(*query.phrases)
+    stop_terms = _get_all_stop_terms(language)
+    terms_to_match = query_terms - stop_terms or query_terms
     prefix = query.prefix
     # A stem begins like its word, so most words can be skipped without analysis.
     heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*terms_to_match, prefix) if term}))
+    if plain.isascii() and not heads.search(plain.lower()):
+        return
     for match in TOKEN_PATTERN.finditer(plain):
         token = match[0]
         ascii_only = token.isascii()
@@ -120,7 +141,7 @@ def _find_matches(plain: str, query: KeywordQuery, analyser: Analyser | MultiLan
             term = next(
                 (term for term in (*reversed(terms), *analyser.get_token_forms(run)) if term in terms_to_match), None
             )
-            if term is None and prefix:
+            if term is None and prefix and not stop_terms.issuperset(terms):
                 term = next(
                     (term for term in (*terms, *analyser.get_token_forms(run)) if term.startswith(prefix)), None
                 )

@@ -94,6 +94,33 @@ def test_brackets_are_shown_and_matches_are_coloured() -> None:
     )
 
 
+def make_heading_result(*headings: str) -> SearchResult:
+    result = make_result("text", name="Coffee machine")
+    hit = replace(
+        result.hits[0],
+        heading_path=("Coffee machine", *headings),
+        name_matches=(Span(7, 14),),
+        heading_matches=((Span(7, 14),), *((Span(0, 2),) for _ in headings)),
+    )
+    return replace(result, hits=(hit,))
+
+
+def test_matches_of_name_and_headings_are_coloured() -> None:
+    head, where, *_ = format_result(make_heading_result("Descaling"), TerminalStyle(use_color=True))
+    assert "\x1b[1mCoffee \x1b[0m\x1b[1m\x1b[32mmachine\x1b[0m  " in head
+    assert where.endswith("\x1b[2m › \x1b[0m\x1b[1m\x1b[32mDe\x1b[0m\x1b[2mscaling\x1b[0m")
+    head, where, *_ = format_result(make_heading_result("Descaling"), PLAIN)
+    assert (head.split("  ")[0], where) == ("1. Coffee machine", "   p:1 › Descaling")
+
+
+def test_the_headings_fit_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    _, where, *_ = format_result(make_heading_result("A" * 30, "B" * 30, "Last"), PLAIN)
+    assert where == f"   p:1 › … › {'B' * 30} › Last"
+    _, where, *_ = format_result(make_heading_result("A" * 30, "B" * 80), PLAIN)
+    assert where == "   p:1 › …"
+
+
 def test_page_text_cannot_contain_highlight_markers() -> None:
     rows = format_result(make_result("x\x01y\x02z", (Span(0, 1),)), TerminalStyle(use_color=True))
     assert any("\x1b[1m\x1b[32mx\x1b[0m\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z" in row for row in rows)

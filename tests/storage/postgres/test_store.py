@@ -41,7 +41,7 @@ def test_new_wikis_go_to_the_database_with_the_fewest_wikis(store: PostgresStore
 
 
 @pytest.mark.parametrize("database", ["home", "second"])
-@pytest.mark.parametrize("killed_at", ["_reserve", "provision_schema", "_write_condition"])
+@pytest.mark.parametrize("killed_at", ["reserve_placement", "provision_schema", "write_condition"])
 def test_interrupted_provisioning_is_finished_by_the_next_node(
     store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch, database: str, killed_at: str
 ) -> None:

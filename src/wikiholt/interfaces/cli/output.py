@@ -21,11 +21,12 @@ if TYPE_CHECKING:  # every command imports this module, also those that need not
 
     from wikiholt.domain.index import ReindexEstimate, SyncReport
     from wikiholt.domain.page import PageProblem
-    from wikiholt.domain.search import Hit, SearchResult, Snippet
+    from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
     from wikiholt.indexing.reconciler import ProgressCallback, SyncProgress
     from wikiholt.wikis.status import WikiStatus
 
 _MAX_SHOWN_FACETS = 20
+_TURN, _OMITTED = " › ", " › …"
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
@@ -70,7 +71,7 @@ class TerminalStyle:
         return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\" if self.use_color and address else text
 
     def _format_in(self, color: str, text: str) -> str:
-        return f"{color}{text}{_OFF}" if self.use_color else text
+        return f"{color}{text}{_OFF}" if self.use_color and text else text
 
 
 def to_safe_text(text: str) -> str:
@@ -151,12 +152,34 @@ def format_result(
 def _format_hit(
     number: int, hit: Hit, style: TerminalStyle, place: Callable[[Hit, TerminalStyle], str], *, full: bool
 ) -> list[str]:
-    headings = "".join(f" › {to_safe_line(heading)}" for heading in hit.heading_path if heading != hit.name)
     evidence = style.format_dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
-    head = f"{number}. {style.format_bold(to_safe_line(hit.name))}  {evidence}"
-    where = place(hit, style) + (style.format_dim(headings) if headings else "")
+    head = f"{number}. {_format_matches(hit.name, hit.name_matches, style, style.format_bold)}  {evidence}"
+    room = get_text_width() - 3 - len(place(hit, TerminalStyle(use_color=False)))
+    where = place(hit, style) + _format_headings(hit, style, room)
     rows = _format_passage(hit, style) if full else _format_snippet(hit.snippet, style)
     return [head, f"   {where}", *(f"   {row}".rstrip() for row in rows), ""]
+
+
+def _format_headings(hit: Hit, style: TerminalStyle, room: int) -> str:
+    """The headings above the passage in at most `room` characters. The innermost heading is the last to be left out."""
+    matches = hit.heading_matches or ((),) * len(hit.heading_path)
+    rows = [row for row in zip(hit.heading_path, matches, strict=True) if row[0] != hit.name]
+    shown = rows
+    while shown and sum(len(_TURN + heading) for heading, _ in shown) > room - (len(shown) < len(rows)) * len(_OMITTED):
+        shown = shown[1:]
+    parts = [style.format_dim(_OMITTED)] if len(shown) < len(rows) else []
+    parts += [style.format_dim(_TURN) + _format_matches(*row, style, style.format_dim) for row in shown]
+    return "".join(parts)
+
+
+def _format_matches(text: str, spans: Sequence[Span], style: TerminalStyle, base: Callable[[str], str]) -> str:
+    """One line of safe text with its matches in color; `base` formats the rest."""
+    safe_text = to_safe_line(text)
+    formatted, end = "", 0
+    for span in spans if style.use_color and len(safe_text) == len(text) else ():
+        formatted += base(safe_text[end : span.start]) + f"{_BOLD}{_GREEN}{safe_text[span.start : span.end]}{_OFF}"
+        end = span.end
+    return formatted + base(safe_text[end:])
 
 
 def _format_snippet(snippet: Snippet, style: TerminalStyle) -> Iterable[str]:
@@ -173,8 +196,7 @@ def get_text_width() -> int:
 
 def find_best_line(hit: Hit) -> int:
     """The line of the file, within the passage, that has the most matching words; else the first line."""
-    words = _get_matched_words(hit)
-    counts = [sum(word in line for word in words) for line in hit.text.split("\n")]
+    counts = [sum(word in line for word in _get_matched_words(hit)) for line in hit.text.split("\n")]
     return hit.first_line + counts.index(max(counts))
 
 

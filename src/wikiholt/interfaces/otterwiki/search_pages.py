@@ -1,7 +1,7 @@
 """The search and admin pages in Otterwiki's theme. The search page works without JavaScript."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from wikiholt.interfaces.schemas.search_schemas import (
     HitDocument,
     SearchResultDocument,
     build_result_document,
+    render_matches,
     render_snippet,
 )
 
@@ -90,6 +91,11 @@ def render_hit_snippet(hit: HitDocument) -> Markup:
     return Markup(render_snippet(snippet))  # noqa: S704 - render_snippet escapes
 
 
+def render_hit_matches(text: str, spans: Sequence[Sequence[int]]) -> Markup:
+    """Return a name or heading as HTML with its matches marked."""
+    return Markup(render_matches(text, [Span(start, end) for start, end in spans]))  # noqa: S704 - it escapes
+
+
 def format_age(date: str) -> str:
     """Return the approximate age of a date in words."""
     seconds = (datetime.now(UTC) - datetime.fromisoformat(date)).total_seconds()
@@ -128,6 +134,7 @@ def register(app: Flask, runtime: PluginRuntime) -> None:
     blueprint.add_url_rule("/static/<version>/<name>", "asset", serve_static_file)
     blueprint.add_app_template_global(render_scripts, "wikiholt_scripts")
     blueprint.add_app_template_filter(render_hit_snippet, "wikiholt_snippet")
+    blueprint.add_app_template_filter(render_hit_matches, "wikiholt_matches")
     blueprint.add_app_template_filter(format_age, "wikiholt_ago")
     app.register_blueprint(blueprint)
 

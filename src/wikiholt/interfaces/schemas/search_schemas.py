@@ -1,13 +1,13 @@
 """JSON documents of search results, query reports and evaluations, and snippets as HTML."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from wikiholt.domain.search import Hit, SearchResult, Snippet
+from wikiholt.domain.search import Hit, SearchResult, Snippet, Span
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.schemas.page_schemas import FacetDocument, build_property_documents
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
@@ -54,6 +54,8 @@ class HitDocument(TypedDict):
     page_word_count: int
     file: str
     wiki: str | None
+    name_matches: list[list[int]]
+    heading_matches: list[list[list[int]]]
 
 
 class SearchResultDocument(TypedDict):
@@ -100,7 +102,9 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         path_style,
         url=path_style.to_url(hit.url),
         snippet=snippet.text,
-        matches=[[span.start, span.end] for span in snippet.matches],
+        matches=_build_spans(snippet.matches),
+        name_matches=_build_spans(hit.name_matches),
+        heading_matches=[_build_spans(spans) for spans in hit.heading_matches],
         sentence=[snippet.sentence.start, snippet.sentence.end] if snippet.sentence else None,
         lines=[hit.first_line, hit.last_line],
         section=hit.heading_path[-1] if hit.heading_path else None,
@@ -108,6 +112,10 @@ def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDoc
         page_word_count=hit.page_words,
         wiki=hit.wiki or None,
     )
+
+
+def _build_spans(spans: Iterable[Span]) -> list[list[int]]:
+    return [[span.start, span.end] for span in spans]
 
 
 # Query reports
@@ -287,6 +295,11 @@ def _round_values(values: Mapping[str, float]) -> dict[str, float]:
 
 
 # Snippets as HTML, for pages that the server renders
+
+
+def render_matches(text: str, spans: Sequence[Span]) -> str:
+    """Render a name or heading with its matches marked."""
+    return _mark_matches(Snippet(text, tuple(spans)), 0, len(text))
 
 
 def render_snippet(snippet: Snippet) -> str:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 CODE_CLASSES = frozenset({"comment", "string", "number", "keyword", "name", "inserted", "deleted"})
 
-_DOUBLE = r'"(?:[^"\\\n]|\\.)*+"?'
-_SINGLE = r"'(?:[^'\\\n]|\\.)*+'?"
+_DOUBLE = r'"(?>(?:[^"\\\n]|\\.)*)"?'
+_SINGLE = r"'(?>(?:[^'\\\n]|\\.)*)'?"
 _HASH = r"#[^\n]*+"
-_SLASHES = r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?"
+_SLASHES = r"//[^\n]*+|/\*(?>(?:[^*]|\*(?!/))*)(?:\*/)?"
 _NUMBER = r"(?<![\w.])(?:0[xXbBoO][\da-fA-F_]++|\d[\d_]*+(?:\.\d++)?(?:[eE][+-]?\d++)?)\w{0,3}+"
 _COMMON = "break case catch class const continue default do else enum false finally for if import new null return"
 _C_LIKE = f"{_COMMON} static struct switch this throw true try void while"
@@ -30,7 +30,7 @@ class _Family(NamedTuple):
     ignores_case: bool = False
 
 
-_TRIPLE = r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?' + r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
+_TRIPLE = r'"""(?>(?:[^"\\]|\\.|"(?!""))*)(?:""")?' + r"|'''(?>(?:[^'\\]|\\.|'(?!''))*)(?:''')?"
 _KEY = r"(?m:^)[ \t-]*+\"?[A-Za-z_][\w.-]*+\"?(?=\s*+[:=])"
 _PYTHON = (
     "and as assert async await break class continue def del elif else except False finally for from global if import "
@@ -52,7 +52,9 @@ _FAMILIES = {
     "bash sh shell zsh console": _Family(
         r"(?<![\w$\{])#[^\n]*+", keywords=_SHELL, name=r"\$\{?\w++\}?|(?<!\w)--?[a-z][\w-]*+"
     ),
-    "javascript js jsx mjs typescript ts tsx": _Family(_SLASHES, rf"{_DOUBLE}|{_SINGLE}|`(?:[^`\\]|\\.)*+`?", _SCRIPT),
+    "javascript js jsx mjs typescript ts tsx": _Family(
+        _SLASHES, rf"{_DOUBLE}|{_SINGLE}|`(?>(?:[^`\\]|\\.)*)`?", _SCRIPT
+    ),
     "c h c++ cpp hpp csharp cs java kotlin swift php": _Family(
         _SLASHES,
         keywords=f"{_C_LIKE} auto bool char double extends float fun func int interface let long override "
@@ -64,8 +66,8 @@ _FAMILIES = {
         f"{_COMMON} chan crate defer fn fallthrough func go goto impl in interface let loop map match mod move mut nil "
         "package pub range ref select self Self struct switch trait true type unsafe use var where while",
     ),
-    "sql": _Family(r"--[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?", keywords=_SQL, ignores_case=True),
-    "json jsonc": _Family(_SLASHES, keywords="true false null", name=r'"(?:[^"\\\n]|\\.)*+"(?=\s*+:)'),
+    "sql": _Family(r"--[^\n]*+|/\*(?>(?:[^*]|\*(?!/))*)(?:\*/)?", keywords=_SQL, ignores_case=True),
+    "json jsonc": _Family(_SLASHES, keywords="true false null", name=r'"(?>(?:[^"\\\n]|\\.)*)"(?=\s*+:)'),
     "yaml yml toml ini cfg conf": _Family(r"(?<![\w\"'])[#;][^\n]*+", keywords="true false null yes no", name=_KEY),
     "dockerfile docker make makefile nginx": _Family(
         _HASH,
@@ -73,8 +75,8 @@ _FAMILIES = {
         "HEALTHCHECK LABEL RUN USER VOLUME WORKDIR location server",
         name=r"\$[\({]?\w++[\)}]?",
     ),
-    "css scss": _Family(r"/\*(?:[^*]|\*(?!/))*+(?:\*/)?", name=r"(?<![\w-])[a-z-]++(?=\s*+:)|[.#@][\w-]++"),
-    "html xml svg": _Family(r"<!--(?:[^-]|-(?!->))*+(?:-->)?", name=r"</?[A-Za-z][\w:.-]*+|/?>"),
+    "css scss": _Family(r"/\*(?>(?:[^*]|\*(?!/))*)(?:\*/)?", name=r"(?<![\w-])[a-z-]++(?=\s*+:)|[.#@][\w-]++"),
+    "html xml svg": _Family(r"<!--(?>(?:[^-]|-(?!->))*)(?:-->)?", name=r"</?[A-Za-z][\w:.-]*+|/?>"),
 }
 _LANGUAGES = {name: family for names, family in _FAMILIES.items() for name in names.split()}
 _DIFF_LINE = re.compile(r"(?P<inserted>^\+[^\n]*+)|(?P<deleted>^-[^\n]*+)|(?P<name>^@@[^\n]*+)", re.MULTILINE)

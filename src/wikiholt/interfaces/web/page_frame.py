@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -51,11 +52,16 @@ class PageContext:
 
     @classmethod
     def from_unknown_path(cls, request: Request) -> "PageContext":
-        """The context of a path that may be deeper than those of pages."""
-        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-        base = "../" * (path.count("/") - 1)
+        """The context of a path that may be deeper than those of pages. An encoded slash is not a level."""
         page = cls.from_request(request)
-        return cls(page.slug, base + page.root, base)
+        service_path = request.scope.get("root_path", "").removesuffix(
+            f"/w/{page.slug}" if page.slug is not None else ""
+        )
+        raw_path = request.scope.get("raw_path") or request.scope["path"].encode()
+        root = "../" * (raw_path.count(b"/") - 1 - service_path.count("/"))
+        if page.slug is None:
+            return cls(None, root or "./", root)
+        return cls(page.slug, root or "./", f"{root}w/{quote(page.slug, safe='')}/")
 
 
 def render_page(
@@ -78,6 +84,7 @@ def render_page(
         name=escape(name),
         base=context.base,
         static=static,
+        style=f'<link rel="stylesheet" href="{static}/reader.css">' if view == "plain" else "",
         script=_render_scripts(view, static),
         root=context.root,
         wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",

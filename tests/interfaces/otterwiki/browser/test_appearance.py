@@ -86,7 +86,7 @@ def test_filters_on_a_phone_are_collapsed_and_usable(readers: OtterwikiServer, v
     expect(box).to_be_hidden()
     page.get_by_text("Filters", exact=True).click()
     box.check()
-    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
     expect(page.locator("#app\\.filter-count")).to_have_text("1")
 
 

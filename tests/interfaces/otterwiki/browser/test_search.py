@@ -35,7 +35,7 @@ def test_results_appear_while_typing_and_link_to_the_heading(readers: OtterwikiS
     page.keyboard.type("give the money back refund")
     expect(page.locator(CARDS).first).to_contain_text("Duplicate payments")
     page.fill(BOX, "disk alarm")
-    expect(page.locator("mark", has_text="disk").first).to_be_visible()
+    expect(page.locator("mark", has_text="alarm").first).to_be_visible()
     assert page.title().startswith("disk alarm")
     page.wait_for_url("**search?q=disk+alarm")
     page.keyboard.press("ArrowDown")
@@ -77,7 +77,8 @@ def test_the_server_renders_the_first_results_and_the_script_continues(
     page.get_by_label("Both").check()
     page.wait_for_url("**search?q=compost+heap")
     expect(page.locator(CARDS).first).to_contain_text("meaning and words")
-    assert get_names(page) == before
+    # The script asks for more passages, and shows those of a page in one card.
+    assert get_names(page)[: len(before)] == before
     assert count_searches(tab.requests) == 2
     page.go_back()
     expect(page.get_by_label("Meaning")).to_be_checked()
@@ -86,18 +87,18 @@ def test_the_server_renders_the_first_results_and_the_script_continues(
 def test_filters_narrow_the_results_and_can_be_shared_and_removed(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=database", wait="#app\\.filters:not([hidden])").page
     page.check("input[name=category][value=incidents]")
-    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
     page.check("input[name=tag][value=database]")
     expect(page.locator("#app\\.count")).to_contain_text("2 pages searched")
     assert set(get_names(page)) == {"Database disk full", "Slow or failing checkout"}
     shared = page.url
     page.get_by_role("button", name="Remove the filter incidents").click()
-    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
     page.goto(shared)
     assert set(get_names(page)) == {"Database disk full", "Slow or failing checkout"}
     expect(page.get_by_role("button", name="Remove the filter database")).to_be_visible()
     page.goto(f"{readers.url}{SEARCH}?q=database&path=incidents")
-    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.count")).to_contain_text("4 pages searched")
 
 
 def test_results_can_be_limited_to_recent_changes(readers: OtterwikiServer, visit: OpenTab) -> None:

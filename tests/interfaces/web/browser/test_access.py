@@ -129,7 +129,7 @@ def test_search_and_reading_work_without_script(server: WebServer, visit: OpenTa
     page.get_by_role("link", name="Database disk full").click()
     expect(page.locator("article h1")).to_have_text("Database disk full")
     page.goto(f"{server.url}w/runbook/read?page=Home")
-    page.get_by_role("link", name="Deploying").click()
+    page.locator(".page").get_by_role("link", name="Deploying").click()
     expect(page.locator("article h1")).to_have_text("Deploying")
 
 

@@ -49,7 +49,7 @@ function renderHitOption(hit, index) {
   const headings = hit.heading_path.filter((heading, position) => position || heading !== hit.name);
   const place = [formatPath(hit.path), ...headings].join(" › ");
   return renderOption(index, pageUrl(hit.path, hit.anchor),
-    el("span", { class: "name" }, hit.name), el("span", { class: "place" }, place), el("span", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)));
+    el("span", { class: "name" }, renderHighlights(hit.name, hit.name_matches)), el("span", { class: "place" }, place), el("span", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)));
 }
 
 function renderAllResultsOption(query, index, text) {
@@ -63,10 +63,10 @@ function showResults(answer, query) {
   const certain = answer.results.filter((hit) => hit.confidence !== "low");
   const hits = certain.length ? certain : answer.results.slice(0, 3);
   const correction = answer.did_you_mean ? `Showing results for ${answer.did_you_mean}` : "";
-  const preface = answer.nothing_relevant ? "Nothing here is clearly relevant. Best matches:" : correction;
-  show(!hits.length && el("p", { class: "hint" }, "No page found."), hits.length && preface && el("p", { class: "hint" }, preface), hits.map(renderHitOption),
+  // An unfinished query is not judged, so there is no line about relevance here.
+  show(!hits.length && el("p", { class: "hint" }, "No page found."), hits.length && correction && el("p", { class: "hint" }, correction), hits.map(renderHitOption),
     hits.length && renderAllResultsOption(query, hits.length, "All results"));
-  announcement.textContent = hits.length ? `${preface} ${hits.length} ${hits.length === 1 ? "page" : "pages"}, use the arrow keys` : "No page found";
+  announcement.textContent = hits.length ? `${correction} ${hits.length} ${hits.length === 1 ? "page" : "pages"}, use the arrow keys` : "No page found";
 }
 
 async function search() {

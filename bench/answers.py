@@ -1,0 +1,95 @@
+"""How often the snippet of the first hit contains the answer to a question: the figures of docs/adr/0035.
+
+    python -m bench.answers [--collections DIR] [--data DIR] [--every 1] [--write]
+
+The questions are those of XQuAD in English. An article is a page of several paragraphs. Each way of choosing the
+passage is measured by hybrid searches with the default model; the first way is how it was done before. A short answer
+may also be in a snippet by chance.
+"""
+
+import argparse
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from bench import collections
+from bench.quality import DATA, bring_up_to_date
+from bench.report import machine, write
+from wikiholt.app.bootstrap import open_service
+from wikiholt.search import hits, passages
+from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.handle import WikiHandle
+
+WAYS = {
+    "the nearest passage, 150 characters (before)": (0.0, 150),
+    "the nearest passage, 300 characters": (0.0, 300),
+    "by words and meaning, 150 characters": (passages.WORD_WEIGHT, 150),
+    "**by words and meaning, 300 characters**": (passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS),
+}
+
+
+class AnsweredQuestion(NamedTuple):
+    """A question, the page that answers it, and the answer as written there."""
+
+    text: str
+    page: str
+    answer: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=DATA, help="where the repository and the index are kept")
+    parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
+    parser.add_argument("--write", action="store_true", help="write bench/results/answers.md")
+    arguments = parser.parse_args()
+    pages, questions = load_articles(arguments.collections / "xquad" / "xquad.en.json.gz")
+    repository = arguments.data / "collections" / "xquad.git"
+    collections.write_pages(pages, repository)
+    service = open_service(arguments.data / "quality")
+    bring_up_to_date(service, "xquad", repository)
+    text = "\n".join(compare_ways(service.get_handle("xquad"), questions[:: arguments.every]))
+    service.close()
+    print(text)
+    if arguments.write:
+        write("answers", f"{__doc__}\n{machine()}\n\n{len(pages)} pages.\n\n{text}\n")
+
+
+def load_articles(file: Path) -> tuple[dict[str, str], list[AnsweredQuestion]]:
+    """The articles as pages by file name, and the questions."""
+    pages: dict[str, str] = {}
+    questions: list[AnsweredQuestion] = []
+    for article in json.loads(gzip.decompress(file.read_bytes()))["data"]:
+        title, paragraphs = article["title"].replace("_", " "), article["paragraphs"]
+        head = f"---\ntitle: {json.dumps(title, ensure_ascii=False)}\n---\n\n"
+        pages[f"{title}.md"] = head + "\n\n".join(paragraph["context"] for paragraph in paragraphs) + "\n"
+        questions += [
+            AnsweredQuestion(asked["question"], title, asked["answers"][0]["text"])
+            for paragraph in paragraphs
+            for asked in paragraph["qas"]
+        ]
+    return pages, questions
+
+
+def compare_ways(wiki: WikiHandle, questions: list[AnsweredQuestion]) -> Iterator[str]:
+    yield "| way | questions | the right page is first | its passage contains the answer | the snippet contains it |"
+    yield "|---|---|---|---|---|"
+    for way, (weight, length) in WAYS.items():
+        passages.WORD_WEIGHT, hits.LEAD_SNIPPET_CHARS = weight, length
+        right, contained, shown = zip(*(ask(wiki, question) for question in questions), strict=True)
+        yield f"| {way} | {len(questions)} | {mean(right):.1%} | {mean(contained):.1%} | {mean(shown):.1%} |"
+
+
+def ask(wiki: WikiHandle, question: AnsweredQuestion) -> tuple[bool, bool, bool]:
+    """Whether the first hit is the right page, whether its passage contains the answer, and whether its snippet does."""
+    (hit,) = wiki.search(SearchRequest(question.text, 1)).hits
+    answer, is_right = " ".join(question.answer.split()), hit.name == question.page
+    found = [is_right and answer in " ".join(text.split()) for text in (hit.text, hit.snippet.text)]
+    return is_right, found[0], found[1]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,369 @@
+"""Search in twelve languages, and across languages: multilingual-e5-small beside the default model and beside words alone.
+
+    python -m bench.multilingual [--questions 40] [--languages de zh …] [--write]
+    python -m bench.multilingual --scale        # how the scale on the card was chosen
+
+XQuAD has the same 240 paragraphs and 1,190 questions in each language. A paragraph is a page of a real wiki without a
+title, with the wiki's `language` set where there is a stemmer (not for Thai, Vietnamese and Chinese). Questions about
+articles with even numbers are for choosing; the tables use questions about the other articles, at most `--questions`
+per language, chosen by hash. Every question is sent to all searches in turn. In the tables across languages the wiki is
+English and the question is in the language of the row. Indexes are kept in bench/data/multilingual.
+"""
+
+import argparse
+import gzip
+import json
+import re
+import subprocess
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from bench import collections
+from bench.quality import measured, ours
+from bench.report import machine, write
+from wikiholt.app import bootstrap
+from wikiholt.domain.index import CosineScale
+from wikiholt.domain.search import Confidence, PageFilter, SearchMode
+from wikiholt.embedding import DEFAULT_MODEL, identify_model, load_embedder
+from wikiholt.search import searcher
+from wikiholt.search.ranking import Candidate, get_competition, get_confidence, rank_candidates, with_likelihoods
+from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.evaluation.quality_metrics import RANKING_DEPTH, compute_ndcg
+from wikiholt.wikis.evaluation.questions import Question, QuestionKind, sample_questions
+from wikiholt.wikis.evaluation.runner import EvaluationRun
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+MODEL = "multilingual-e5-small"
+DATA = Path("bench/data/multilingual")
+LANGUAGES = {
+    "ar": "arabic", "de": "german", "el": "greek", "en": "english", "es": "spanish", "hi": "hindi", "ro": "romanian",
+    "ru": "russian", "th": "", "tr": "turkish", "vi": "", "zh": "",
+}  # fmt: skip
+PARAGRAPHS_PER_ARTICLE = 5
+SENTENCE_END = re.compile(r"[.!?؟۔।]\s+|。")
+CHOOSING = ("en", "de", "ar", "ru", "zh")
+SCALES = ((0.0, 1.0), *((low, high) for low in (0.65, 0.7, 0.72, 0.74, 0.76) for high in (0.9, 0.95, 1.0)))
+HEADS = ("words", "granite hybrid", "e5", "e5 hybrid")
+PARTS = ("same", "across", "sentences", "costs")
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Collection:
+    """XQuAD in one language: the text of each paragraph, and the questions about each."""
+
+    language: str
+    texts: list[str]
+    asked: list[list[tuple[str, str]]]
+    answers: dict[str, int]
+    """Where the answer to each question begins in its paragraph."""
+
+    @classmethod
+    def read(cls, directory: Path, language: str) -> "Collection":
+        data = json.loads(gzip.decompress((directory / "xquad" / f"xquad.{language}.json.gz").read_bytes()))["data"]
+        paragraphs = [paragraph for article in data for paragraph in article["paragraphs"]]
+        asked = [[(each["id"], each["question"]) for each in paragraph["qas"]] for paragraph in paragraphs]
+        rows = [each for paragraph in paragraphs for each in paragraph["qas"]]
+        answers = {each["id"]: each["answers"][0]["answer_start"] for each in rows}
+        return cls(language, [paragraph["context"] for paragraph in paragraphs], asked, answers)
+
+    def pages(self, *, half: bool = False) -> dict[str, str]:
+        return {
+            f"{number}.md": f'---\ntitle: "{number}"\n---\n\n{text}\n'
+            for number, text in enumerate(self.texts)
+            if not (half and is_measured(number))
+        }
+
+    def questions(self, limit: int, *, measured: bool) -> list[Question]:
+        """The same questions in every language: they are chosen by their ids."""
+        rows = [
+            Question(name, QuestionKind.LABELLED, "", {str(number): 1})
+            for number, asked in enumerate(self.asked)
+            if is_measured(number) == measured
+            for name, _ in asked
+        ]
+        texts = {name: text for asked in self.asked for name, text in asked}
+        return [
+            Question(each.id, each.kind, texts[each.id], each.relevant) for each in sample_questions(rows, limit, 0)
+        ]
+
+
+def is_measured(paragraph: int) -> bool:
+    return paragraph // PARAGRAPHS_PER_ARTICLE % 2 == 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--languages", nargs="*", default=list(LANGUAGES), choices=LANGUAGES)
+    parser.add_argument("--questions", type=int, default=40, help="limit per language")
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="only these")
+    parser.add_argument("--scale", action="store_true", help="only try scales, on the questions for choosing")
+    parser.add_argument("--memory", metavar="MODEL", help="only print the memory that a process with this model needs")
+    parser.add_argument("--write", action="store_true", help="write bench/results/multilingual.md")
+    arguments = parser.parse_args()
+    if arguments.memory:
+        print(" ".join(map(str, memory(arguments.memory))))
+        return
+    read = {language: Collection.read(arguments.collections, language) for language in LANGUAGES}
+    if arguments.scale:
+        print("\n".join(scales(read, arguments.questions)))
+        return
+    parts = {
+        "same": lambda: searches(read, arguments.languages, arguments.questions, across=False),
+        "across": lambda: searches(read, arguments.languages, arguments.questions, across=True),
+        "sentences": lambda: sentences(read, arguments.languages),
+        "costs": lambda: costs(read),
+    }
+    lines = []
+    for part in arguments.parts:
+        for line in parts[part]():
+            print(line, flush=True)
+            lines.append(line)
+    text = "\n".join(lines)
+    if arguments.write:
+        write("multilingual", f"{__doc__}\n{machine()}\n\n{text}\n")
+
+
+def open_wiki(service: WikiService, collection: Collection, *, half: bool = False) -> WikiHandle:
+    """The wiki of one language, indexed."""
+    name = f"{collection.language}-half" if half else collection.language
+    repository = DATA / f"{name}.git"
+    collections.write_pages(collection.pages(half=half), repository)
+    if name not in [wiki.slug for wiki in service.list_wikis()]:
+        language = LANGUAGES[collection.language]
+        service.add(name, str(repository.resolve()), {"language": language} if language else {})
+    wiki = service.get_handle(name)
+    report = wiki.sync()
+    wiki.wait_for_caches(600)
+    print(f"{name}: {report.chunks_embedded} chunks embedded", file=sys.stderr, flush=True)
+    return wiki
+
+
+def searches(read: dict[str, Collection], languages: Sequence[str], limit: int, *, across: bool) -> Iterator[str]:
+    """Success@1 and nDCG@10 in each language, or of questions in each language about an English wiki."""
+    with ExitStack() as stack:
+        services = []
+        for model in (DEFAULT_MODEL, MODEL):
+            service = bootstrap.open_service(DATA / model, overrides={"model": model})
+            stack.callback(service.close)
+            services.append(service)
+        yield "\n## English wiki\n" if across else "\n## Wiki and question in one language\n"
+        found = {}
+        for language in languages:
+            if not (across and language == "en"):
+                wikis = [open_wiki(service, read["en" if across else language]) for service in services]
+                found[language] = ask(wikis, read[language].questions(limit, measured=True))
+        yield from table(found)
+
+
+def ask(wikis: Sequence[WikiHandle], questions: Sequence[Question]) -> list[EvaluationRun]:
+    default, other = wikis
+    ways = [
+        ours(HEADS[0], default, SearchMode.KEYWORD),
+        ours(HEADS[1], default, SearchMode.HYBRID),
+        ours(HEADS[2], other, SearchMode.SEMANTIC),
+        ours(HEADS[3], other, SearchMode.HYBRID),
+    ]
+    named = {each.id: each.text for each in questions}
+    relevant = {each.id: dict(each.relevant) for each in questions}
+    return measured(collections.Queries("xquad", "", named, relevant, {}), ways)
+
+
+def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
+    """Success@1 and nDCG@10 of every way, by language, with the mean of all languages."""
+    yield f"| success@1, nDCG@10 | {' | '.join(HEADS)} |"
+    yield "|---" * (len(HEADS) + 1) + "|"
+    rows = {}
+    for language, runs in found.items():
+        metrics = [run.compute_metrics() for run in runs]
+        rows[language] = [(each["success@1"].mean, each["ndcg@10"].mean) for each in metrics]
+    for language, cells in [*rows.items(), ("mean", np.mean(list(rows.values()), axis=0).tolist())]:
+        yield f"| {language} | {' | '.join(f'{first:.3f}, {gain:.3f}' for first, gain in cells)} |"
+    counts = {len(run.outcomes) for runs in found.values() for run in runs}
+    yield f"\n{min(counts)} questions per language."
+
+
+# The scale of cosines on the card.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The candidates of hybrid search for one question, before they are ranked, and the ids of the right pages."""
+
+    candidates: list[Candidate]
+    right: frozenset[int]
+
+
+def scales(read: dict[str, Collection], limit: int) -> Iterator[str]:
+    """Ranking and confidence by scale, on wikis of the articles with even numbers; other questions have no answer there."""
+    yield (
+        "| model, languages | scale | semantic nDCG@10 | hybrid nDCG@10 | on the common scale: right page | best wrong page "
+        "| best foreign page | high, right of high | nothing relevant | foreign: nothing relevant |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    english = {"en": gather(read["en"], DEFAULT_MODEL, limit)}
+    yield scale_row(f"{DEFAULT_MODEL}, en", identify_model(DEFAULT_MODEL, None).scale, english)
+    asked = {language: gather(read[language], MODEL, limit) for language in CHOOSING}
+    for low, high in SCALES:
+        yield scale_row(f"{MODEL}, en", CosineScale(low, high), {"en": asked["en"]})
+        yield scale_row(f"{MODEL}, {' '.join(asked)}", CosineScale(low, high), asked)
+
+
+def gather(collection: Collection, model: str, limit: int) -> tuple[list[Asked], list[Asked]]:
+    """The candidates of questions that the wiki answers, and of questions that it does not."""
+    kept: list[list[Candidate]] = []
+
+    def rank_and_keep(mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
+        kept.append(list(candidates))
+        return rank_candidates(mode, candidates)
+
+    service = bootstrap.open_service(DATA / model, overrides={"model": model})
+    wiki = open_wiki(service, collection, half=True)
+    index = service.components.store.open(wiki.wiki.id)
+    ids = {page.path: page.page_id for page in index.list_pages(PageFilter(), None)[1]}
+    index.close()
+    found: list[list[Asked]] = []
+    with mock.patch.object(searcher, "rank_candidates", rank_and_keep):
+        for measured in (False, True):
+            found.append([])
+            for question in collection.questions(limit, measured=measured):
+                kept.clear()
+                wiki.search(SearchRequest(question.text))
+                found[-1].append(
+                    Asked(kept[0] if kept else [], frozenset(ids[path] for path in question.relevant if path in ids))
+                )
+    service.close()
+    return found[0], found[1]
+
+
+def scale_row(name: str, scale: CosineScale, asked: dict[str, tuple[list[Asked], list[Asked]]]) -> str:
+    own, foreign = ([each for pair in asked.values() for each in pair[part]] for part in (0, 1))
+    gains = [np.mean([gain(mode, each, scale) for each in own]) for mode in (SearchMode.SEMANTIC, SearchMode.HYBRID)]
+    near = [meaning(each, scale) for each in own]
+    levels = [np.median([pair[0] for pair in near]), np.median([pair[1] for pair in near])]
+    levels.append(np.median([meaning(each, scale)[1] for each in foreign]))
+    rated, unrated = ([rate(each, scale) for each in part] for part in (own, foreign))
+    high = [right for right, level in rated if level is Confidence.HIGH]
+    nothing = [np.mean([level is Confidence.LOW for _, level in part]) for part in (rated, unrated)]
+    cells = [f"{each:.3f}" for each in gains] + [f"{each:.2f}" for each in levels]
+    cells += [f"{len(high) / len(rated):.0%}, {np.mean(high or [0]):.0%}", *(f"{each:.1%}" for each in nothing)]
+    return f"| {name} | {scale.unrelated:.2f} to {scale.related:.2f} | {' | '.join(cells)} |"
+
+
+def on_scale(asked: Asked, mode: SearchMode, scale: CosineScale) -> list[Candidate]:
+    found = [each for each in asked.candidates if mode is SearchMode.HYBRID or each.distance is not None]
+    return rank_candidates(mode, [each._replace(scale=scale) for each in found])
+
+
+def gain(mode: SearchMode, asked: Asked, scale: CosineScale) -> float:
+    pages = [str(each.page_id) for each in on_scale(asked, mode, scale)]
+    return compute_ndcg(pages[:RANKING_DEPTH], {str(page): 1 for page in asked.right})
+
+
+def meaning(asked: Asked, scale: CosineScale) -> tuple[float, float]:
+    """The nearness of the right page and of the nearest other one, on the common scale."""
+    near = [(each.page_id in asked.right, 1 - each.distance) for each in asked.candidates if each.distance is not None]
+    best = [max((cosine for right, cosine in near if right is wanted), default=0.0) for wanted in (True, False)]
+    return scale.normalize(best[0]), scale.normalize(best[1])
+
+
+def rate(asked: Asked, scale: CosineScale) -> tuple[bool, Confidence]:
+    """Whether the first hit is right, and its confidence."""
+    mode = SearchMode.HYBRID
+    ranked = on_scale(asked, mode, scale)
+    if not ranked:  # a phrase in the question is on no page
+        return False, Confidence.LOW
+    likely = with_likelihoods(mode, ranked[:1], get_competition(mode, ranked))
+    return ranked[0].page_id in asked.right, get_confidence(mode, likely[0].likelihood or 0.0)
+
+
+# The closest sentence.
+
+
+def sentences(read: dict[str, Collection], languages: Sequence[str]) -> Iterator[str]:
+    """How often the sentence that word vectors choose contains the answer, in the first paragraph of each article."""
+    models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
+    yield "\n## Closest sentence\n"
+    yield "The share of questions whose answer begins in the sentence that word vectors choose.\n"
+    yield f"| | questions | first sentence | {' | '.join(models)} |"
+    yield "|---|---|---|---|---|"
+    for language in languages:
+        found = []
+        for number in range(0, len(read[language].texts), PARAGRAPHS_PER_ARTICLE):
+            text = read[language].texts[number]
+            ends = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]
+            parts = [text[start:end] for start, end in pairwise(ends)]
+            for name, question in read[language].asked[number] if len(parts) > 2 else ():
+                right = bisect_right(ends, read[language].answers[name]) - 1
+                scorers = [embedder.make_sentence_scorer(question) for embedder in models.values()]
+                found.append([right == 0, *(int(np.argmax(score(parts))) == right for score in scorers)])
+        if found:
+            cells = " | ".join(f"{share:.2f}" for share in np.mean(found, axis=0))
+            yield f"| {language} | {len(found)} | {cells} |"
+
+
+# Costs.
+
+
+def costs(read: dict[str, Collection]) -> Iterator[str]:
+    """CPU time on one thread, in turns, and the memory of a process."""
+    models = {model: load_embedder(model, threads=1) for model in (DEFAULT_MODEL, MODEL)}
+    yield "\n## Costs\n"
+    yield f"| CPU time on one thread, median of {ROUNDS} turns | {DEFAULT_MODEL} | {MODEL} | ratio |"
+    yield "|---|---|---|---|"
+    for language in ("en", "de", "zh"):
+        passages = read[language].texts[:24]
+        queries = [text for asked in read[language].asked[:24] for _, text in asked[:2]]
+        for what, texts in (("paragraph", passages), ("question", queries)):
+            turns = np.array([[cpu(embedder, what, texts) for embedder in models.values()] for _ in range(ROUNDS)])
+            first, second = np.median(turns, axis=0) / len(texts) * 1e3
+            ratio = np.median(turns[:, 1] / turns[:, 0])
+            yield f"| {language}, {what} | {first:.1f} ms | {second:.1f} ms | {ratio:.2f} |"
+    yield "\n| a new process | memory before loading | after loading and embedding | CPU time of loading |"
+    yield "|---|---|---|---|"
+    for model in models:
+        command = [sys.executable, "-m", "bench.multilingual", "--memory", model]
+        done = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        yield f"| {model} | {done[0]} MB | {done[1]} MB | {float(done[2]):.1f} s |"
+
+
+def cpu(embedder: object, what: str, texts: Sequence[str]) -> float:
+    began = time.process_time()
+    if what == "paragraph":
+        embedder.embed_passages(texts)
+    else:
+        for text in texts:
+            embedder.embed_query(text)
+    return time.process_time() - began
+
+
+def memory(model: str) -> tuple[int, int, float]:
+    """Resident megabytes before and after loading, with the libraries imported before, and seconds of CPU time."""
+    import onnxruntime  # noqa: F401
+    import tokenizers  # noqa: F401
+
+    before, began = resident(), time.process_time()
+    embedder = load_embedder(model, threads=1)
+    took = time.process_time() - began
+    embedder.embed_passages(["The cat sleeps on the sofa. " * 20])
+    return before, resident(), took
+
+
+def resident() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+
+
+if __name__ == "__main__":
+    main()

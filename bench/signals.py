@@ -1,0 +1,245 @@
+"""Further signals for hybrid ranking, chosen by the other collections: the figures of docs/adr/0034.
+
+    python -m bench.signals [--collections DIR] [--data DIR] [--write]
+
+Uses the indexes of bench.quality (run that first). The first table has the difference of nDCG@10 to hybrid search as it
+is. The second chooses the best of all combinations by the mean of all collections but one, and shows what it gives on
+that one. A signal is worth its cost only if it gains there.
+"""
+
+import argparse
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bench import collections
+from bench.report import machine, write
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.search import KeywordQuery, PageFilter
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.title_match import compute_dice
+from wikiholt.text.bm25 import to_terms
+from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+
+NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
+FEEDBACK_PAGES, FEEDBACK_TERMS = 5, 8
+LONG_QUERY_WORDS = 8
+COMBINATIONS = 250
+
+
+@dataclass(frozen=True)
+class Signals:
+    """The candidates of one query, a number each per signal."""
+
+    kind: str
+    collection: str
+    words: int
+    ideal: FloatArray
+    grade: FloatArray
+    cosine: FloatArray
+    share: FloatArray
+    name: FloatArray
+    heading: FloatArray
+    soft_name: FloatArray
+    passages: FloatArray
+    """The mean of the three nearest passages, on the common scale."""
+    feedback: FloatArray
+    """The keyword share of terms taken from the best pages (RM3)."""
+
+
+class Weights(NamedTuple):
+    """The weights of the signals. The defaults are hybrid search as it is."""
+
+    meaning: float = 0.5
+    meaning_long: float = 0.5
+    name: float = 0.3
+    heading: float = 0.0
+    soft_name: float = 0.0
+    passages: float = 0.0
+    feedback: float = 0.0
+
+
+CHOICES: dict[str, tuple[float, ...]] = {
+    "meaning": (0.45, 0.5, 0.55, 0.6),
+    "meaning_long": (0.5, 0.55, 0.6, 0.65),
+    "name": (0.2, 0.3, 0.4),
+    "heading": (0.0, 0.05, 0.1),
+    "soft_name": (0.0, 0.05, 0.1),
+    "passages": (0.0, 0.1, 0.2),
+    "feedback": (0.0, 0.05, 0.1),
+}
+TRIED = {
+    **{f"headings {w}": Weights(heading=w) for w in (0.05, 0.1, 0.2)},
+    **{f"meaning {w}": Weights(w, w) for w in (0.45, 0.55, 0.6)},
+    **{f"meaning {w} for long questions": Weights(meaning_long=w) for w in (0.55, 0.6, 0.65)},
+    **{f"soft names {w}": Weights(soft_name=w) for w in (0.05, 0.1, 0.2)},
+    **{f"three passages {w}": Weights(passages=w) for w in (0.1, 0.2)},
+    **{f"RM3 {w}": Weights(feedback=w) for w in (0.05, 0.1, 0.2)},
+    **{f"names {w}": Weights(name=w) for w in (0.2, 0.4)},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser.add_argument("--write", action="store_true", help="write bench/results/signals.md")
+    arguments = parser.parse_args()
+    service = open_service(arguments.data / "quality")
+    embedder = service.components.embedder()
+    queries: list[Signals] = []
+    for name in NAMES:
+        index = service.components.store.open(service.get_handle(name).wiki.id)
+        queries += IndexSignals(index, embedder).read_all(arguments.collections / name)  # type: ignore[arg-type]
+        index.close()
+        print(name, len(queries), flush=True)
+    text = "\n".join([*format_single(queries), "", *format_held_out(queries)])
+    print(text)
+    if arguments.write:
+        write("signals", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+
+
+class IndexSignals:
+    """Computes the signals of queries to one index."""
+
+    def __init__(self, index: WikiIndex, embedder: OnnxEmbedder) -> None:
+        self._index, self._embedder = index, embedder
+        _, listed = index.list_pages(PageFilter(), None)
+        self._pages = {page.page_id: page for page in listed}
+        rows = index.get_page_vectors(sorted(self._pages))
+        order = np.argsort(rows.page_ids, kind="stable")
+        self._page_ids, self._chunk_ids, self._vectors = (
+            rows.page_ids[order],
+            rows.chunk_ids[order],
+            rows.vectors[order],
+        )
+        ids, starts = np.unique(self._page_ids, return_index=True)
+        ends = [*starts[1:].tolist(), len(self._page_ids)]
+        self._rows = {page: slice(a, b) for page, a, b in zip(ids.tolist(), starts.tolist(), ends, strict=True)}
+        chunks = index.get_page_chunks(sorted(self._pages))
+        self._terms = {chunk.chunk_id: Counter(to_terms(chunk.text)) for each in chunks.values() for chunk in each}
+        texts = {page: [heading for c in each for heading in c.heading_path] for page, each in chunks.items()}
+        for page, each in chunks.items():
+            texts[page] += [found for c in each for found in re.findall(r"^#{1,6} +(.+?)[ #]*$", c.text, re.MULTILINE)]
+        self._headings = {page: [get_significant_terms(text) for text in set(each)] for page, each in texts.items()}
+        self._names = {page_id: get_significant_terms(page.name) for page_id, page in self._pages.items()}
+        by_page = [set().union(*(self._terms[c.chunk_id] for c in each)) for each in chunks.values()]
+        self._counts = Counter(term for terms in by_page for term in terms)
+
+    def read_all(self, directory: Path) -> Iterator[Signals]:
+        for kind in collections.queries(directory):
+            for query, text in kind.texts.items():
+                if parse_query(text):
+                    yield self._read(kind, query, text)
+
+    def _read(self, kind: collections.Queries, query: str, text: str) -> Signals:
+        words, plain = parse_query(text), to_plain_query(text)
+        cosines = self._vectors @ self._embedder.embed_query(plain)
+        best = self._index.get_max_keyword_score(words) or 1.0
+        hits = self._index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
+        shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
+        near = self._page_ids[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
+        left_out, relevant, terms = kind.exclude.get(query, set()), kind.relevant[query], frozenset(words.terms)
+        pages = sorted(page for page in {*near, *shares} if self._pages[page].path not in left_out)
+        nearest = [np.sort(cosines[self._rows[page]])[::-1] if page in self._rows else np.zeros(1) for page in pages]
+        scale = self._embedder.scale
+        scorer = self._embedder.make_sentence_scorer(plain)
+        soft = scorer([self._pages[page].name for page in pages]) if scorer else [0.0] * len(pages)
+        share = np.array([shares.get(page, 0.0) for page in pages])
+        cosine = np.array([values[0] for values in nearest])
+        order = np.argsort(-(cosine + share))[:FEEDBACK_PAGES]
+        feedback = self._find_feedback([pages[i] for i in order], terms, cosines)
+        return Signals(
+            kind.name,
+            kind.collection,
+            len(text.split()),
+            np.array(sorted(relevant.values(), reverse=True)[:10], np.float32),
+            np.array([relevant.get(self._pages[page].path, 0) for page in pages], np.float32),
+            np.maximum(0, (cosine - scale.unrelated) / (scale.related - scale.unrelated)),
+            share,
+            np.array([compute_dice(terms, self._names[page]) for page in pages]),
+            np.array(
+                [max((compute_dice(terms, h) for h in self._headings.get(page, ())), default=0.0) for page in pages]
+            ),
+            np.array(soft),
+            np.array([(v[:3].mean() - scale.unrelated) / (scale.related - scale.unrelated) for v in nearest]),
+            np.array([feedback.get(page, 0.0) for page in pages]),
+        )
+
+    def _find_feedback(self, pages: Sequence[int], terms: frozenset[str], cosines: FloatArray) -> dict[int, float]:
+        """Page id → share of the best score of the terms that are frequent in the best passages and rare elsewhere."""
+        weights: Counter[str] = Counter()
+        count = len(self._pages)
+        for page in pages:
+            rows = self._rows.get(page)
+            if rows is None:
+                continue
+            found = self._terms[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])]
+            for term, times in found.items():
+                if len(term) > 2 and term not in terms and 0 < self._counts[term] < count / 10:
+                    weights[term] += times / found.total() * math.log(count / self._counts[term])  # type: ignore[assignment]
+        query = KeywordQuery(tuple(term for term, _ in weights.most_common(FEEDBACK_TERMS)))
+        best = self._index.get_max_keyword_score(query) if query else 0.0
+        return (
+            {h.page_id: h.score / best for h in self._index.search_keywords(query, 100, PageFilter())} if best else {}
+        )
+
+
+def measure(weights: Weights, queries: Sequence[Signals]) -> dict[str, float]:
+    """The mean nDCG@10 of each kind of queries."""
+    found: dict[str, list[float]] = {}
+    for each in queries:
+        part = weights.meaning if each.words < LONG_QUERY_WORDS else weights.meaning_long
+        names = weights.name * each.name + weights.heading * each.heading + weights.soft_name * each.soft_name
+        score = part * each.cosine + (1 - part) * each.share + names * each.cosine
+        score = score + weights.passages * each.passages + weights.feedback * each.feedback
+        grades = each.grade[np.lexsort((-each.cosine, -score))[:10]]
+        discounts = 1 / np.log2(np.arange(2, 12))
+        gain, ideal = (float((g * discounts[: len(g)]).sum()) for g in (grades, each.ideal))
+        found.setdefault(each.kind, []).append(gain / ideal if ideal else 0.0)
+    return {kind: float(np.mean(values)) for kind, values in found.items()}
+
+
+def format_single(queries: Sequence[Signals]) -> Iterator[str]:
+    today = measure(Weights(), queries)
+    yield f"| signal | {' | '.join(today)} | mean |"
+    yield "|" + "---|" * (len(today) + 2)
+    yield f"| hybrid search | {' | '.join(f'{v:.4f}' for v in today.values())} | {np.mean([*today.values()]):.4f} |"
+    for name, weights in TRIED.items():
+        gains = [value - today[kind] for kind, value in measure(weights, queries).items()]
+        yield f"| {name} | {' | '.join(f'{gain:+.4f}' for gain in gains)} | {np.mean(gains):+.4f} |"
+
+
+def format_held_out(queries: Sequence[Signals]) -> Iterator[str]:
+    random_choice, today = random.Random(3), Weights()
+    tried = [
+        today._replace(
+            **{name: random_choice.choice(values) for name, values in CHOICES.items() if random_choice.random() < 0.4}
+        )
+        for _ in range(COMBINATIONS)
+    ]
+    results = [measure(weights, queries) for weights in (today, *tried)]
+    home = {each.kind: each.collection for each in queries}
+    yield "| left out | chosen by the others | gain seen | gain on the one left out |"
+    yield "|---|---|---|---|"
+    for name in NAMES:
+        seen, unseen = [k for k in home if home[k] != name], [k for k in home if home[k] == name]
+        best = max(range(len(results)), key=lambda i: np.mean([results[i][k] for k in seen]))
+        gains = [np.mean([results[best][k] - results[0][k] for k in kinds]) for kinds in (seen, unseen)]
+        chosen = (today, *tried)[best]
+        changes = [f"{f} {new}" for f, old, new in zip(Weights._fields, today, chosen, strict=True) if old != new]
+        yield f"| {name} | {', '.join(changes) or 'as it is'} | {gains[0]:+.4f} | {gains[1]:+.4f} |"
+
+
+if __name__ == "__main__":
+    main()

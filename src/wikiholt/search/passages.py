@@ -1,0 +1,115 @@
+"""Chooses the passage of each page that a hit shows: by its meaning and by the words of the query that it contains."""
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wikiholt.domain.index import CosineScale, VectorHits
+from wikiholt.domain.search import KeywordQuery, StoredChunk, StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.ranking import Candidate, group_by_page
+from wikiholt.text.analysis import strip_accents
+
+PASSAGES_PER_PAGE = 3
+"""Passages of a page, nearest first, among which one is chosen."""
+
+WORD_WEIGHT = 0.5
+"""Weight of the contained words; the meaning has 1. Chosen with bench/snippets, see docs/adr/0035."""
+
+_MAX_PAGE_CHUNKS = 200
+"""Pages with more chunks than this are not scanned for query words, which would take longer than the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassageChooser:
+    """Chooses the passages of one search. The choice for a page does not depend on the other pages."""
+
+    query: KeywordQuery
+    nearest: Mapping[int, Sequence[Candidate]] = field(default_factory=dict)
+    """Page id → its passages nearest to the query, nearest first."""
+
+    def choose(
+        self, index: WikiIndex, candidates: Sequence[Candidate], pages: Mapping[int, StoredPage]
+    ) -> list[StoredChunk | None]:
+        """The chunk to show for each candidate. If no near chunk contains a word of the query, the whole page is
+        scanned for one."""
+        stems = get_stems(self.query)
+        near = [self.nearest.get(c.page_id, ()) or ((c,) if c.chunk_id is not None else ()) for c in candidates]
+        chunks = index.get_chunks([p.chunk_id for passages in near for p in passages if p.chunk_id is not None])
+        chosen = [_choose_passage(passages, chunks, stems) for passages in near]
+        undecided: dict[int, int] = {}
+        for position, (c, chunk) in enumerate(zip(candidates, chosen, strict=True)):
+            if chunk is None or (c.keyword_share is not None and not count_mentions(chunk.text, stems)):
+                undecided.setdefault(c.page_id, position)
+        page_ids = [
+            page_id
+            for page_id, position in undecided.items()
+            if pages[page_id].chunks <= _MAX_PAGE_CHUNKS or chosen[position] is None
+        ]
+        for page_id, page_chunks in index.get_page_chunks(page_ids, _MAX_PAGE_CHUNKS).items():
+            position = undecided[page_id]
+            chosen[position] = find_best_chunk(page_chunks, chosen[position], stems)
+        return chosen
+
+
+def group_passages(hits: VectorHits, per_page: int, scale: CosineScale) -> dict[int, list[Candidate]]:
+    """Page id → up to `per_page` of its passages, nearest first."""
+    by_page: dict[int, list[Candidate]] = {}
+    for candidate in group_by_page(hits, per_page, scale):
+        by_page.setdefault(candidate.page_id, []).append(candidate)
+    return by_page
+
+
+def _choose_passage(
+    passages: Sequence[Candidate], chunks: Mapping[int, StoredChunk], stems: Sequence[str]
+) -> StoredChunk | None:
+    """The passage with the highest sum of meaning and contained words; the nearest of equals."""
+    found = ((passage, chunks.get(passage.chunk_id or 0)) for passage in passages)
+    known = [(passage, chunk) for passage, chunk in found if chunk is not None]
+    if len(known) < 2:
+        return known[0][1] if known else None
+    shares = _score_words([chunk.text for _, chunk in known], stems)
+    scores = [
+        passage.scale.normalize(1.0 - (passage.distance or 0.0)) + WORD_WEIGHT * share
+        for (passage, _), share in zip(known, shares, strict=True)
+    ]
+    return known[scores.index(max(scores))][1]
+
+
+def find_best_chunk(chunks: Sequence[StoredChunk], nearest: StoredChunk | None, stems: Sequence[str]) -> StoredChunk:
+    """The chunk with the most words of the query; rare ones weigh more. Without any, the nearest or the first chunk."""
+    shares = _score_words([chunk.text for chunk in chunks], stems)
+    highest = max(shares)
+    return nearest if nearest is not None and not highest else chunks[shares.index(highest)]
+
+
+def _score_words(texts: Sequence[str], stems: Sequence[str]) -> list[float]:
+    """For each text the share of the stems it contains. The fewer texts contain a stem, the more it weighs."""
+    contained = [find_mentions(text, stems) for text in texts]
+    counts = {stem: sum(stem in mentions for mentions in contained) for stem in stems}
+    weights = {stem: math.log1p(len(texts) / count) for stem, count in counts.items() if count}
+    total = sum(weights.values()) or 1.0
+    return [sum(weights[stem] for stem in mentions) / total for mentions in contained]
+
+
+def get_stems(query: KeywordQuery) -> tuple[str, ...]:
+    """Stems of the query's words, to be matched as substrings of a text."""
+    terms = dict.fromkeys([*query.terms, *(term for phrase in query.phrases for term in phrase)])
+    if not terms:
+        return (query.prefix,) if query.prefix else ()
+    # A stem's last letter may differ from the word's ("studi", "study"). Terms with digits or signs are not stemmed.
+    return tuple(term[:-1] if len(term) > 4 and term.isalpha() else term for term in terms)
+
+
+def count_mentions(text: str, stems: Sequence[str]) -> int:
+    """How many of the stems occur in a text, ignoring case and accents."""
+    return len(find_mentions(text, stems))
+
+
+def find_mentions(text: str, stems: Sequence[str]) -> list[str]:
+    """The stems that occur in a text, ignoring case and accents."""
+    folded = strip_accents(text)
+    # Scripts without spaces keep their marks, which are not accents: が is not か.
+    marked = folded if text.isascii() else unicodedata.normalize("NFKC", text)
+    return [stem for stem in stems if stem in folded or stem in marked]
