@@ -9,7 +9,7 @@ UNIT := not (browser or chroma or gate or long or model or otterwiki or postgres
 # Directories without a unit test are not even imported.
 UNIT_DIRECTORIES := $(foreach kind,browser chroma crash fuzz model otterwiki postgres process soak,--ignore-glob='tests/*$(kind)')
 
-.PHONY: help demo serve quick unit test suite lint check gate format lock wheel bench clean
+.PHONY: help demo serve quick unit test suite lint check gate format lock wheel install-check bench clean
 
 help:                ## Say what can be made
 	@grep -E '^[a-z-]+: *##|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,9 +74,11 @@ lock: $(READY)       ## Write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra postgres --extra mcp \
 		--constraint requirements.lock --no-emit-index-url --no-header -o deploy/requirements.lock pyproject.toml
 
-wheel: $(READY)      ## The package in dist, for deploy/Containerfile
-	rm -f dist/wikiholt-*.whl
-	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+wheel:               ## The wheel and the sdist in dist; needs no .venv
+	PYTHON=$(PYTHON) tools/build.sh
+
+install-check: wheel ## Install the wheel for each Python in PATH, with pipx and uvx, and run the demo
+	tools/check_install.sh
 
 bench: $(READY)      ## The figures of bench/results; needs the corpora, see bench/README.md
 	$(BIN)/python -m bench.search --write

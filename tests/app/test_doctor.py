@@ -11,6 +11,8 @@ import pytest
 from tests.support.damaged_wiki import DamagedWiki
 from wikiholt.app.doctor import CheckResult, run_checks
 from wikiholt.domain.wiki import BackupReason, Scope
+from wikiholt.errors import NoPages, NothingIndexed
+from wikiholt.interfaces.cli.output import TerminalStyle, format_status
 
 DAY_S = 86_400.0
 
@@ -36,6 +38,17 @@ def test_a_new_wiki_needs_no_backup_and_an_older_one_does(wiki: DamagedWiki) -> 
     assert (fault.subject, fault.detail) == ("wiki notes", "there is no backup yet")
     assert "wikiholt backup notes" in fault.advice
     assert get_failures(wiki, interval=0.0) == [], "scheduled backups are off"
+
+
+def test_a_wiki_without_an_indexed_page_is_a_fault(wiki: DamagedWiki) -> None:
+    wiki.repository.commit({**{f"page-{n}.md": None for n in range(3)}, "photo.png": "no page"})
+    with pytest.raises(NoPages):
+        wiki.handle.sync()
+    checks = [check for check in run_checks(wiki.service, wiki.place / "data", DAY_S) if check.subject == "wiki notes"]
+    assert [(check.well, check.detail) for check in checks] == [(False, "this wiki has no indexed page")]
+    status = wiki.handle.get_status()
+    assert isinstance(status.error, NothingIndexed)
+    assert "this wiki has no indexed page" in "\n".join(format_status(status, TerminalStyle(use_color=False)))
 
 
 def test_a_backup_is_old_only_when_the_index_has_changed_since(wiki: DamagedWiki) -> None:

@@ -19,6 +19,7 @@ from wikiholt.interfaces.cli.main import INTERRUPTED_EXIT_CODE, UNEXPECTED_EXIT_
 from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
 from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document
 from wikiholt.text.markdown import make_github_slug
+from wikiholt.wikis.slugs import RESERVED_SLUGS
 
 PACKAGE = ROOT / "src" / "wikiholt"
 BENCH = [page for page in (ROOT / "bench").rglob("*.md") if not page.is_relative_to(ROOT / "bench" / "data")]
@@ -260,3 +261,9 @@ def test_every_field_of_an_answer_is_described() -> None:
     ):
         rows = re.findall(r"^\| `(\w+)` \|", get_section(manual, title), re.MULTILINE)
         assert rows == list(document), title
+
+
+def test_reserved_slugs_are_listed() -> None:
+    section = (ROOT / "docs" / "cli.md").read_text("utf-8").split("\n### add\n")[1].split("\n### ")[0]
+    paragraph = next(part for part in section.split("\n\n") if part.startswith("Reserved names"))
+    assert re.findall(r"`([^`]+)`", paragraph) == sorted(RESERVED_SLUGS)

@@ -56,11 +56,17 @@ def test_repositories_inside_a_repository_are_its_content(tmp_path: Path) -> Non
     assert [found.path.name for found in find_repositories(tmp_path)] == ["a"]
 
 
-def test_an_invalid_slug_is_reported_with_the_reason(tmp_path: Path) -> None:
-    make_repositories(tmp_path, "Big", "under_score", "admin", "x" * 64, "gr\u00fcn", "a.b", "fine")
-    assert get_found_slugs(tmp_path) == {"fine": "fine"}
-    assert set(get_skipped(tmp_path)) == {"Big", "under_score", "admin", "x" * 64, "gr\u00fcn", "a.b"}
-    assert "capital letter" in get_skipped(tmp_path)["Big"]
+def test_a_name_that_is_no_slug_gets_one_unless_it_is_taken(tmp_path: Path) -> None:
+    make_repositories(tmp_path, "Big/repo", "under_score.git", "admin", "x" * 64, "gr\u00fcn", "Fine", "fine")
+    assert get_found_slugs(tmp_path) == {
+        "admin-pages": "admin",
+        "big": "Big/repo",
+        "fine": "fine",
+        "grun": "gr\u00fcn",
+        "under-score": "under_score.git",
+        "x" * 63: "x" * 64,
+    }
+    assert get_skipped(tmp_path) == {"Fine": "fine is already the wiki fine"}
 
 
 def test_a_link_out_of_the_directory_is_reported_and_not_followed(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """Isolation of misplaced data: files and rows of one wiki in the place of another are never used."""
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +13,16 @@ import pytest
 
 from tests.isolation.canaries import CanaryWiki, find_codes
 from wikiholt.app.bootstrap import build_service
+from wikiholt.app.isolation_check import check_isolation
 from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchInterface
 from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.testing import FakeEmbedder
+from wikiholt.testing.fakes import make_entry
 from wikiholt.wikis.service import WikiService
 
 
@@ -94,6 +99,37 @@ def test_the_index_of_another_wiki_is_not_used_and_is_quarantined(two: TwoWikis,
     assert next(path.name for path in two.get_directory(0).glob("broken-*")).endswith(
         "the-index-belongs-to-another-wiki"
     )
+
+
+def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_nothing(
+    two: TwoWikis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def verify() -> tuple[int, list[str]]:
+        code = main(["--data", str(two.data), "verify-isolation", "--json"])
+        document = json.loads(capsys.readouterr().out)
+        assert document["well"] == (code == 0)
+        return code, [f"{each['subject']}: {each['detail']}" for each in document["findings"] if not each["well"]]
+
+    assert verify() == (0, [])
+    own, foreign = (two.get_directory(number) for number in range(2))
+    with closing(two.service.components.store.open(two.ids[0])) as index:
+        index.apply(IndexChange(pages=(make_entry("Leaked.md", ["from another wiki"], FakeEmbedder()),)))
+    for name in ("g000001.sqlite", "queries.sqlite"):
+        shutil.copy(foreign / name, own / name.replace("g000001", "g000009"))
+    (cache,) = foreign.glob("vectors-*")
+    shutil.copy(cache, own / "vectors-g000009-v1.exact")
+    two_backups = [next((two.data / "backups" / wiki_id).glob("*.sqlite")) for wiki_id in two.ids]
+    shutil.copy(two_backups[1], two_backups[0])
+    before = {file: file.read_bytes() for file in sorted(own.iterdir()) if not file.name.endswith(("-shm", "-wal"))}
+    code, faults = verify()
+    assert code == 10
+    text = "\n".join(faults)
+    assert "published index: pages that are not in its repository: 1 (Leaked.md)" in text
+    for part in ("g000009.sqlite", "queries.sqlite", "vectors-g000009-v1.exact"):
+        assert f"{part}: it belongs to another wiki ({two.ids[1]})" in text
+    assert len([line for line in faults if ": backup of " in line]) == 1
+    assert all(line.startswith(f"wiki {two.wikis[0].slug}: ") for line in faults)
+    assert before == {file: file.read_bytes() for file in before}
 
 
 def test_a_generation_of_another_wiki_is_never_published_instead_of_a_lost_one(two: TwoWikis) -> None:
@@ -184,6 +220,34 @@ def test_rows_of_the_schema_of_another_wiki_are_not_used(tmp_path: Path, databas
         two.service.get_handle(two.wikis[0].slug).sync()
         assert two.find_visible_codes() == {two.wikis[0].code}
         assert two.service.get_handle(two.wikis[0].slug).get_status().quarantined
+    finally:
+        two.service.close()
+
+
+def test_verify_isolation_finds_rights_of_other_roles_and_foreign_pages_in_postgresql(
+    tmp_path: Path, database: str
+) -> None:
+    two = TwoWikis(tmp_path, {"store": database})
+    two.service = two.open()
+    store, slug = two.service.components.store, two.wikis[0].slug
+    assert isinstance(store, PostgresStore)
+    try:
+        assert [check.well for wiki in two.wikis for check in check_isolation(two.service, wiki.slug)] == [True, True]
+        (own, role), (_, other_role) = (
+            (placement.schema, placement.role) for placement in map(store.placements.get, two.ids)
+        )
+        with closing(store.open(two.ids[0])) as index:
+            index.apply(IndexChange(pages=(make_entry("Leaked.md", ["from another wiki"], FakeEmbedder()),)))
+        with psycopg.connect(database, autocommit=True) as db:
+            db.execute(f"GRANT USAGE ON SCHEMA {own} TO PUBLIC")
+            db.execute(f"GRANT SELECT ON {own}.g1_chunks TO {other_role}")
+        details = [check.detail for check in check_isolation(two.service, slug) if not check.well]
+        assert details == [
+            "published index: pages that are not in its repository: 1 (Leaked.md)",
+            f"rights in PostgreSQL: other roles can use its schema or its role: PUBLIC, {other_role}",
+        ]
+        assert role not in details[1]
+        assert [check.well for check in check_isolation(two.service, two.wikis[1].slug)] == [True]
     finally:
         two.service.close()
 

@@ -263,6 +263,6 @@ def _check_wiki(handle: WikiHandle, backup_interval: float) -> Iterator[CheckRes
         first = status.problems[0]
         detail = f"{len(status.problems)} pages could not be indexed; the first: {first.file}: {first.detail}"
         yield CheckResult(subject, False, detail, f"see `wikiholt status {handle.wiki.slug}` and fix the pages")
-    elif not faults and not status.stale:
+    elif not faults and not status.stale and status.state.pages:
         counts = f"pages: {status.state.pages}, chunks: {status.state.chunks}"
         yield CheckResult(subject, True, f"intact and at HEAD; {counts}")

@@ -243,6 +243,16 @@ _FILE_NAME_PATTERN = re.compile(r"([a-z]+)-g(\d{6,18})-v(\d{1,18})\.([a-z]+)")
 _TEMPORARY_SUFFIX = ".writing"
 
 
+def is_cache_file_name(name: str) -> bool:
+    """Whether a finished cache file has such a name."""
+    return _FILE_NAME_PATTERN.fullmatch(name) is not None
+
+
+def read_cache_owner(file: Path) -> str:
+    """The id of the wiki that a cache file names as its owner. Raises CacheBroken."""
+    return MappedFile(file).header.owner
+
+
 @dataclass(frozen=True, slots=True)
 class CacheFileName:
     """Family, generation and version of a cache file, and the kind of cache that wrote it."""

@@ -344,6 +344,12 @@ class DatabaseAdmin(Protocol):
     def check_wiki_login(self, name: str) -> str:
         """Log in to a database as a new wiki would. Returns the server's reason if that fails, else an empty text."""
 
+    def list_unexpected_roles(self, wiki_id: str) -> Sequence[str]:
+        """The roles besides the operator and the wiki's own that have rights to the wiki's schema, its tables or role.
+
+        PUBLIC is one of them. Changes nothing.
+        """
+
     def repair_access(self, wiki_id: str) -> None:
         """Create what is missing of a wiki's schema and role, and give the role its password again."""
 

@@ -106,6 +106,7 @@ class WikiDiscovery:
             else:
                 settings = {"confined": str(repository.confined_to or ""), "kind": repository.kind}
                 new[slug] = (source, {name: value for name, value in settings.items() if value})
+                _log_changed_name(repository)
         self._log_skipped(skipped)
         return self._service.registry.add_many([(slug, *values) for slug, values in new.items()]) if new else []
 
@@ -151,3 +152,10 @@ class WikiDiscovery:
             if repository not in known:
                 _LOG.warning("%s is skipped: %s", repository.path, repository.reason)
         self.skipped = tuple(skipped)
+
+
+def _log_changed_name(repository: DiscoveredRepository) -> None:
+    """Log the slug of a new wiki if it is not the name of its directory."""
+    entry = repository.confined_to
+    if entry is not None and entry.name.removesuffix(".git") != repository.slug:
+        _LOG.warning("%s becomes the wiki %s: its name cannot be a slug", repository.path, repository.slug)

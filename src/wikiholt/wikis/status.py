@@ -9,15 +9,19 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import NothingIndexed, WikiholtError
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.indexing.repair import IndexRepair
 from wikiholt.text.page_names import count_extensions
 
+_NOTHING_INDEXED_HINT = (
+    "if a sync does not help, check the branch, the sub-directory and the ignore globs of this wiki, and its problems"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class WikiStatus:
-    """The status of a wiki. `error` is set if the index or the repository cannot be read."""
+    """The status of a wiki. `error` is set if the index or the repository cannot be read, or no page is indexed."""
 
     wiki: Wiki
     state: IndexState | None
@@ -72,6 +76,8 @@ class StatusReader:
                 state, problems = index.get_state(), tuple(index.get_problems())
         except WikiholtError as index_error:
             return WikiStatus(self._wiki, None, head, True, error=error or index_error)
+        if error is None and state.pages == 0:
+            error = NothingIndexed("this wiki has no indexed page", hint=_NOTHING_INDEXED_HINT)
         return WikiStatus(self._wiki, state, head, state.revision != head, problems, error=error)
 
 

@@ -197,7 +197,9 @@ def test_after_the_first_process_is_killed_another_starts_its_own_child(fixture:
             cache.close()
 
 
-def test_files_of_another_chroma_version_are_quarantined_and_not_opened(fixture: ChromaFixture) -> None:
+def test_files_of_another_chroma_version_are_quarantined_and_not_opened(
+    fixture: ChromaFixture, caplog: pytest.LogCaptureFixture
+) -> None:
     index = fixture.create_index(WIKI_ID)
     with fixture.open_engine() as engine:
         wait_until(lambda: is_helped_by_chroma(fixture.open_cache(engine)), "the first build")
@@ -207,9 +209,11 @@ def test_files_of_another_chroma_version_are_quarantined_and_not_opened(fixture:
         cache = fixture.open_cache(engine)
         wait_until(lambda: is_helped_by_chroma(cache), "a new build")
         assert get_metric(engine, "rebuilds") == 1
+        assert get_metric(engine, "renewals") == 1
         assert_same_as_store(cache, index)
         cache.close()
     (kept,) = (fixture.path / "wikiholt-aside").iterdir()
+    assert f"Chroma's files were moved aside to {kept}" in caplog.text
     assert kept.name.endswith("written-by-1.0.20")
     assert (kept / "chroma.sqlite3").read_bytes() == before
 

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +48,26 @@ def test_semantic_search_is_by_meaning_with_five_pages(shared: ServedApplication
     assert answer["mode"] == "semantic"
     assert answer["total"] == 2
     assert all(isinstance(hit["distance"], float) for hit in answer["results"])
+
+
+def test_semantic_search_returns_pages_once_unless_a_setting_or_the_client_wants_more(tmp_path: Path) -> None:
+    long_page = "# Long\n\n" + "\n\n".join(f"## Part {part}\n\n{'printer paper jam flap ' * 25}" for part in range(8))
+    with serve_application(tmp_path) as served:
+        served.alpha.commit({"Long.md": long_page})
+        served.application.service.get_handle("alpha").sync()
+        client = served.make_client("read")
+
+        def find(**params: int) -> list[str]:
+            answer = client.get("/api/v1/semantic-search", params={"q": "printer paper jam flap", "n": 4, **params})
+            return sorted(hit["path"] for hit in answer.json()["results"])
+
+        pages = ["Coffee", "Equipment/Printer", "Home", "Long"]
+        assert find() == pages
+        assert find(max_chunks_per_page=3).count("Long") == 3
+        settings = replace(served.application.settings, search_semantic_chunks_per_page=2)
+        served.app.state.application = replace(served.application, settings=settings)
+        assert find().count("Long") == 2
+        assert find(max_chunks_per_page=1) == pages
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_an_unknown_setting_is_named(name: str) -> None:
 
 
 def test_variables_of_the_other_plugin_are_used_or_reported_with_advice() -> None:
-    environ = {"CHROMA_SYNC_INTERVAL": "30", "CHROMADB_HOST": "db", "VECTOR_BACKEND": "chroma", "FAISS_INDEX_DIR": "/f"}
+    environ = {"CHROMA_SYNC_INTERVAL": "30", "CHROMADB_PATH": "/c", "VECTOR_BACKEND": "chroma", "FAISS_INDEX_DIR": "/f"}
     environ |= {"EMBEDDING_MODEL": "bedrock", "SENTENCE_TRANSFORMER_MODEL": "another/one", "OTTERWIKI_API_KEY": "k"}
     assert (
         plugin_config.PluginConfig.from_environment({"REPOSITORY": "/srv/r"}, environ).load_settings().sync_interval
@@ -155,9 +155,25 @@ def test_variables_of_the_other_plugin_are_used_or_reported_with_advice() -> Non
     unused = set(environ) - {"CHROMA_SYNC_INTERVAL", "OTTERWIKI_API_KEY"}
     assert {line.split()[0] for line in messages} == unused
     assert all("WIKIHOLT_" in line for line in messages)
-    same = {"VECTOR_BACKEND": "faiss", "EMBEDDING_MODEL": "local", "SENTENCE_TRANSFORMER_MODEL": "all-MiniLM-L6-v2"}
+    same = {"EMBEDDING_MODEL": "local", "SENTENCE_TRANSFORMER_MODEL": "all-MiniLM-L6-v2"}
     assert plugin_config.log_legacy_advice(same) == []
     assert plugin_config.log_legacy_advice({"CHROMA_SYNC_INTERVAL": "soon"})
+    (line,) = plugin_config.log_legacy_advice({"VECTOR_BACKEND": "faiss"})
+    assert "WIKIHOLT_VECTORS=faiss" in line
+
+
+def test_the_chroma_server_of_the_other_plugin_is_used() -> None:
+    environ = {"VECTOR_BACKEND": "chroma", "CHROMADB_HOST": "db", "CHROMADB_PORT": "8004", "CHROMADB_MODE": "http"}
+    settings = plugin_config.PluginConfig.from_environment({"REPOSITORY": "/srv/r"}, environ).load_settings()
+    assert (settings.vectors, settings.chroma_url) == ("chroma", "http://db:8004")
+    messages = plugin_config.log_legacy_advice(environ)
+    assert [line.split()[0] for line in messages] == ["CHROMADB_MODE", "VECTOR_BACKEND=chroma"]
+    assert messages[1].endswith("WIKIHOLT_CHROMA_URL=http://db:8004.")
+    for own in ({"WIKIHOLT_VECTORS": "exact"}, {"CHROMADB_HOST": "a b"}, {"CHROMADB_PORT": "http"}):
+        changed = environ | own
+        settings = plugin_config.PluginConfig.from_environment({"REPOSITORY": "/srv/r"}, changed).load_settings()
+        assert settings.chroma_url == ""
+        assert len(plugin_config.log_legacy_advice(changed)) == 4, "each variable is named as not used"
 
 
 def test_a_conflicting_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

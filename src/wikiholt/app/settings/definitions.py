@@ -28,6 +28,7 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
+from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.language_names import LANGUAGES
 
@@ -176,6 +177,13 @@ class Settings:
     )
     search_fresh_timeout: float = setting(
         10.0, "Seconds a search with fresh=true waits for the index to reach HEAD.", minimum=0, maximum=600
+    )
+    search_semantic_chunks_per_page: int = setting(
+        1,
+        "Passages of one page that /api/v1/semantic-search returns at most, unless the client sets "
+        "max_chunks_per_page. 2 is the behavior of otterwiki-semantic-search: a page may come twice.",
+        minimum=1,
+        maximum=MAX_CHUNKS_PER_PAGE,
     )
     serve_host: str = setting(
         "127.0.0.1", "The address to listen on. An address that other machines can reach requires keys."

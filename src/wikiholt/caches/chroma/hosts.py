@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from wikiholt.caches.chroma.child_server import get_peer_credentials
 from wikiholt.caches.chroma.client import ChromaMetrics, ChromaUnavailable, ForeignCollection
-from wikiholt.caches.chroma.embedded_chroma import LOCK_FILE, SOCKET_FILE
+from wikiholt.caches.chroma.embedded_chroma import LOCK_FILE, QUARANTINE_DIRECTORY, SOCKET_FILE
 from wikiholt.errors import MissingDependency
 
 _LOG = logging.getLogger(__name__)
@@ -118,7 +118,10 @@ class ChildProcess:
         if self._is_running():
             return
         self._wait_for_exit()
+        quarantined = self._list_quarantined()
         state, detail = self._launch(reset=self._failed_starts >= 2)
+        if state != "taken":
+            self._report_quarantined(self._list_quarantined() - quarantined)
         if state == "ready":
             self._failed_starts = 0
             return
@@ -152,6 +155,19 @@ class ChildProcess:
         if self._process is not None:
             self._process.returncode = 0  # other processes still use it, so do not wait for it
             self._process = None
+
+    def _list_quarantined(self) -> set[str]:
+        try:
+            return {entry.name for entry in (self._directory / QUARANTINE_DIRECTORY).iterdir()}
+        except OSError:
+            return set()
+
+    def _report_quarantined(self, names: set[str]) -> None:
+        """Log and count the files of Chroma that the child has moved aside; it cannot log by itself."""
+        for name in sorted(names):
+            self._metrics.add("renewals")
+            place = self._directory / QUARANTINE_DIRECTORY / name
+            _LOG.warning("Chroma's files were moved aside to %s; every collection is rebuilt", place)
 
     def _connect_socket(self, connection: socket.socket) -> None:
         path = str(self._directory / SOCKET_FILE)

@@ -254,8 +254,7 @@ class CollectionSyncWorker:
         if not is_broken or time.monotonic() - self._reset_at < _RESET_INTERVAL_S:
             return None
         self._reset_at, self._error_count, self._connected_to = time.monotonic(), 0, ""
-        _LOG.warning("Chroma's directory is damaged: moving its files aside and rebuilding every collection")
-        self.metrics.add("renewals")
+        _LOG.warning("Chroma's directory is damaged: resetting it")
         try:
             self.api.request_reset()
         except (ChromaUnavailable, ChromaError):

@@ -1,15 +1,18 @@
-"""`wikiholt doctor` and `wikiholt settings`."""
+"""`wikiholt doctor`, `wikiholt verify-isolation` and `wikiholt settings`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from wikiholt.app.doctor import fix_logins, run_checks
+from wikiholt.app.doctor import CheckResult, fix_logins, run_checks
+from wikiholt.app.isolation_check import check_isolation
 from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.interfaces.cli.command import (
     PROBLEMS_FOUND_EXIT_CODE,
     CommandContext,
     Subparsers,
     add_command,
+    add_slug,
 )
 from wikiholt.interfaces.cli.output import to_safe_line
 
@@ -17,14 +20,25 @@ from wikiholt.interfaces.cli.output import to_safe_line
 def add_arguments(commands: Subparsers) -> None:
     doctor = add_command(commands, "doctor", run_doctor)
     doctor.add_argument("--fix", action="store_true", help="repair what can be repaired: logins of wikis to PostgreSQL")
+    add_slug(add_command(commands, "verify-isolation", run_verify_isolation), optional=True)
     add_command(commands, "settings", run_settings)
 
 
 def run_doctor(context: CommandContext) -> int:
-    settings, style = context.settings, context.style
+    settings = context.settings
     results = list(fix_logins(context.service)) if context.arguments.fix else []
     results += run_checks(context.service, settings.data, settings.backup_interval)
-    lines = []
+    return _print_results(context, results)
+
+
+def run_verify_isolation(context: CommandContext) -> int:
+    return _print_results(
+        context, [result for slug in context.get_slugs() for result in check_isolation(context.service, slug)]
+    )
+
+
+def _print_results(context: CommandContext, results: Sequence[CheckResult]) -> int:
+    style, lines = context.style, []
     for result in results:
         mark = style.format_success("✓") if result.well else style.format_error("✗")
         lines.append(f"{mark} {result.subject}: {to_safe_line(result.detail)}")

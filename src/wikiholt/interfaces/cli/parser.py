@@ -21,7 +21,7 @@ exit codes:
    7 index unavailable
    8 sync failed
    9 optional dependency not installed
-  10 doctor found problems
+  10 doctor or verify-isolation found problems
   11 permission denied
   70 internal error
 """
@@ -84,6 +84,7 @@ COMMANDS = {
     "eval": Summary(_QUALITY, "evaluation_command", "measure the search quality of a wiki"),
     "report": Summary(_QUALITY, "report_command", "show what was searched for in a wiki, if searches are logged"),
     "doctor": Summary(_OPERATION, "admin_commands", "check model, disk, git and all indexes, and suggest fixes"),
+    "verify-isolation": Summary(_OPERATION, "admin_commands", "check that no wiki has data of another wiki"),
     "model": Summary(_OPERATION, "model_commands", "fetch, list and remove embedding models"),
     "settings": Summary(_OPERATION, "admin_commands", "show all settings and their values"),
     "completion": Summary(_OPERATION, "shell_commands", "print the completion script for a shell"),

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import Unauthorized, WikiholtError
+from wikiholt.errors import NothingIndexed, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
 from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until, parse_query
 from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
@@ -150,6 +150,8 @@ def notify_changed(context: RequestContextDep, _: NoQuery) -> Response:
 def _build_index_document(index: IndexControl) -> IndexDocument:
     status, sync_state = index.session.handle.get_status(), index.get_sync_state()
     error = status.error or sync_state.error
+    if isinstance(error, NothingIndexed):
+        error = sync_state.error or error  # it says why
     activity = index.get_activity()
     return {
         "slug": index.session.wiki.slug,

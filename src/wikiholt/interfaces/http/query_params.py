@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Depends
@@ -42,6 +42,7 @@ from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 from wikiholt.wikis.slugs import MAX_SLUG_CHARS
 
 M = TypeVar("M", bound=BaseModel)
+_HITS_TEXT = "Maximum number of pages; of passages if max_chunks_per_page is more than 1."
 
 
 def parse_query(model: type[M]) -> Any:
@@ -250,7 +251,7 @@ class SearchParams(FacetParams):
         pattern=r"^[^\x00]*[^\s\x00][^\x00]*$",
         description="The query.",
     )
-    n: Count = Field(10, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    n: Count = Field(10, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(
         SearchMode.HYBRID, description="Search by meaning and words, by meaning only, or by words only."
     )
@@ -297,13 +298,15 @@ class WikiSearchParams(SearchParams):
 
 
 class SemanticParams(SearchParams):
-    """Parameters of a search with the defaults of otterwiki-semantic-search."""
+    """Parameters of a search by meaning, for clients of otterwiki-semantic-search."""
 
-    n: Count = Field(5, ge=1, le=MAX_HITS, description="Maximum number of pages.")
+    n: Count = Field(5, ge=1, le=MAX_HITS, description=_HITS_TEXT)
     mode: SearchMode = Field(SearchMode.SEMANTIC, description="Search by meaning only, unless set otherwise.")
-    max_chunks_per_page: Count = Field(
-        2, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages of one page."
-    )
+
+    def with_default_chunks(self, count: int) -> Self:
+        """These parameters with this number of passages per page, unless the client has set one."""
+        is_set = "max_chunks_per_page" in self.model_fields_set
+        return self if is_set else self.model_copy(update={"max_chunks_per_page": count})
 
 
 class SimilarParams(FilterParams):

@@ -109,6 +109,7 @@ class RequestContext:
 
     def __init__(self, application: Application, request: Request) -> None:
         self._application = application
+        self.semantic_chunks_per_page = application.settings.search_semantic_chunks_per_page
         self._scope = request.scope
         self._address = request.client.host if request.client else ""
         self._identity = RequestIdentity(

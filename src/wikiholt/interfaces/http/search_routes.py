@@ -63,7 +63,9 @@ def search_semantic(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Find pages by meaning, with a superset of the parameters and fields of otterwiki-semantic-search."""
-    return _run_search(context.open_wiki(Scope.READ), params, if_none_match)
+    wiki = context.open_wiki(Scope.READ)
+    params = params.with_default_chunks(context.semantic_chunks_per_page)
+    return _run_search(wiki, params, if_none_match)
 
 
 @router.get(

@@ -34,12 +34,12 @@ Call = Callable[[dict[str, Any]], BridgeResponse]
 _PREFIX = "/api/v1/"
 _OK, _NOT_FOUND, _TOO_LARGE, _INVALID = 200, 404, 413, 422
 _MAX_COMMITS = 1000
-_BOUNDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "semantic-search": {"n": (5, MAX_HITS), "max_chunks_per_page": (2, MAX_CHUNKS_PER_PAGE)},
-    "changelog": {"limit": (50, _MAX_COMMITS)},
-    "history": {"limit": (50, _MAX_COMMITS)},
+_MAXIMA: Mapping[str, Mapping[str, int]] = {
+    "semantic-search": {"n": MAX_HITS, "max_chunks_per_page": MAX_CHUNKS_PER_PAGE},
+    "changelog": {"limit": _MAX_COMMITS},
+    "history": {"limit": _MAX_COMMITS},
 }
-"""Numbers that the old plugins capped, with their default and maximum, by the first or last part of the path."""
+"""Numbers that the old plugins capped, with their maximum, by the first or last part of the path."""
 
 
 def call_for_legacy_clients(environ: Mapping[str, Any], call: Call) -> BridgeResponse:
@@ -59,19 +59,24 @@ def call_for_legacy_clients(environ: Mapping[str, Any], call: Call) -> BridgeRes
 
 
 def _adapt_query(route: str, environ: Mapping[str, Any], query: dict[str, str]) -> str:
-    """Cap the numbers, and list all commits in the changelog; a query that needs no change stays as it is."""
-    bounds = _BOUNDS.get(route) or (_BOUNDS["history"] if route.endswith("/history") else {})
-    changed = {name: str(_cap(query[name], *bounds[name])) for name in bounds.keys() & query.keys()}
+    """Cap the numbers, and list all commits in the changelog; a query that needs no change stays as it is.
+
+    A value that is not a number is dropped, so that the default applies.
+    """
+    maxima = _MAXIMA.get(route) or (_MAXIMA["history"] if route.endswith("/history") else {})
+    changed = {name: _cap(query[name], maxima[name]) for name in maxima.keys() & query.keys()}
     if route == "changelog" and "all" not in query:
         changed["all"] = "true"
-    return urlencode(query | changed) if changed else str(environ.get("QUERY_STRING", ""))
+    if not changed:
+        return str(environ.get("QUERY_STRING", ""))
+    return urlencode({name: text for name, text in (query | changed).items() if name not in changed or changed[name]})
 
 
-def _cap(text: str, default: int, maximum: int) -> int:
+def _cap(text: str, maximum: int) -> str:
     try:
-        return max(1, min(int(text), maximum))
+        return str(max(1, min(int(text), maximum)))
     except ValueError:
-        return default
+        return ""
 
 
 def _search_all(environ: Mapping[str, Any], words: str, call: Call) -> BridgeResponse:

@@ -1,8 +1,9 @@
 """Configuration of the plugin, and advice for settings of otterwiki-semantic-search."""
 
 import logging
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -23,7 +24,13 @@ _log = logging.getLogger(__name__)
 _STORAGE_ADVICE = (
     "Wikiholt keeps its index in SQLite beside the repository; unset it, or set WIKIHOLT_DATA to choose the directory"
 )
-_CHROMA_ADVICE = f"{_STORAGE_ADVICE}. With WIKIHOLT_VECTORS=chroma Wikiholt searches vectors in Chroma"
+_CHROMA_ADVICE = (
+    f"{_STORAGE_ADVICE}. To search vectors in Chroma, set WIKIHOLT_VECTORS=chroma and WIKIHOLT_CHROMA_URL (a server) "
+    "or WIKIHOLT_CHROMA_PATH (an empty directory)"
+)
+_CHROMA_SERVER_VARIABLES = ("VECTOR_BACKEND", "CHROMADB_HOST", "CHROMADB_PORT")
+_CHROMA_SETTINGS = ("WIKIHOLT_VECTORS", "WIKIHOLT_CHROMA_URL", "WIKIHOLT_CHROMA_PATH")
+_DEFAULT_CHROMA_PORT = "8000"
 _MODEL_ADVICE = (
     "Wikiholt includes granite-embedding-30m-english; for another model set WIKIHOLT_MODEL to its name or directory"
 )
@@ -45,21 +52,31 @@ def translate_legacy_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the Wikiholt settings that replace variables of otterwiki-semantic-search. Never raises."""
     interval = environ.get("CHROMA_SYNC_INTERVAL", "").strip()
     usable = interval.isdecimal() and 1 <= int(interval) <= 86_400
-    return {"WIKIHOLT_SYNC_INTERVAL": interval} if usable else {}
+    return ({"WIKIHOLT_SYNC_INTERVAL": interval} if usable else {}) | _translate_chroma_server(environ)
+
+
+def _translate_chroma_server(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for the Chroma server of the old plugin, unless Wikiholt's own settings choose an engine."""
+    backend, host, port = (environ.get(name, "").strip() for name in _CHROMA_SERVER_VARIABLES)
+    port = port or _DEFAULT_CHROMA_PORT
+    is_server = re.fullmatch(r"[A-Za-z0-9.-]+", host) and port.isdecimal() and 1 <= int(port) <= 65_535
+    if backend.lower() != "chroma" or not is_server or any(environ.get(name, "").strip() for name in _CHROMA_SETTINGS):
+        return {}
+    return {"WIKIHOLT_VECTORS": "chroma", "WIKIHOLT_CHROMA_URL": f"http://{host}:{port}"}
 
 
 def log_legacy_advice(environ: Mapping[str, str]) -> list[str]:
     """Log advice for unused variables and conflicting packages, and return the lines."""
-    lines = [
-        f"{name} is not used: {text}." for name, text in _ADVICE_BY_VARIABLE.items() if environ.get(name, "").strip()
-    ]
-    if environ.get("VECTOR_BACKEND", "").strip().lower() not in ("", "faiss"):
-        lines.append(f"VECTOR_BACKEND is not used: {_CHROMA_ADVICE}.")
+    translated = translate_legacy_settings(environ)
+    lines = _describe_vector_variables(environ, _CHROMA_SERVER_VARIABLES if "WIKIHOLT_VECTORS" in translated else ())
+    if "WIKIHOLT_VECTORS" in translated:
+        url = translated["WIKIHOLT_CHROMA_URL"]
+        lines.append(f"VECTOR_BACKEND=chroma is used as WIKIHOLT_VECTORS=chroma and WIKIHOLT_CHROMA_URL={url}.")
     if environ.get("EMBEDDING_MODEL", "").strip().lower() not in ("", "local", "onnx"):
         lines.append(f"EMBEDDING_MODEL is not used: {_MODEL_ADVICE}.")
     if environ.get("SENTENCE_TRANSFORMER_MODEL", "").strip().lower() not in ("", *_DEFAULT_MODEL_NAMES):
         lines.append(f"SENTENCE_TRANSFORMER_MODEL is not used: {_MODEL_ADVICE}.")
-    if environ.get("CHROMA_SYNC_INTERVAL", "").strip() and not translate_legacy_settings(environ):
+    if environ.get("CHROMA_SYNC_INTERVAL", "").strip() and "WIKIHOLT_SYNC_INTERVAL" not in translated:
         lines.append("CHROMA_SYNC_INTERVAL is not used: it is not a number of seconds; set WIKIHOLT_SYNC_INTERVAL.")
     for module, package in _CONFLICTING_PACKAGES.items():
         if module in sys.modules:
@@ -68,6 +85,19 @@ def log_legacy_advice(environ: Mapping[str, str]) -> list[str]:
             )
     for line in lines:
         _log.warning("Wikiholt: %s", line)
+    return lines
+
+
+def _describe_vector_variables(environ: Mapping[str, str], used: Collection[str]) -> list[str]:
+    names = [name for name in _ADVICE_BY_VARIABLE if name not in used and environ.get(name, "").strip()]
+    lines = [f"{name} is not used: {_ADVICE_BY_VARIABLE[name]}." for name in names]
+    backend = environ.get("VECTOR_BACKEND", "").strip().lower()
+    if backend == "faiss":
+        lines.append(
+            "VECTOR_BACKEND=faiss is not used: the engine depends on the size; WIKIHOLT_VECTORS=faiss sets it."
+        )
+    elif backend and "VECTOR_BACKEND" not in used:
+        lines.append(f"VECTOR_BACKEND is not used: {_CHROMA_ADVICE}.")
     return lines
 
 
@@ -117,7 +147,7 @@ class PluginConfig:
             dropdown=values.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
         )
         data_directory = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
-        return cls(options, translate_legacy_settings(environ) | values, data_directory)
+        return cls(options, translate_legacy_settings({**environ, **values}) | values, data_directory)
 
     def load_settings(self) -> Settings:
         """Load the general settings. Raises InvalidSetting."""

@@ -26,6 +26,23 @@ SELECT database, count(*), count(*) FILTER (WHERE layout < %s AND condition = 'h
 FROM placements GROUP BY database
 """
 
+_SELECT_UNEXPECTED_ROLES = """
+WITH place AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = %(schema)s),
+relations AS (SELECT relowner, relacl FROM pg_class WHERE relnamespace = (SELECT oid FROM place)),
+allowed(id) AS (
+    SELECT nspowner FROM place
+    UNION SELECT entry.grantee FROM place, aclexplode(nspacl) AS entry
+    UNION SELECT relowner FROM relations
+    UNION SELECT entry.grantee FROM relations, aclexplode(relacl) AS entry
+    UNION SELECT member FROM pg_auth_members JOIN pg_roles ON pg_roles.oid = roleid
+        WHERE rolname = %(role)s AND (inherit_option OR set_option)
+)
+SELECT coalesce(rolname, CASE WHEN id = 0 THEN 'PUBLIC' ELSE id::text END) AS name
+FROM allowed LEFT JOIN pg_roles ON pg_roles.oid = id
+WHERE rolname IS NULL OR rolname NOT IN (current_user, %(role)s) ORDER BY name
+"""
+# `member` counts only with a right to use the role: creators of roles are members with ADMIN OPTION alone.
+
 
 class PostgresDatabaseAdmin:
     """`Databases` for the databases of one catalog and the store in them."""
@@ -52,6 +69,14 @@ class PostgresDatabaseAdmin:
 
     def check_wiki_login(self, name: str) -> str:
         return _check_wiki_login(self._catalog.get_database(name))
+
+    def list_unexpected_roles(self, wiki_id: str) -> Sequence[str]:
+        placement = self._store.placements.find(wiki_id, refresh=True)
+        if placement is None:
+            return []
+        names = {"schema": placement.schema, "role": placement.role}
+        with self._catalog.get_database(placement.database).connections.read_connection() as connection:
+            return [name for (name,) in connection.execute(_SELECT_UNEXPECTED_ROLES, names).fetchall()]
 
     def repair_access(self, wiki_id: str) -> None:
         self._store.repair_access(wiki_id)

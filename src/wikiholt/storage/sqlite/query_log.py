@@ -186,6 +186,12 @@ def from_query_row(columns: tuple[Any, ...]) -> QueryRecord:
     )
 
 
+def get_query_log_owner(db: sqlite3.Connection) -> str:
+    """The id of the wiki that the log names as its owner; empty if it names none."""
+    row = db.execute("SELECT wiki_id FROM owner").fetchone()
+    return str(row[0]) if row else ""
+
+
 def _create_tables(db: sqlite3.Connection, wiki_id: str) -> None:
     """Create the tables of a new log. Raises IndexForeign for a log of another wiki."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -198,7 +204,7 @@ def _create_tables(db: sqlite3.Connection, wiki_id: str) -> None:
         db.execute("INSERT INTO owner (wiki_id) SELECT ? WHERE NOT EXISTS (SELECT * FROM owner)", (wiki_id,))
         db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         db.execute("COMMIT")
-    if db.execute("SELECT wiki_id FROM owner").fetchone() != (wiki_id,):
+    if get_query_log_owner(db) != wiki_id:
         raise IndexForeign("the query log belongs to another wiki", hint="no action is needed: it is replaced")
 
 
