@@ -85,8 +85,11 @@ def test_a_write_with_another_revision_is_refused_with_the_current_one(notes: In
     with pytest.raises(RevisionMismatch) as missing:
         notes.pages.write("nowhere", "x", ADA, expected=stale)
     assert missing.value.current is None
-    for odd in ("abc", "HEAD", "z" * 40, ""):
+    for short in ("abc", "HEAD", ""):
         with pytest.raises(InvalidPage):
+            notes.pages.write("compost", "x", ADA, expected=short)
+    for odd in ("z" * 40, "/" * 7):
+        with pytest.raises(RevisionMismatch):
             notes.pages.write("compost", "x", ADA, expected=odd)
     assert_unchanged(notes, newer)
     assert notes.pages.write("compost", "# Mine\n", ADA, expected=newer[:7].upper()).changed
