@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.query import InterpretedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
@@ -27,6 +27,10 @@ class SearchContext:
     """The mode that found the pages. A hybrid search without a model falls back to keyword."""
     vector: FloatArray | None = None
     """The query's vector, if the search used the model."""
+    nearest: VectorHits | None = None
+    """The passages nearest to the query."""
+    has_all_passages: bool = False
+    """Whether `nearest` has every passage of the pages that may be found."""
     sentence_scorer: SentenceScorer | None = None
     """Scores the sentences of a passage by their closeness to the query."""
 

@@ -251,9 +251,7 @@ class Searcher:
             order_depth = 0 if self._order.is_plain(context.request, context.version) else MAX_HITS
             page_count = max(context.request.depth, per_page + 1, rerank_depth, order_depth)
             return self._search_by_meaning(context, vector, page_count)
-        meaning = group_by_page(
-            self._search_vectors(context, vector, VECTOR_CANDIDATES, context.allowed), per_page, self._scale
-        )
+        meaning = group_by_page(self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES), per_page, self._scale)
         return self._with_title_overlap(
             context, merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
         )
@@ -368,7 +366,7 @@ class Searcher:
         """The nearest pages: request more chunks until there are enough pages or no more chunks."""
         limit = page_count * 3
         while True:
-            hits = self._search_vectors(context, vector, limit, context.allowed)
+            hits = self._search_allowed_vectors(context, vector, limit)
             candidates = group_by_page(hits, context.request.chunks_per_page, self._scale)
             if len(candidates) >= page_count or len(hits.chunk_ids) < limit:
                 return candidates[:page_count]
@@ -387,6 +385,12 @@ class Searcher:
             found = self._with_title_overlap(context, merge_channels((), shares, {}))
             more = rank_candidates(SearchMode.KEYWORD, found)
         return [candidate for candidate in more if candidate.page_id not in known]
+
+    def _search_allowed_vectors(self, context: SearchContext, vector: FloatArray, limit: int) -> VectorHits:
+        """The passages nearest to the query, which are kept to choose the passages to show."""
+        hits = self._search_vectors(context, vector, limit, context.allowed)
+        context.nearest, context.has_all_passages = hits, len(hits.chunk_ids) < limit
+        return hits
 
     def _search_vectors(
         self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
@@ -419,19 +423,22 @@ class Searcher:
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
-        if context.vector is None or context.request.chunks_per_page > 1 or not shown:
+        if context.vector is None or context.nearest is None or context.request.chunks_per_page > 1 or not shown:
             return {}
-        page_ids = np.unique([candidate.page_id for candidate in shown])
-        hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, page_ids)
-        return group_passages(hits, PASSAGES_PER_PAGE, self._scale)
+        found = group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale)
+        # Three passages of a page among the nearest of all are also the nearest of the page.
+        incomplete = {c.page_id for c in shown if len(found.get(c.page_id, ())) < PASSAGES_PER_PAGE}
+        if context.has_all_passages or not incomplete:
+            return found
+        hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
+        return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale)
 
     def _get_head_revision(self, context: SearchContext) -> str | None:
         """HEAD, or None with a note if the repository cannot be read."""
         if self._get_head is None:
             context.notes.append("HEAD was not checked (search.stale_check is off)")
             return None
-        known = context.known
-        if known is not None and known.head is not None and known.version == context.version:
+        if (known := context.known) is not None and known.head is not None and known.version == context.version:
             return known.head
         try:
             return self._get_head()

@@ -27,6 +27,8 @@ def change_password(served: ServedApplication, database: str) -> str:
 def test_a_changed_password_is_reported_and_repaired(tmp_path: Path, database: str) -> None:
     with serve_application(tmp_path, {"store": database}) as served:
         service = served.application.service
+        # A sync would repair the password before the search sees it.
+        assert served.application.scheduler.stop(30)
         change_password(served, database)
         with pytest.raises(LoginRefused):
             service.get_handle("alpha").search(SearchRequest("printer"))
