@@ -151,7 +151,13 @@ class WikiNotFound(NotFound):
 
 
 class PageNotFound(NotFound):
+    """`current_path` is the page that has the requested path as an alias or former name, if there is exactly one."""
+
     code = "page-not-found"
+
+    def __init__(self, message: str, *, hint: str = "", current_path: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.current_path = current_path
 
 
 class AttachmentNotFound(NotFound):

@@ -219,6 +219,17 @@ def test_links_are_listed_in_both_directions_with_paging(served: ServedApplicati
     assert second["continuation"] is None
 
 
+def test_an_alias_that_is_used_as_a_path_names_the_page(served: ServedApplication, url: str) -> None:
+    served.alpha.commit({"Zebra.md": "---\naliases: Old Horse\n---\n# Zebra\n\nStripes.\n"})
+    read = served.tokens["read"]
+    call_tool(url, read, "search", query="stripes", fresh=True)
+    failed = call_tool(url, read, "read_page", path="old horse")
+    assert get_text(failed).splitlines()[1].startswith("Next: Did you mean 'Zebra'?")
+    (page,) = get_document(call_tool(url, read, "read_pages", paths=["Old Horse"]))["pages"]
+    assert page["error"] == "page-not-found: there is no page 'Old Horse'; 'Zebra' has this alias or former name"
+    served.alpha.commit({"Zebra.md": None})
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "pattern"),
     [

@@ -40,7 +40,8 @@ def open_test_application(place: Path) -> Application:
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     for slug in ("alpha", "beta"):
         repository = Repository(place / slug)
-        repository.commit(dict(PAGES))
+        repository.commit({"Start.md" if file == "Home.md" else file: text for file, text in PAGES.items()})
+        repository.commit({"Start.md": None, "Home.md": PAGES["Home.md"]}, message="Rename")
         repository.commit({"Kitchen/Machine.md": "---\ntags: [hot]\n---\n" + MACHINE}, message="Water is hot")
         service.add(
             slug, str(repository.path), {"edit_url": "https://git.example.org/edit/{file}"} if slug == "alpha" else {}
@@ -96,6 +97,13 @@ def test_the_words_of_a_query_are_marked_but_function_words_are_not(client: Test
     assert "<p>To the line.</p>" in page
     html = client.get("/w/alpha/api/v1/preview/Kitchen/Machine", params={"q": "rinse"}).json()["html"]
     assert "<mark>Rinse</mark>" in html
+
+
+@pytest.mark.parametrize("view", ["read", "source"])
+def test_a_view_of_a_former_name_redirects_to_the_page(client: TestClient, view: str) -> None:
+    response = client.get(f"/w/alpha/{view}?page=Start&q=hot+water", follow_redirects=False)
+    assert (response.status_code, response.headers["Location"]) == (302, "?page=Home&q=hot+water")
+    assert client.get(f"/w/alpha/{view}?page=start").url.query == b"page=Home"
 
 
 def test_the_source_is_plain_text(client: TestClient) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.search.spell_check_fixtures import SpellingFixture
 from tests.support.indexed_wiki import IndexedWiki
 from wikiholt.domain.search import SearchMode
+from wikiholt.errors import PageNotFound
 from wikiholt.interfaces.web.preview import make_link_resolver
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.dialect import GFM
@@ -48,6 +49,20 @@ def test_a_page_that_gets_the_name_wins(wiki: IndexedWiki) -> None:
     wiki.repository.commit({"heap.md": "# Another heap\n"})
     wiki.sync()
     assert [link.path for link in wiki.pages.get_links("home").links_to][:2] == ["heap", "compost"]
+
+
+def test_an_unknown_path_that_is_an_alias_or_a_former_name_names_the_page(wiki: IndexedWiki) -> None:
+    wiki.repository.commit({"tools/rake.md": None, "tools/broom.md": "# Rake\n\nLeaves.\n"})
+    wiki.sync()
+    for path, current in {"heap": "compost", "Tools/Rake.md": "tools/broom", "twice": "", "worm": ""}.items():
+        with pytest.raises(PageNotFound) as caught:
+            wiki.pages.read(path)
+        assert caught.value.current_path == current
+        assert (repr(current) in caught.value.hint) == bool(current)
+    wiki.repository.commit({"compost.md": None})
+    with pytest.raises(PageNotFound) as caught:
+        wiki.pages.read("heap")
+    assert not caught.value.current_path, "the index is older than HEAD"
 
 
 def test_an_alias_is_found_like_a_title(wiki: IndexedWiki) -> None:

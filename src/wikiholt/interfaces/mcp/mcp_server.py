@@ -265,6 +265,8 @@ def _find_similar_paths(wiki: WikiSession | None, error: WikiholtError, argument
     requested = arguments.get("path") or arguments.get("id")
     if wiki is None or not isinstance(error, PageNotFound) or not isinstance(requested, str):
         return []
+    if error.current_path:
+        return [wiki.path_style.to_display_path(error.current_path)]
     with suppress(WikiholtError):
         paths = [
             wiki.path_style.to_display_path(page.path)

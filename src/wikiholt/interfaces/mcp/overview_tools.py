@@ -66,7 +66,9 @@ def _read_or_explain(wiki: WikiSession, path: str) -> PageContent | str:
     except WikiholtError as error:
         if error.status >= 500:
             raise
-        return f"{error.code}: {get_public_message(error)[0]}"
+        message, hint = get_public_message(error)
+        is_named = isinstance(error, PageNotFound) and error.current_path
+        return f"{error.code}: {message}; {hint}" if is_named else f"{error.code}: {message}"
 
 
 def _build_page_text(wiki: WikiSession, path: str, page: PageContent | str, share: int) -> PageText:

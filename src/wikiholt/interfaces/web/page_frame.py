@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
@@ -143,7 +143,12 @@ def render_error_page(
 
 
 def render_view_error(request: Request, error: WikiholtError, form: str = "") -> Response:
-    """Render the error of a view inside its frame. A script asks for a key and requests the view again."""
+    """Render the error of a view inside its frame, or redirect to the page that has the requested name as an alias.
+
+    A script asks for a key and requests the view again.
+    """
+    if isinstance(error, PageNotFound) and error.current_path:
+        return RedirectResponse(f"?{urlencode({**request.query_params, 'page': error.current_path})}", 302)
     message, hint = get_public_message(error)
     if isinstance(error, Unauthorized):
         # A plain form cannot send a key.

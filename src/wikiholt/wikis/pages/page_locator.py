@@ -60,7 +60,9 @@ class PageLocator:
         """The page with this path at the revision. Raises PageNotFound."""
         page_file = self.find_page(path, revision)
         if page_file is None:
-            raise PageNotFound(f"there is no page {path[:200]!r}", hint="list the pages to see their paths")
+            current = self._find_current_path(path, revision)
+            hint = f"{current!r} has this alias or former name" if current else "list the pages to see their paths"
+            raise PageNotFound(f"there is no page {path[:200]!r}", hint=hint, current_path=current)
         return page_file
 
     def find_page(self, path: str, revision: str | None) -> PageFile | None:
@@ -78,6 +80,20 @@ class PageLocator:
         (file,) = matches
         entry = self._source.find_file(file, revision)
         return PageFile(file, entry.blob) if entry is not None and entry.kind is EntryKind.FILE else None
+
+    def _find_current_path(self, path: str, revision: str | None) -> str:
+        """The only page at the revision that has this path as an alias or former name; empty if there is none."""
+        if revision is None:
+            return ""
+        key = fold_path(get_page_path(validate_path(path)))
+        try:
+            with self._open_index() as index:
+                pages = [page for page in index.find_pages_by_key([key]) if key in map(fold_path, page.aliases)]
+        except IndexUnavailable:
+            return ""
+        # The index may be older than the revision.
+        is_there = len(pages) == 1 and self._source.find_file(pages[0].file, revision) is not None
+        return pages[0].path if is_there else ""
 
     def _list_candidates(self, path: str, revision: str) -> Iterable[str]:
         """Files that may have this path, written otherwise: by the index if it has this revision, else by the tree."""
