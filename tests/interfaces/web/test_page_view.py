@@ -226,6 +226,7 @@ def test_suggestions_have_the_form_that_browsers_read(client: TestClient) -> Non
     query, names, paths, urls = answer.json()
     assert (query, names[0], paths[0]) == ("machine", "Machine", "Kitchen/Machine")
     assert urls[0] == "http://127.0.0.1/w/alpha/read?page=Kitchen/Machine&q=machine"
+    assert client.get("/w/alpha/suggest?q=mach").json()[1] == ["Machine"], "a title with the unfinished word"
     assert client.get("/w/alpha/suggest").status_code == 422
 
 

@@ -39,7 +39,8 @@ def handle_suggestions(request: Request) -> Response:
     query = request.query_params.get("q", "")
     with wiki.use_handle() as handle:
         result = handle.search(SearchRequest(query, _MAX_SUGGESTIONS, rerank=False))
-    hits = [hit for hit in result.hits if hit.confidence is not Confidence.LOW]
+    # A word that is not typed to its end is little evidence, but the title of the page that starts with it helps.
+    hits = [hit for hit in result.hits if hit.confidence is not Confidence.LOW or hit.name_matches]
     base = str(request.base_url).rstrip("/") + "/"
     document = [
         query,
