@@ -30,6 +30,7 @@ def test_good_slugs_pass_as_they_are(slug: str) -> None:
         ("gаrden", "cyrillic small letter a", "grden"),
         ("Ｇarden", "fullwidth latin", "garden"),
         ("gärten", "latin small letter a with diaeresis", "garten"),
+        ("straße", "latin small letter sharp s", "strasse"),
         ("日本", "cjk", "my-wiki"),
         ("-garden", "hyphen", "garden"),
         ("garden-", "hyphen", "garden"),

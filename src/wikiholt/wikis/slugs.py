@@ -32,7 +32,8 @@ def validate_slug(text: str) -> str:
 
 def propose_slug(text: str) -> str:
     """A valid slug as similar as possible to the text."""
-    ascii_only = unicodedata.normalize("NFKD", text[:1000]).encode("ascii", "ignore").decode().lower()
+    # Case folding writes ß as ss.
+    ascii_only = unicodedata.normalize("NFKD", text[:1000].casefold()).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", ascii_only)[:MAX_SLUG_CHARS].strip("-")
     if not slug:
         return "my-wiki"
