@@ -17,7 +17,7 @@ from wikiholt.app.isolation_check import check_isolation
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import SearchInterface
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli.main import main
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.postgres.store import PostgresStore
@@ -110,6 +110,8 @@ def test_verify_isolation_finds_a_page_and_files_of_another_wiki_and_changes_not
         assert document["well"] == (code == 0)
         return code, [f"{each['subject']}: {each['detail']}" for each in document["findings"] if not each["well"]]
 
+    assert main(["--data", str(two.data), "verify-isolation", "nosuch"]) == WikiNotFound.exit_code
+    assert "`wikiholt list` shows all wikis" in capsys.readouterr().err
     assert verify() == (0, [])
     own, foreign = (two.get_directory(number) for number in range(2))
     with closing(two.service.components.store.open(two.ids[0])) as index:

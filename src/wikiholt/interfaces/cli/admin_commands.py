@@ -32,6 +32,8 @@ def run_doctor(context: CommandContext) -> int:
 
 
 def run_verify_isolation(context: CommandContext) -> int:
+    if context.arguments.slug:
+        context.service.registry.get(context.arguments.slug)  # an unknown wiki is an error of the caller, not a leak
     return _print_results(
         context, [result for slug in context.get_slugs() for result in check_isolation(context.service, slug)]
     )
