@@ -13,6 +13,7 @@ from wikiholt.embedding.fetched_models import (
     list_fetched_models,
     remove_fetched_model,
 )
+from wikiholt.embedding.model_card import RERANKER
 from wikiholt.embedding.model_files import ModelFiles, list_built_in_models, resolve_model_name
 from wikiholt.embedding.remote_options import REMOTE_PREFIX, is_remote_model
 from wikiholt.embedding.remote_references import list_references
@@ -27,7 +28,9 @@ class KnownModel:
     name: str
     kind: str
     """built-in, fetched or remote"""
+    is_reranker: bool = False
     dimensions: int = 0
+    """0 if it is not known, and for a reranker"""
     size_bytes: int = 0
     used_by: tuple[str, ...] = ()
     problem: str = ""
@@ -78,12 +81,14 @@ def _iter_models(directory: Path) -> Iterator[KnownModel]:
             ModelFiles(built_in, card)
         except ModelMissing as error:
             problem = f"not installed: {error.hint}"
-        yield KnownModel(name, "built-in", card.dimensions, problem=problem, identifiers=(name,))
+        is_reranker = card.kind == RERANKER
+        dimensions = 0 if is_reranker else card.dimensions
+        yield KnownModel(name, "built-in", is_reranker, dimensions, problem=problem, identifiers=(name,))
     for fetched in list_fetched_models(directory):
         yield _describe_fetched(fetched)
     for path, references in list_references(directory):
         name = f"{REMOTE_PREFIX}{references.model}"
-        yield KnownModel(name, "remote", references.dimensions, path=path, identifiers=(name,))
+        yield KnownModel(name, "remote", dimensions=references.dimensions, path=path, identifiers=(name,))
 
 
 def _describe_fetched(fetched: FetchedModel) -> KnownModel:
@@ -92,8 +97,8 @@ def _describe_fetched(fetched: FetchedModel) -> KnownModel:
     return KnownModel(
         fetched.name,
         "fetched",
-        dimensions,
-        fetched.size_bytes,
+        dimensions=dimensions,
+        size_bytes=fetched.size_bytes,
         problem=problem,
         path=fetched.directory,
         identifiers=(resolve_model_name(fetched.directory),),

@@ -83,6 +83,7 @@ def _build_document(model: KnownModel) -> dict[str, Any]:
     return {
         "name": model.name,
         "kind": model.kind,
+        "reranker": model.is_reranker,
         "dimensions": model.dimensions,
         "bytes": model.size_bytes,
         "used_by": list(model.used_by),
@@ -96,6 +97,7 @@ def _format_table(models: list[KnownModel]) -> list[str]:
     for model in models:
         size = f"{model.size_bytes / _MIB:.0f} MiB" if model.size_bytes else ""
         dimensions = str(model.dimensions) if model.dimensions else ""
-        notes = [*([model.problem] if model.problem else []), *model.used_by]
+        role = "reranker" if model.is_reranker else ""
+        notes = [note for note in (role, model.problem, *model.used_by) if note]
         lines.append(f"{model.name:{width}}  {model.kind:8}  {dimensions:>5}  {size:>8}  {', '.join(notes)}".rstrip())
     return lines
