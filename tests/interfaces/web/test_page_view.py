@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,9 @@ def open_test_application(place: Path) -> Application:
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     for slug in ("alpha", "beta"):
         repository = Repository(place / slug)
-        repository.commit({"Start.md" if file == "Home.md" else file: text for file, text in PAGES.items()})
+        pages = {"Start.md" if file == "Home.md" else file: text for file, text in PAGES.items()}
+        repository.commit({**pages, "Gone.md": "# Gone\n"})
+        repository.commit({"Gone.md": None})
         repository.commit({"Start.md": None, "Home.md": PAGES["Home.md"]}, message="Rename")
         repository.commit({"Kitchen/Machine.md": "---\ntags: [hot]\n---\n" + MACHINE}, message="Water is hot")
         service.add(
@@ -97,6 +100,14 @@ def test_the_words_of_a_query_are_marked_but_function_words_are_not(client: Test
     assert "<p>To the line.</p>" in page
     html = client.get("/w/alpha/api/v1/preview/Kitchen/Machine", params={"q": "rinse"}).json()["html"]
     assert "<mark>Rinse</mark>" in html
+
+
+def test_changes_are_shown_through_a_rename_and_of_a_deleted_page(client: TestClient) -> None:
+    history = client.get("/w/alpha/history?page=Home").text
+    renamed, created = re.findall(r'href="(diff\?page=Home&amp;revision=\w+)"', history)
+    assert "The text of the page did not change" in client.get(f"/w/alpha/{unescape(renamed)}").text
+    assert "<ins># Home</ins>" in client.get(f"/w/alpha/{unescape(created)}").text
+    assert "<del># Gone</del>" in client.get("/w/alpha/diff?page=Gone").text
 
 
 @pytest.mark.parametrize("view", ["read", "source"])

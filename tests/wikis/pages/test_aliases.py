@@ -59,6 +59,7 @@ def test_an_unknown_path_that_is_an_alias_or_a_former_name_names_the_page(wiki: 
             wiki.pages.read(path)
         assert caught.value.current_path == current
         assert (repr(current) in caught.value.hint) == bool(current)
+    assert wiki.pages.read("tools/broom", wiki.pages.read_history("tools/broom")[-1].revision).path == "tools/rake"
     wiki.repository.commit({"compost.md": None})
     with pytest.raises(PageNotFound) as caught:
         wiki.pages.read("heap")

@@ -43,8 +43,7 @@ def handle_diff(request: Request) -> Response:
         wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
         commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
         position = _find_commit(commits, revision)
-        new = wiki.handle.pages.read(path, commits[position].revision).content
-        old = _read_older(wiki, path, commits[position + 1 :])
+        new, old = (_read_version(wiki, path, commits[index : index + 1]) for index in (position, position + 1))
     except WikiholtError as error:
         return render_view_error(request, error, render_form())
     main = f"<p>{_render_commit(path, commits[position])}</p>{_render_changes(old, new)}"
@@ -58,11 +57,13 @@ def _find_commit(commits: Sequence[Commit], revision: str) -> int:
     raise PageNotFound("This commit did not change the page.", hint="The history lists the commits that did.")
 
 
-def _read_older(wiki: WikiSession, path: str, commits: Sequence[Commit]) -> str:
-    """The page before a commit; empty if the page did not exist, or had another name."""
+def _read_version(wiki: WikiSession, path: str, commits: Sequence[Commit]) -> str:
+    """The page at the first commit; empty if the page did not exist. Raises PageNotFound for a former name."""
     try:
         return wiki.handle.pages.read(path, commits[0].revision).content if commits else ""
-    except PageNotFound:
+    except PageNotFound as error:
+        if error.current_path:
+            raise
         return ""
 
 

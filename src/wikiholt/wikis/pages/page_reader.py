@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wikiholt.domain.git import Commit
+from wikiholt.domain.git import Commit, EntryKind
 from wikiholt.domain.page import Page, PageContent, PageLinks, PageProblem
 from wikiholt.domain.protocols import Source
 from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNotFound
@@ -35,7 +35,7 @@ class PageReader:
         self._indexed_pages = indexed_pages
 
     def read(self, path: str, revision: str | None = None) -> PageContent:
-        """The page at HEAD, or at a revision that is an ancestor of HEAD."""
+        """The page at HEAD, or, also by its later name, at a revision that is an ancestor of HEAD."""
         read_at, page_file = self._resolve(path, revision)
         raw = read_text(self._source, page_file, self._pipeline.max_bytes)
         commits = self._source.read_history(page_file.file, 1, read_at)
@@ -86,7 +86,24 @@ class PageReader:
         if head is None or revision is None:
             return head or "", self._locator.get_page(path, head)
         full_revision = self._source.resolve_revision(revision)
-        return full_revision, self._locator.get_page(path, full_revision)
+        try:
+            return full_revision, self._locator.get_page(path, full_revision)
+        except PageNotFound:
+            former = self._find_former_file(path, head, full_revision)
+            if former is None:
+                raise
+            return full_revision, former
+
+    def _find_former_file(self, path: str, head: str, revision: str) -> PageFile | None:
+        """The file that a page of HEAD was at the revision, before it was renamed."""
+        page_file = self._locator.find_page(path, head)
+        if page_file is None:
+            return None
+        for file in self._source.get_former_files([page_file.file], head).get(page_file.file, ()):
+            entry = self._source.find_file(file, revision)
+            if entry is not None and entry.kind is EntryKind.FILE:
+                return PageFile(file, entry.blob)
+        return None
 
     def _load_links(self, page: Page) -> tuple[PageLinks, tuple[str, ...]]:
         try:
