@@ -67,7 +67,7 @@ format: $(READY)     ## Put the code in order
 # All but `gpu`, which replaces onnxruntime.
 EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp models minilm,--extra $(extra))
 
-lock: $(READY)       ## Write requirements.lock anew from pyproject.toml
+lock: $(READY)       ## Write requirements.lock again from pyproject.toml
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(EXTRAS) --group dev \
 		--no-emit-index-url --no-header -o requirements.lock pyproject.toml
