@@ -134,4 +134,7 @@ def test_page_scripts_insert_html_in_only_one_place() -> None:
         for number, line in enumerate(script.read_text(encoding="utf-8").splitlines(), 1)
         if sinks.search(line)
     }
-    assert {(name, line) for name, _, line in found} == {("preview.js", "article.innerHTML = trusted(page.html);")}
+    parse = 'new DOMParser().parseFromString(policy ? policy.createHTML(html) : html, "text/html");'
+    assert {(name, line) for name, _, line in found} == {
+        ("trusted_html.js", f"export const parseHtml = (html) => {parse}")
+    }

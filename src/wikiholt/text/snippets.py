@@ -16,6 +16,7 @@ from wikiholt.text.analysis import (
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.display_text import to_display_text
 from wikiholt.text.keyword_query import get_stop_terms
+from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
 
 ELLIPSIS = "…"
@@ -106,14 +107,20 @@ def _get_all_stop_terms(language: str) -> frozenset[str]:
     return frozenset[str]().union(*map(get_stop_terms, split_languages(language)))
 
 
+@cache
+def _get_all_stopwords(language: str) -> frozenset[str]:
+    """The stop words of every language of a wiki as written."""
+    return frozenset(word for each in split_languages(language) for word in get_stopword_text(each).split())
+
+
 def _iter_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_Match]:
     analyser = get_query_analyser(language)
     query_terms = frozenset(query.terms).union(*query.phrases)
     stop_terms = _get_all_stop_terms(language)
-    terms_to_match = query_terms - stop_terms or query_terms
+    significant_terms = query_terms - stop_terms or query_terms
     prefix = query.prefix
     # A stem begins like its word, so most words can be skipped without analysis.
-    heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*terms_to_match, prefix) if term}))
+    heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*query_terms, prefix) if term}))
     if plain.isascii() and not heads.search(plain.lower()):
         return
     for match in TOKEN_PATTERN.finditer(plain):
@@ -125,7 +132,7 @@ def _iter_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_M
             begin = match.start() + offset
             if is_unspaced:
                 for position, pair in enumerate(make_bigrams(run), begin):
-                    if pair in terms_to_match:
+                    if pair in significant_terms:
                         yield position, position + len(pair), pair
                     elif prefix and pair.startswith(prefix):
                         yield position, position + len(prefix), pair
@@ -133,14 +140,17 @@ def _iter_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_M
                         yield from (
                             (position + n, position + n + 1, char)
                             for n, char in enumerate(pair)
-                            if char in terms_to_match
+                            if char in significant_terms
                         )
                 continue
             terms = analyser.get_token_terms(run)
             # The full identifier comes after its parts and is more specific.
             term = next(
-                (term for term in (*reversed(terms), *analyser.get_token_forms(run)) if term in terms_to_match), None
+                (term for term in (*reversed(terms), *analyser.get_token_forms(run)) if term in query_terms), None
             )
+            # The term of a function word may also be that of another word: "nogle" and "nøgle" in Danish.
+            if term is not None and term not in significant_terms and run.lower() in _get_all_stopwords(language):
+                term = None
             if term is None and prefix and not stop_terms.issuperset(terms):
                 term = next(
                     (term for term in (*terms, *analyser.get_token_forms(run)) if term.startswith(prefix)), None

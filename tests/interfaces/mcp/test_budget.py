@@ -37,6 +37,7 @@ def big(served: ServedApplication) -> ServedApplication:
     pages = {f"Big/Page {number}.md": f"# Page {number}\n\n{'valve ' * 150}{number}\n" for number in range(200)}
     served.alpha.commit({"Big/Huge.md": huge, **pages}, message="Import\n\n" + "Everything from the old wiki. " * 2000)
     served.alpha.commit({"Big/Huge.md": huge + "End.\n"}, message="One line " * 2000)
+    served.application.service.get_handle("alpha").sync()
     return served
 
 
