@@ -22,6 +22,7 @@ _BY_MODULE = {
     "storage/postgres/admin.py": (
         "execute(COUNT_NODES)",
         "execute(_COUNT_WIKIS)",
+        "execute(_SELECT_UNEXPECTED_ROLES)",
         "execute(_SELECT_VERSIONS)",
     ),
     "storage/postgres/assignments.py": (
