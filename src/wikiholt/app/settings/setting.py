@@ -217,17 +217,22 @@ def check_optional_directory(directory: str) -> str:
     return check_directory(directory) if directory else ""
 
 
-def check_server_url(url: str) -> str:
-    """The URL of a server without path, query or credentials; may be empty."""
-    if not url:
-        return ""
+def _check_host(url: str) -> str:
+    """The reason why this is not an http or https URL with a host; empty if it is one."""
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return "it is not a URL"
-    if parts.scheme not in ("http", "https") or not has_host:
-        return "it must be http:// or https:// and a host"
+    is_valid = parts.scheme in ("http", "https") and has_host and url.isprintable() and " " not in url
+    return "" if is_valid else "it must be http:// or https:// and a host"
+
+
+def check_server_url(url: str) -> str:
+    """The URL of a server without path, query or credentials; may be empty."""
+    if not url or (problem := _check_host(url)):
+        return problem if url else ""
+    parts = urlsplit(url)
     if parts.username or parts.password:
         return "put the secret into chroma.token"
     return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
@@ -235,15 +240,9 @@ def check_server_url(url: str) -> str:
 
 def check_api_url(url: str) -> str:
     """The base URL of an API, with a path but without credentials, query or fragment; may be empty."""
-    if not url:
-        return ""
-    try:
-        parts = urlsplit(url)
-        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return "it is not a URL"
-    if parts.scheme not in ("http", "https") or not has_host or not url.isprintable() or " " in url:
-        return "it must be http:// or https:// and a host"
+    if not url or (problem := _check_host(url)):
+        return problem if url else ""
+    parts = urlsplit(url)
     if parts.username or parts.password:
         return "put the key into the variable that embedding.key_variable names"
     return "it must not contain ? or #" if parts.query or parts.fragment else ""

@@ -143,7 +143,7 @@ def test_a_socket_that_nobody_answers_is_replaced_and_one_in_use_is_kept(served:
 def test_a_path_that_is_too_long_for_a_socket_is_no_error(served: ServedApplication) -> None:
     long = replace(served.application.settings, data=served.application.settings.data / ("x" * 200))
     with serve_local_searches(replace(served.application, settings=long)):
-        pass
+        assert not any(long.data.parent.rglob("search.sock"))
 
 
 @pytest.mark.parametrize("mode", SearchMode)
