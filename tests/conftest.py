@@ -13,10 +13,13 @@ from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
 from tests.support.postgres_fixtures import database, pg
 from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
+from wikiholt import embedding
+from wikiholt.app import bootstrap
 
 __all__ = ["browser", "database", "pg", "visit"]
 
 _TESTS = Path(__file__).parent
+_MODEL_LOADERS = embedding.load_embedder, embedding.identify_model, bootstrap.open_backend
 
 # Every httpx client reads all certificates (30 ms); tests create very many clients.
 httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
@@ -35,6 +38,13 @@ def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(directory))
         yield directory
+
+
+@pytest.fixture(autouse=True)
+def restore_model_loaders() -> Iterator[None]:
+    """Restore what `build_test_service` replaces with a fake model, so that later tests get the real one."""
+    yield
+    embedding.load_embedder, embedding.identify_model, bootstrap.open_backend = _MODEL_LOADERS
 
 
 def pytest_configure(config: pytest.Config) -> None:
