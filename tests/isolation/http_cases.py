@@ -28,6 +28,7 @@ SERVICE = (
     "/openapi.json",
     "/docs",
     "/api/v1/health",
+    "/api/v1/me",
     "/metrics",
     "/static",
     "/favicon.ico",

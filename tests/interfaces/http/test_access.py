@@ -40,6 +40,7 @@ CALLS = (
     RouteCall("GET", "/readyz", "open"),
     RouteCall("GET", "/metrics", "operator"),
     RouteCall("GET", "/api/v1/health", "open"),
+    RouteCall("GET", "/api/v1/me", "open"),
     RouteCall("GET", "/api/v1/search?q=printer", "read", template="/api/v1/search"),
     RouteCall("GET", "/api/v1/semantic-search?q=printer", "read", template="/api/v1/semantic-search"),
     RouteCall("GET", "/api/v1/similar?path=Home", "read", template="/api/v1/similar"),
