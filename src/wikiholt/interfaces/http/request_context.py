@@ -156,15 +156,19 @@ class RequestContext:
         return replace(self._unverified_identity, signed_in=self.signed_in.client)
 
     def describe_client(self) -> ClientDescription:
-        """Describe who sends the request, and what they may do in the wiki that it names."""
+        """Describe who sends the request, and what they may do in the wiki that it names.
+
+        Raises Forbidden for a key of another wiki.
+        """
         access = self._application.access
         with self._check_access():
-            client = access.get_client(self._identity)
+            client, scope = access.get_client(self._identity), None
+            try:
+                scope = access.authorize(self._identity, Scope.READ).scope
+            except WikiholtError:
+                if isinstance(client, Key) and client.wiki_id is not None:
+                    raise
         self._check_rate_limit(client)
-        try:
-            scope = access.authorize(self._identity, Scope.READ).scope
-        except WikiholtError:
-            scope = None
         if self.signed_in is not None:
             method = self.signed_in.method
         else:
@@ -348,7 +352,7 @@ class HostContext(RequestContext):
         self._host_grant = host_grant
 
     @property
-    def signed_in(self) -> None:  # type: ignore[override]
+    def signed_in(self) -> None:
         """Nobody: the host application authenticates its users."""
         return None
 

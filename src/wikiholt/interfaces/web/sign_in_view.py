@@ -1,5 +1,6 @@
 """The pages on which people sign in and out. They need no script."""
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from html import escape
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 def add_sign_in_pages(app: FastAPI, settings: Settings) -> None:
     """Add the routes for signing in and out, as far as the settings allow it."""
-    routes = []
+    routes: list[tuple[str, Callable[[Request], Response | Awaitable[Response]], list[str]]] = []
     if settings.people_remember_days or settings.people_oidc_issuer:
         routes.append(("/sign-in", handle_sign_in, ["GET"]))
     if settings.people_remember_days:
