@@ -14,6 +14,9 @@ server.listen(0, "127.0.0.1", () => {
     features: { rpInitiatedLogout: { enabled: true } },
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, ...persons[id] }) }),
   });
+  // The port of the service is not known yet.
+  provider.Client.prototype.redirectUriAllowed = (url) => url.startsWith("http://127.0.0.1") && url.endsWith("/oidc-callback");
+  provider.Client.prototype.postLogoutRedirectUriAllowed = (url) => url.startsWith("http://127.0.0.1");
   handle = provider.callback();
   console.log(issuer);
 });

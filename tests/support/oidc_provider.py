@@ -46,9 +46,7 @@ class OidcProvider:
 
 
 @contextmanager
-def run_oidc_provider(
-    persons: Mapping[str, Mapping[str, Any]], redirect_url: str, *, public: bool = False
-) -> Iterator[OidcProvider]:
+def run_oidc_provider(persons: Mapping[str, Mapping[str, Any]], *, public: bool = False) -> Iterator[OidcProvider]:
     """Run the provider; skips the test if there is no Node.js."""
     node = shutil.which("node")
     if node is None:
@@ -56,8 +54,7 @@ def run_oidc_provider(
     secret = {} if public else {"client_secret": CLIENT_SECRET}
     client = {
         "client_id": CLIENT_ID,
-        "redirect_uris": [redirect_url],
-        "post_logout_redirect_uris": [redirect_url.rpartition("/")[0] + "/"],
+        "redirect_uris": ["http://127.0.0.1/oidc-callback"],
         "token_endpoint_auth_method": "none" if public else "client_secret_basic",
         **secret,
     }

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.cli.http_server import add_proxy_headers
 from wikiholt.interfaces.http import sign_in
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME, PeerMiddleware, is_trusted_peer
 
@@ -42,10 +43,12 @@ def make_client(served: ServedApplication, address: str = "203.0.113.9", scheme:
     return TestClient(PeerMiddleware(served.app), base_url=f"{scheme}://127.0.0.1", client=(address, 1))
 
 
-def post_key(client: TestClient, token: str, path: str = "/", remember: str = "on", next_url: str = "") -> SimpleCookie:
+def post_key(
+    client: TestClient, token: str, path: str = "/", remember: str = "on", headers: dict[str, str] | None = None
+) -> SimpleCookie:
     """Sign in with a key and return the cookies that were set."""
-    form = {"key": token, "remember": remember, "next": next_url}
-    response = client.post(f"{path}sign-in", data=form, headers=HTML | SAME_ORIGIN, follow_redirects=False)
+    form, sent = {"key": token, "remember": remember}, HTML | SAME_ORIGIN | (headers or {})
+    response = client.post(f"{path}sign-in", data=form, headers=sent, follow_redirects=False)
     assert response.status_code == 303, response.text
     return SimpleCookie("; ".join(response.headers.get_list("set-cookie")))
 
@@ -244,6 +247,19 @@ def test_a_header_from_elsewhere_is_ignored_counted_and_logged(
     assert after - before == 4
     assert caplog.text.count("ignored the name of a person from 203.0.113.9") == 1
     assert "root" not in caplog.text
+
+
+def test_the_address_of_the_connection_counts_behind_a_proxy(served: ServedApplication) -> None:
+    """The server replaces the address of the client, but not that of the proxy which sent the name."""
+    app = add_proxy_headers(served.app, SETTINGS["serve.trusted_proxies"])
+    headers = {"Remote-User": "ada", "Remote-Groups": "staff", "X-Forwarded-For": "203.0.113.9"}
+    client = TestClient(app, base_url="http://127.0.0.1", client=(PROXY, 1))
+    assert client.get("/api/v1/me", headers=headers).json()["kind"] == "person"
+    cookie = post_key(client, served.tokens["read"], "/w/alpha/", headers={"X-Forwarded-Proto": "https"})[COOKIE_NAME]
+    assert cookie["secure"] is True
+    stranger = TestClient(app, base_url="http://127.0.0.1", client=("203.0.113.9", 1))
+    headers["X-Forwarded-For"] = PROXY
+    assert stranger.get("/api/v1/me", headers=headers).json()["kind"] == "anonymous"
 
 
 def test_two_names_are_refused(served: ServedApplication) -> None:

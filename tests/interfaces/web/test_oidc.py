@@ -25,7 +25,7 @@ SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[OidcProvider]:
-    with run_oidc_provider(PERSONS, "http://127.0.0.1/oidc-callback") as provider:
+    with run_oidc_provider(PERSONS) as provider:
         yield provider
 
 
@@ -152,7 +152,7 @@ def test_the_sign_in_page_escapes_the_name_of_the_provider(served: ServedApplica
 
 
 def test_a_public_client_signs_in_without_a_secret(tmp_path: Path) -> None:
-    with run_oidc_provider(PERSONS, "http://127.0.0.1/oidc-callback", public=True) as provider:
+    with run_oidc_provider(PERSONS, public=True) as provider:
         settings = {
             "people.oidc_issuer": provider.issuer,
             "people.oidc_client_id": CLIENT_ID,

@@ -157,7 +157,7 @@ class _Server(uvicorn.Server):
 
 def _build_config(application: Application) -> uvicorn.Config:
     return uvicorn.Config(
-        _add_proxy_headers(create_app(application), application.settings.serve_trusted_proxies),
+        add_proxy_headers(create_app(application), application.settings.serve_trusted_proxies),
         access_log=False,  # searches must not be logged
         log_config=None,
         http=TimeoutProtocol,
@@ -169,7 +169,7 @@ def _build_config(application: Application) -> uvicorn.Config:
     )
 
 
-def _add_proxy_headers(app: ASGIApp, proxies: Sequence[str]) -> ASGIApp:
+def add_proxy_headers(app: ASGIApp, proxies: Sequence[str]) -> ASGIApp:
     """Apply the X-Forwarded headers of trusted proxies, as uvicorn does, but keep the address of the connection."""
     return PeerMiddleware(ProxyHeadersMiddleware(app, list(proxies)) if proxies else app)  # type: ignore[arg-type]
 

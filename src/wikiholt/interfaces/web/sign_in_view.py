@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from html import escape
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
@@ -153,10 +153,10 @@ def _render_form(request: Request, next_url: str, error: WikiholtError | None = 
     parts = [render_message(*get_public_message(error)) if error else ""]
     target = f'<input type="hidden" name="next" value="{escape(next_url)}">'
     if settings.people_oidc_issuer:
-        parts.append(
-            f'<form class="sign-in" method="get" action="oidc-sign-in">{target}'
-            f'<button class="primary">Sign in with {escape(settings.people_oidc_name)}</button></form>'
-        )
+        # A link: the policy of the page forbids that a form leads to another site.
+        href = escape(f"oidc-sign-in?{urlencode({'next': next_url})}")
+        name = escape(settings.people_oidc_name)
+        parts.append(f'<p class="sign-in"><a class="button primary" href="{href}">Sign in with {name}</a></p>')
     if settings.people_remember_days:
         days = f"{settings.people_remember_days:g}"
         title = "<h2>Or use a key</h2>" if settings.people_oidc_issuer else ""
