@@ -65,7 +65,7 @@ format: $(READY)     ## Put the code in order
 	$(BIN)/ruff format .
 
 # All but `gpu`, which replaces onnxruntime.
-EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp oidc models minilm,--extra $(extra))
+EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp oidc models minilm multilingual,--extra $(extra))
 
 lock: $(READY)       ## Write requirements.lock again from pyproject.toml
 	$(BIN)/pip install --quiet uv
