@@ -54,6 +54,12 @@ class Account:
     can_sign_out: bool = True
 
     @classmethod
+    def of_nobody(cls, request: Request) -> "Account":
+        """The account of a request that is not signed in."""
+        settings = request.app.state.application.settings
+        return cls(sign_in="sign-in" if settings.people_remember_days or settings.people_oidc_issuer else "")
+
+    @classmethod
     def from_request(cls, request: Request) -> "Account":
         """The account of the request. Errors are left to the page itself."""
         settings = request.app.state.application.settings
@@ -65,10 +71,9 @@ class Account:
             is_proxy = signed_in.method is SignInMethod.PROXY
             name = signed_in.client.label or f"key {signed_in.client.id}"
             return cls(name, can_sign_out=not is_proxy or bool(settings.people_proxy_sign_out_url))
-        if not settings.people_remember_days and not settings.people_oidc_issuer:
-            return cls()
-        if request.method != "GET" or request.scope["path"].endswith("/sign-in"):
-            return cls(sign_in="sign-in")
+        signed_out = cls.of_nobody(request)
+        if not signed_out.sign_in or request.method != "GET" or request.scope["path"].endswith("/sign-in"):
+            return signed_out
         path = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
         query = request.scope["query_string"].decode("latin-1")
         return cls(sign_in=f"sign-in?{urlencode({'next': f'{path}?{query}' if query else path})}")
@@ -85,13 +90,13 @@ class PageContext:
 
     @classmethod
     def from_request(cls, request: Request) -> "PageContext":
-        return replace(cls.without_account(request), account=Account.from_request(request))
+        return replace(cls.signed_out(request), account=Account.from_request(request))
 
     @classmethod
-    def without_account(cls, request: Request) -> "PageContext":
-        """The context of a page that does not show who is signed in."""
+    def signed_out(cls, request: Request) -> "PageContext":
+        """The context of a page after signing out."""
         slug = request.scope.get(SLUG_KEY)
-        return cls(slug, "../../" if slug is not None else "./")
+        return cls(slug, "../../" if slug is not None else "./", account=Account.of_nobody(request))
 
     @classmethod
     def from_unknown_path(cls, request: Request) -> "PageContext":
@@ -171,8 +176,8 @@ def _render_account(context: PageContext) -> str:
     name += f'<span class="visually-hidden">Signed in as </span>{escape(account.name)}</span>'
     if not account.can_sign_out:
         return name
-    form = f'<form method="post" action="{context.base}sign-out"><button class="quiet">Sign out</button></form>'
-    return name + form
+    button = f'<button class="quiet" title="Signed in as {escape(account.name)}">Sign out</button>'
+    return f'{name}<form method="post" action="{context.base}sign-out">{button}</form>'
 
 
 # Errors
@@ -211,7 +216,7 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
     context = PageContext.from_request(request)
     actions = '<a class="button" href="./">Search this wiki</a>'
     if isinstance(error, Unauthorized) and context.account.sign_in:
-        hint = "Sign in to read this page."
+        message, hint = "You are not signed in.", "Sign in to read this page."
         actions = f'<a class="button primary" href="{escape(context.account.sign_in)}">Sign in</a>'
     elif isinstance(error, Unauthorized):
         # A plain form cannot send a key.
