@@ -244,6 +244,8 @@ class RequestBuilder:
         # None of these requests proves that a page of the service started it, so none may change anything.
         if case.caller in ("nobody", "basic", "person without group", "foreign cookie"):
             return frozenset(public) if route.method not in CHANGES else frozenset()
+        if case.caller == "browser" and route.is_service_route:
+            return frozenset({me.code})  # a page shows its visitor the label of their own key
         if case.caller in ("browser", "person"):
             # Once its wiki is removed, the cookie is that of nobody.
             others = public if case.caller == "person" or me in self._env.wikis_to_remove else set()
