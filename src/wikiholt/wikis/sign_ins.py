@@ -28,10 +28,6 @@ MAX_SIGN_INS_PER_CLIENT = 50
 """The most browsers that are signed in with one key or as one person. The oldest sign-in ends first."""
 SIGN_INS_FILE = "sign-ins.sqlite"
 _TOKEN_BYTES = 32
-_CREATE_TABLE = (
-    "CREATE TABLE IF NOT EXISTS sign_ins (digest TEXT PRIMARY KEY NOT NULL, client TEXT NOT NULL,"
-    " person TEXT NOT NULL, created_at TEXT NOT NULL, expires_at TEXT NOT NULL) WITHOUT ROWID"
-)
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -71,8 +67,10 @@ class SignInStore:
         row = _hash_token(token), client.id, _dump_person(person), _format_time(now), _format_time(sign_in.expires_at)
         with self._database.write_transaction() as connection:
             connection.execute("DELETE FROM sign_ins WHERE expires_at <= ?", (_format_time(now),))
-            query = "SELECT digest FROM sign_ins WHERE client = ? ORDER BY created_at DESC, digest"
-            for (digest,) in connection.execute(query, (client.id,)).fetchall()[MAX_SIGN_INS_PER_CLIENT - 1 :]:
+            others = connection.execute(
+                "SELECT digest FROM sign_ins WHERE client = ? ORDER BY created_at DESC, digest", (client.id,)
+            ).fetchall()
+            for (digest,) in others[MAX_SIGN_INS_PER_CLIENT - 1 :]:
                 connection.execute("DELETE FROM sign_ins WHERE digest = ?", (digest,))
             connection.execute("INSERT INTO sign_ins VALUES (?, ?, ?, ?, ?)", row)
         return sign_in, token
@@ -82,8 +80,9 @@ class SignInStore:
         with self._database.read_connection() as connection:
             if connection is None:
                 return None
-            query = "SELECT client, person, expires_at FROM sign_ins WHERE digest = ?"
-            row = connection.execute(query, (_hash_token(token),)).fetchone()
+            row = connection.execute(
+                "SELECT client, person, expires_at FROM sign_ins WHERE digest = ?", (_hash_token(token),)
+            ).fetchone()
         if row is None:
             return None
         expires_at = datetime.fromisoformat(row[2])
@@ -119,7 +118,10 @@ class SignInFile:
             self._path.touch(0o600)
             with closing(self._open()) as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                connection.execute(_CREATE_TABLE)
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS sign_ins (digest TEXT PRIMARY KEY NOT NULL, client TEXT NOT NULL,"
+                    " person TEXT NOT NULL, created_at TEXT NOT NULL, expires_at TEXT NOT NULL) WITHOUT ROWID"
+                )
                 yield connection
                 connection.execute("COMMIT")
 
