@@ -78,7 +78,7 @@ class Settings:
     )
     device: str = setting(
         "auto",
-        "Where a built-in model embeds pages; cuda needs the extra gpu. auto uses a GPU if PyTorch and a driver are there.",
+        "Where a built-in model embeds pages; cuda needs the extra gpu. auto uses a GPU if there is one and PyTorch.",
         choices=("auto", "cpu", "cuda"),
     )
     embedding_url: str = setting(
