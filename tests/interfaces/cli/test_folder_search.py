@@ -160,7 +160,9 @@ def test_several_wikis_are_searched_together_and_each_hit_is_labelled(
     assert {hit["wiki"] for hit in named["results"]} == {"other", "unindexed"}, "a named wiki is indexed first"
 
 
-def test_home_and_root_are_never_indexed_automatically(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_and_root_are_never_indexed_automatically(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "home" / "Note.md").write_text("# Note")
     for folder in (tmp_path / "home", tmp_path, Path("/")):
         monkeypatch.chdir(folder)

@@ -108,7 +108,8 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
         return None
     if pages > MAX_AUTOMATIC_PAGES:
         raise InvalidSource(
-            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: a search does not index it automatically.",
+            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: "
+            "a search does not index it automatically.",
             hint=f"To index it: `wikiholt add {slug} {root}`. To search another wiki: `wikiholt search -w SLUG WORDS`",
         )
     wiki = service.add(slug, str(root), settings)
