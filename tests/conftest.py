@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
+from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
 from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
 from wikiholt import embedding
@@ -48,6 +49,7 @@ def restore_model_loaders() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    use_memory_files()
     if not IS_FULL:
         config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
 
