@@ -1,4 +1,4 @@
-"""Puts the temporary files of the tests in memory, because commits to a real disk take most of the time of many tests."""
+"""Puts the temporary files of the tests in memory, because many tests mostly wait for commits to a disk."""
 
 import os
 import shutil
