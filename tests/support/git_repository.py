@@ -4,7 +4,6 @@ import os
 import subprocess
 from pathlib import Path
 
-
 _OPTIONS = tuple(
     part
     # A test repository needs no cleanup after each commit, and no files that survive a power failure.
