@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.caches.chroma.chroma_fixtures import wait_until
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting, MissingDependency
