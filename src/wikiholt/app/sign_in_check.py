@@ -4,6 +4,7 @@ import importlib.util
 from collections.abc import Collection, Iterator
 
 from wikiholt.app.settings.definitions import Settings
+from wikiholt.errors import make_extra_hint
 from wikiholt.wikis.people import EVERYONE, GroupRules
 
 _DOCS = "see docs/people.md"
@@ -43,4 +44,4 @@ def _find_oidc_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     if not settings.people_oidc_client_id:
         yield "people.oidc_client_id is empty", "register this service at the provider and set its id"
     if importlib.util.find_spec("authlib") is None or importlib.util.find_spec("httpx2") is None:
-        yield "the extra oidc is not installed", 'pip install "wikiholt[oidc]"'
+        yield "the extra oidc is not installed", make_extra_hint("oidc")

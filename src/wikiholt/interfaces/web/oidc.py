@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.people import MAX_NAME_CHARS, Person, PersonOrigin
-from wikiholt.errors import Forbidden, MissingDependency, SignInUnavailable
+from wikiholt.errors import Forbidden, MissingDependency, SignInUnavailable, make_extra_hint
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def require_authlib() -> None:
     if importlib.util.find_spec("authlib") is None or importlib.util.find_spec("httpx2") is None:
         raise MissingDependency(
             "The setting people.oidc_issuer names an OpenID provider, but authlib is not installed.",
-            hint='pip install "wikiholt[oidc]"',
+            hint=make_extra_hint("oidc"),
         )
 
 
