@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, run_oidc_provider
 from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.domain.people import Person, PersonOrigin
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME
 
 pytestmark = pytest.mark.process
@@ -164,8 +166,15 @@ def test_a_public_client_signs_in_without_a_secret(tmp_path: Path) -> None:
             client = sign_in(served, provider, "alice")
             assert client.get("/w/beta/api/v1/me").json()["scope"] == "read"
             assert {wiki["slug"] for wiki in client.get("/api/v1/wikis").json()["wikis"]} == {"alpha", "beta"}
-    # The provider is gone: the sign-in fails with a page, and the service goes on.
+    # A person of another provider is nobody, whatever the subject.
+    settings["people.oidc_issuer"] = "http://127.0.0.1:9"
     with serve_application(tmp_path / "again", settings) as served:
+        person = Person(PersonOrigin.OIDC, f"{provider.issuer} alice", groups=("staff",))
+        _, token = served.application.service.registry.sign_ins.create(person, timedelta(hours=1))
+        client = served.make_client()
+        client.cookies.set(COOKIE_NAME, token)
+        assert client.get("/api/v1/me").json()["kind"] == "anonymous"
+        # No provider answers: the sign-in fails with a page, and the service goes on.
         response = served.make_client().get("/oidc-sign-in", headers=HTML)
         assert response.status_code == 503
         assert "does not answer correctly" in response.text

@@ -85,7 +85,9 @@ def _find_by_cookie(application: Application, token: str) -> SignedIn | None:
     if sign_in is None:
         return None
     if sign_in.person is not None:
-        return SignedIn(sign_in.person, SignInMethod.COOKIE) if settings.people_oidc_issuer else None
+        # Another provider may use the same subjects for other persons.
+        is_current = sign_in.person.subject.startswith(f"{settings.people_oidc_issuer} ")
+        return SignedIn(sign_in.person, SignInMethod.COOKIE) if is_current else None
     key = registry.keys.find_valid(sign_in.client) if settings.people_remember_days else None
     return SignedIn(key, SignInMethod.COOKIE) if key is not None else None
 

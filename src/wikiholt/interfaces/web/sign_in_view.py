@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from wikiholt.interfaces.web.oidc import OidcClient
 
 _MAX_BODY_BYTES = 10_000
-_DAY_S = 86_400
+_MAX_NEXT_CHARS = 2000
+"""It is part of a cookie, which browsers limit to 4096 bytes."""
 _OIDC_COOKIE_NAME = "wikiholt_oidc"
 _OIDC_TIMEOUT_S = 600
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -216,7 +217,12 @@ def _make_url(request: Request, name: str) -> str:
 def _get_next(request: Request, url: str) -> str:
     """The page to return to: a path of this service, else the page above."""
     parts = urlsplit(url)
-    is_local = url.startswith(_get_service_path(request)) and not url.startswith(("//", "/\\")) and url.isprintable()
+    is_local = (
+        len(url) <= _MAX_NEXT_CHARS
+        and url.startswith(_get_service_path(request))
+        and not url.startswith(("//", "/\\"))
+        and url.isprintable()
+    )
     return url if is_local and not parts.scheme and not parts.netloc else f"{request.scope.get('root_path', '')}/"
 
 
