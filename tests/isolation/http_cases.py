@@ -34,6 +34,7 @@ SERVICE = (
     "/metrics",
     "/static",
     "/favicon.ico",
+    "/box.js",
     "/sign-in",
 )
 PAGES = ("/", "/status")
