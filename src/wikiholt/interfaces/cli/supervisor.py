@@ -165,7 +165,7 @@ class Supervisor:
         self._failures: Counter[ChildRole] = Counter()
         self._to_replace: deque[_Child] = deque()
         self._signals: deque[int] = deque()
-        self._is_ready = self._is_stopping = False
+        self._is_ready = self._is_stopping = self._reload_requested = False
         self._exit_code = 0
 
     def run(self) -> int:
@@ -175,6 +175,7 @@ class Supervisor:
             while self._children or self._due:
                 self._wait(wakeup)
                 self._handle_signals()
+                self._reload_if_requested()
                 self._start_due()
                 self._kill_overdue()
         return self._exit_code
@@ -282,7 +283,7 @@ class Supervisor:
         while self._signals:
             # Without a terminal, SIGHUP is a request of the operator.
             if self._signals.popleft() == signal.SIGHUP and not (sys.stdin and sys.stdin.isatty()):
-                self._reload()
+                self._reload_requested = True
             else:
                 self._stop()
 
@@ -294,9 +295,11 @@ class Supervisor:
             self._end(child, STOP_LIMIT_S)
             child.process.terminate()
 
-    def _reload(self) -> None:
-        """Replace the workers, one after the other, then the scheduler."""
-        if self._is_ready and not self._is_stopping and not any(child.replaces for child in self._children):
+    def _reload_if_requested(self) -> None:
+        """Replace the workers, one after the other, then the scheduler; not while an earlier request is in progress."""
+        is_reloading = any(child.replaces for child in self._children)
+        if self._reload_requested and self._is_ready and not self._is_stopping and not is_reloading:
+            self._reload_requested = False
             _LOG.info("replacing all processes")
             self._to_replace.extend(
                 child for child in self._children if child.role is ChildRole.WORKER and not child.stopping
