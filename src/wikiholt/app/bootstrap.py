@@ -170,8 +170,8 @@ def open_application(
     """Build the application; the scheduler is not started. Repositories below `roots` are discovered; a root that is
     itself a repository or a directory of pages is one wiki.
 
-    With `only_slug` the scheduler syncs that wiki alone, without backups and checks. Raises WikiNotFound. With `worker`,
-    the scheduler is in another process, which needs `publishes_state`.
+    With `only_slug` the scheduler syncs that wiki alone, without backups and checks. Raises WikiNotFound. With
+    `worker`, the scheduler is in another process, which needs `publishes_state`.
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)

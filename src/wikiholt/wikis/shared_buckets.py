@@ -6,6 +6,7 @@ lock of a process that dies. If a row is full, the place that was not used for t
 
 import fcntl
 import mmap
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -30,8 +31,8 @@ class BucketTable:
 
     def __init__(self, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Open the table that `create_table` made. `clock` must be the same in all processes."""
-        self._file = file.open("r+b")
-        self._map = mmap.mmap(self._file.fileno(), 0)
+        self._descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        self._map = mmap.mmap(self._descriptor, 0)
         self._secret = self._map[:_SECRET_BYTES]
         self._clock = clock
         # The lock of the file belongs to the process, not to the thread.
@@ -62,14 +63,18 @@ class BucketTable:
             self._map[at : at + _PLACE.size] = _PLACE.pack(digest, change(level), now)
             return level
 
+    def close(self) -> None:
+        self._map.close()
+        os.close(self._descriptor)
+
     @contextmanager
     def _lock_row(self, start: int) -> Iterator[None]:
         with self._lock:
-            fcntl.lockf(self._file, fcntl.LOCK_EX, _ROW_BYTES, start)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX, _ROW_BYTES, start)
             try:
                 yield
             finally:
-                fcntl.lockf(self._file, fcntl.LOCK_UN, _ROW_BYTES, start)
+                fcntl.lockf(self._descriptor, fcntl.LOCK_UN, _ROW_BYTES, start)
 
 
 def create_table(file: Path) -> None:

@@ -34,7 +34,7 @@ def run_serve(context: CommandContext) -> int:
     settings, as_json = context.settings, context.arguments.json
     if not as_json:
         show_status(settings.log_level)
-    from wikiholt.interfaces.cli.supervisor import take_child_spec, supervise
+    from wikiholt.interfaces.cli.supervisor import supervise, take_child_spec
 
     child = take_child_spec(os.environ)
     if child is not None:

@@ -29,7 +29,7 @@ class SharedMetrics(ServiceMetrics):
         use_shared_values(directory, name)
         registry = CollectorRegistry()
         super().__init__(registry)
-        MultiProcessCollector(self.registry, str(directory))
+        MultiProcessCollector(self.registry, str(directory))  # type: ignore[no-untyped-call]
         self.publisher = MetricsPublisher(registry)
 
 
