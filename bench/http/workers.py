@@ -33,7 +33,7 @@ CLIENTS, WORKERS, LOAD = 64, 2, 0.8
 
 
 class Searchers:
-    """Two processes that search as fast as they can when told to."""
+    """Two processes that search as fast as they can on request."""
 
     def __init__(self, stack: ExitStack, collections: Path) -> None:
         command = [sys.executable, "-m", "bench.http.workers", "--searcher", "--collections", str(collections)]
