@@ -78,7 +78,7 @@ def take_child_spec(environ: MutableMapping[str, str]) -> ChildSpec | None:
 
 
 @dataclass(slots=True, eq=False)
-class _Child:
+class Child:
     """A running child process."""
 
     role: ChildRole
@@ -86,7 +86,7 @@ class _Child:
     process: "subprocess.Popen[bytes]"
     control: socket.socket
     started_at: float
-    replaces: "_Child | None" = None
+    replaces: "Child | None" = None
     """The worker that ends when this one is warm."""
     listens: bool = False
     stopping: bool = False
@@ -105,12 +105,12 @@ def supervise(settings: "Settings", arguments: Sequence[str], *, as_json: bool) 
     ):
         create_table(Path(directory) / BUCKETS_FILE)
         command = [sys.executable, "-P", "-m", _MODULE, *arguments]
-        spawner = _Spawner(command, directory, listener, local_listener)
+        spawner = ChildSpawner(command, directory, listener, local_listener)
         supervisor = Supervisor(spawner, settings.serve_workers, lambda: print_address(listener, as_json=as_json))
         return supervisor.run()
 
 
-class _Spawner:
+class ChildSpawner:
     """Starts child processes with the sockets and the pipe of the service."""
 
     def __init__(
@@ -122,7 +122,7 @@ class _Spawner:
         self._local_listener = local_listener
         self._pipe_out, self._pipe_in = os.pipe()
 
-    def spawn(self, role: ChildRole, name: str) -> _Child:
+    def spawn(self, role: ChildRole, name: str) -> Child:
         ours, theirs = socket.socketpair()
         with theirs:
             spec = ChildSpec(
@@ -142,9 +142,9 @@ class _Spawner:
                 pass_fds=[file for file in files if file is not None],
             )
         ours.setblocking(False)
-        return _Child(role, name, process, ours, time.monotonic())
+        return Child(role, name, process, ours, time.monotonic())
 
-    def forget(self, child: _Child) -> None:
+    def forget(self, child: Child) -> None:
         """Remove the gauges of an ended child. Its counters stay, and a child of the same name goes on with them."""
         child.control.close()
         for file in Path(self._directory).glob(f"gauge_live*_{child.name}.db"):
@@ -154,16 +154,16 @@ class _Spawner:
 class Supervisor:
     """Keeps one scheduler and a number of workers running."""
 
-    def __init__(self, spawner: _Spawner, workers: int, on_ready: Callable[[], None]) -> None:
+    def __init__(self, spawner: ChildSpawner, workers: int, on_ready: Callable[[], None]) -> None:
         """`on_ready` is called once, when all workers listen."""
         self._spawner = spawner
         self._workers = workers
         self._on_ready = on_ready
-        self._children: list[_Child] = []
+        self._children: list[Child] = []
         self._due: list[tuple[float, ChildRole]] = []
         """Children to start, and when."""
         self._failures: Counter[ChildRole] = Counter()
-        self._to_replace: deque[_Child] = deque()
+        self._to_replace: deque[Child] = deque()
         self._signals: deque[int] = deque()
         self._is_ready = self._is_stopping = self._reload_requested = False
         self._exit_code = 0
@@ -207,7 +207,7 @@ class Supervisor:
         for child in [child for child in self._children if child.control.fileno() in ready]:
             self._handle_report(child)
 
-    def _handle_report(self, child: _Child) -> None:
+    def _handle_report(self, child: Child) -> None:
         try:
             report = child.control.recv(16)
         except OSError:
@@ -224,7 +224,7 @@ class Supervisor:
         if not self._is_ready:
             self._continue_start(child)
 
-    def _continue_start(self, child: _Child) -> None:
+    def _continue_start(self, child: Child) -> None:
         """Start the workers when the scheduler runs; report that the service is ready when all workers listen."""
         if child.role is ChildRole.SCHEDULER and len(self._children) == 1 and not self._is_stopping:
             for _ in range(self._workers):
@@ -234,14 +234,14 @@ class Supervisor:
             self._is_ready = True
             self._on_ready()
 
-    def _start(self, role: ChildRole, replaces: _Child | None = None) -> None:
+    def _start(self, role: ChildRole, replaces: Child | None = None) -> None:
         used = {child.name for child in self._children}
         name = role.value if role is ChildRole.SCHEDULER else next(str(n) for n in count(1) if str(n) not in used)
         child = self._spawner.spawn(role, name)
         child.replaces = replaces
         self._children.append(child)
 
-    def _handle_end(self, child: _Child, code: int) -> None:
+    def _handle_end(self, child: Child, code: int) -> None:
         self._children.remove(child)
         self._spawner.forget(child)
         successor = next((other for other in self._children if other.replaces is child), None)
@@ -262,7 +262,7 @@ class Supervisor:
         else:
             self._schedule_replacement(child, code)
 
-    def _schedule_replacement(self, child: _Child, code: int) -> None:
+    def _schedule_replacement(self, child: Child, code: int) -> None:
         now = time.monotonic()
         if now - child.started_at > _STABLE_S:
             self._failures[child.role] = 0
@@ -317,7 +317,7 @@ class Supervisor:
                 self._end(child, STOP_LIMIT_S)
                 child.process.terminate()
 
-    def _drain(self, child: _Child) -> None:
+    def _drain(self, child: Child) -> None:
         self._end(child, DRAIN_LIMIT_S + STOP_LIMIT_S)
         try:
             child.control.send(DRAIN)
@@ -325,7 +325,7 @@ class Supervisor:
             _LOG.debug("%s has already ended", child)
 
     @staticmethod
-    def _end(child: _Child, limit_s: float) -> None:
+    def _end(child: Child, limit_s: float) -> None:
         child.stopping = True
         child.kill_at = min(child.kill_at, time.monotonic() + limit_s)
 
