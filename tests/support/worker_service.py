@@ -129,7 +129,7 @@ def make_worker_service(
     """Two wikis, indexed, readable without a key, with a key for writing each and one for the operator."""
     model = write_model(place / "model")
     service = WorkerService(place / "data", {**_SETTINGS, "model": model, "serve.public": "true", **settings})
-    with closing(open_service(service.data, overrides={"model": str(model)})) as wikis:
+    with closing(open_service(service.data, overrides={**settings, "model": str(model)})) as wikis:
         for slug, files in pages.items():
             repository = Repository(place / slug)
             repository.commit(dict(files))

@@ -104,8 +104,8 @@ def test_a_reload_that_fails_keeps_the_old_workers(caplog: pytest.LogCaptureFixt
 
     assert run(spawner, drive) == 0
     assert spawner.count_running() == 0
-    # The second reload has replaced both workers, one after the other, and then the scheduler. The second worker may get
-    # the number of the first, if that has ended by then.
+    # The second reload has replaced both workers, one after the other, and then the scheduler. The second worker may
+    # get the number of the first, if that has ended by then.
     assert [child.name for child in spawner.started[4:]] in (["3", "4", "scheduler"], ["3", "1", "scheduler"])
 
 
