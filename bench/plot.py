@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 
 from bench.figures import Figure
 
-_ROW_PX, _TOP_PX, _LEFT_PX, _GOAL_PX, _RIGHT_PX = 22, 34, 240, 220, 230
+_ROW_PX, _TOP_PX, _LEFT_PX, _GOAL_PX, _RIGHT_PX = 22, 34, 240, 220, 160
 _MAX_REACH = 2.0
 """Longer bars end here."""
 _STYLE = """
@@ -51,5 +51,5 @@ def _render_row(figure: Figure, value: float, top: int) -> list[str]:
         f'<text x="{_LEFT_PX - 8}" y="{top + 13}" text-anchor="end">{escape(figure.name)}</text>',
         f'<rect x="{_LEFT_PX}" y="{top + 2}" width="{length:.1f}" height="14" rx="2"'
         f' class="{"reached" if reach >= 1 else "missed"}"/>',
-        f'<text x="{_LEFT_PX + length + 6:.1f}" y="{top + 13}" class="note">{escape(text)}</text>',
+        f'<text x="{_LEFT_PX + _GOAL_PX * _MAX_REACH + 8:.0f}" y="{top + 13}" class="note">{escape(text)}</text>',
     ]
