@@ -1,14 +1,16 @@
-"""Further signals for hybrid ranking, chosen by the other collections: the figures of docs/adr/0034.
+"""Further signals for hybrid ranking, chosen by the other collections: the figures of docs/adr/0034 and 0038.
 
     python -m bench.signals [--collections DIR] [--data DIR] [--write]
 
-Uses the indexes of bench.quality (run that first). The first table has the difference of nDCG@10 to hybrid search as it
+Uses the indexes of bench.quality (run that first), and keeps the signals of all queries in bench/data/signals, so that a
+further trial takes seconds; delete them after a change of an index. The first table has the difference of nDCG@10 to hybrid search as it
 is. The second chooses the best of all combinations by the mean of all collections but one, and shows what it gives on
 that one. A signal is worth its cost only if it gains there.
 """
 
 import argparse
 import math
+import pickle
 import random
 import re
 from collections import Counter
@@ -20,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
+from bench.ranking import calls
 from bench.report import machine, write
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
@@ -34,6 +37,8 @@ from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_p
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 FEEDBACK_PAGES, FEEDBACK_TERMS = 5, 8
 LONG_QUERY_WORDS = 8
+MANY_TERMS = 6
+MANY_LINKS = 20
 COMBINATIONS = 250
 
 
@@ -55,6 +60,15 @@ class Signals:
     """The mean of the three nearest passages, on the common scale."""
     feedback: FloatArray
     """The keyword share of terms taken from the best pages (RM3)."""
+    terms: int
+    second: FloatArray
+    """The second nearest passage, on the common scale; of a page with one passage that one."""
+    rare_feedback: FloatArray
+    """The same as `feedback`, with the rarest terms that two of the best pages share."""
+    links: FloatArray
+    """The number of links to the page, saturated."""
+    coverage: FloatArray
+    """The share of the query's terms that the nearest passage and the name contain; rare ones weigh more."""
 
 
 class Weights(NamedTuple):
@@ -67,6 +81,13 @@ class Weights(NamedTuple):
     soft_name: float = 0.0
     passages: float = 0.0
     feedback: float = 0.0
+    meaning_terms: float = 0.0
+    """Weight that moves from words to meaning if the query has many terms."""
+    second: float = 0.0
+    """Part of the meaning that is the second passage's."""
+    rare_feedback: float = 0.0
+    links: float = 0.0
+    coverage: float = 0.0
 
 
 CHOICES: dict[str, tuple[float, ...]] = {
@@ -77,6 +98,11 @@ CHOICES: dict[str, tuple[float, ...]] = {
     "soft_name": (0.0, 0.05, 0.1),
     "passages": (0.0, 0.1, 0.2),
     "feedback": (0.0, 0.05, 0.1),
+    "meaning_terms": (0.0, 0.05, 0.1),
+    "second": (0.0, 0.1, 0.2, 0.3),
+    "rare_feedback": (0.0, 0.02, 0.05),
+    "links": (0.0, 0.005, 0.01, 0.02),
+    "coverage": (0.0, 0.02, 0.05),
 }
 TRIED = {
     **{f"headings {w}": Weights(heading=w) for w in (0.05, 0.1, 0.2)},
@@ -86,6 +112,11 @@ TRIED = {
     **{f"three passages {w}": Weights(passages=w) for w in (0.1, 0.2)},
     **{f"RM3 {w}": Weights(feedback=w) for w in (0.05, 0.1, 0.2)},
     **{f"names {w}": Weights(name=w) for w in (0.2, 0.4)},
+    **{f"meaning +{w} from six terms on": Weights(meaning_terms=w) for w in (0.05, 0.1, 0.15)},
+    **{f"second passage {w} of the meaning": Weights(second=w) for w in (0.1, 0.2, 0.3, 0.4)},
+    **{f"RM3, rarest terms {w}": Weights(rare_feedback=w) for w in (0.02, 0.05, 0.1)},
+    **{f"links {w}": Weights(links=w) for w in (0.005, 0.01, 0.02)},
+    **{f"terms in the passage {w}": Weights(coverage=w) for w in (0.02, 0.05, 0.1)},
 }
 
 
@@ -95,18 +126,26 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("bench/data"))
     parser.add_argument("--write", action="store_true", help="write bench/results/signals.md")
     arguments = parser.parse_args()
-    service = open_service(arguments.data / "quality")
-    embedder = service.components.embedder()
-    queries: list[Signals] = []
-    for name in NAMES:
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        queries += IndexSignals(index, embedder).read_all(arguments.collections / name)  # type: ignore[arg-type]
-        index.close()
-        print(name, len(queries), flush=True)
+    queries = [each for name in NAMES for each in read_signals(name, arguments.collections, arguments.data)]
     text = "\n".join([*format_single(queries), "", *format_held_out(queries)])
     print(text)
     if arguments.write:
         write("signals", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+
+
+def read_signals(name: str, directory: Path, data: Path) -> list[Signals]:
+    """The signals of a collection's queries, from its file if there is one."""
+    file = data / "signals" / f"{name}.pickle"
+    if not file.exists():
+        service = open_service(data / "quality")
+        index = service.components.store.open(service.get_handle(name).wiki.id)
+        found = list(IndexSignals(index, service.components.embedder()).read_all(directory / name))  # type: ignore[arg-type]
+        service.close()
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(pickle.dumps(found))
+        print(name, len(found), flush=True)
+    queries: list[Signals] = pickle.loads(file.read_bytes())
+    return queries
 
 
 class IndexSignals:
@@ -135,6 +174,7 @@ class IndexSignals:
         self._names = {page_id: get_significant_terms(page.name) for page_id, page in self._pages.items()}
         by_page = [set().union(*(self._terms[c.chunk_id] for c in each)) for each in chunks.values()]
         self._counts = Counter(term for terms in by_page for term in terms)
+        self._links = calls(index, self._pages)
 
     def read_all(self, directory: Path) -> Iterator[Signals]:
         for kind in collections.queries(directory):
@@ -158,7 +198,10 @@ class IndexSignals:
         share = np.array([shares.get(page, 0.0) for page in pages])
         cosine = np.array([values[0] for values in nearest])
         order = np.argsort(-(cosine + share))[:FEEDBACK_PAGES]
-        feedback = self._find_feedback([pages[i] for i in order], terms, cosines)
+        feedback, rare = (
+            self._find_feedback([pages[i] for i in order], terms, cosines, shared) for shared in (False, True)
+        )
+        links = [sum(page not in left_out for page, _ in self._links.get(each, ())) for each in pages]
         return Signals(
             kind.name,
             kind.collection,
@@ -174,20 +217,37 @@ class IndexSignals:
             np.array(soft),
             np.array([(v[:3].mean() - scale.unrelated) / (scale.related - scale.unrelated) for v in nearest]),
             np.array([feedback.get(page, 0.0) for page in pages]),
+            len(terms),
+            np.array([(v[:2][-1] - scale.unrelated) / (scale.related - scale.unrelated) for v in nearest]),
+            np.array([rare.get(page, 0.0) for page in pages]),
+            np.minimum(1, np.log1p(links) / math.log(MANY_LINKS)),
+            np.array([self._cover(page, terms, cosines) for page in pages]),
         )
 
-    def _find_feedback(self, pages: Sequence[int], terms: frozenset[str], cosines: FloatArray) -> dict[int, float]:
-        """Page id → share of the best score of the terms that are frequent in the best passages and rare elsewhere."""
+    def _get_nearest_terms(self, page: int, cosines: FloatArray) -> Counter[str]:
+        rows = self._rows.get(page)
+        return self._terms[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])] if rows else Counter()
+
+    def _cover(self, page: int, terms: frozenset[str], cosines: FloatArray) -> float:
+        weights = {term: math.log((len(self._pages) + 1) / (self._counts[term] + 1)) for term in terms}
+        contained = self._get_nearest_terms(page, cosines).keys() | self._names[page]
+        return sum(weight for term, weight in weights.items() if term in contained) / (sum(weights.values()) or 1.0)
+
+    def _find_feedback(
+        self, pages: Sequence[int], terms: frozenset[str], cosines: FloatArray, shared: bool
+    ) -> dict[int, float]:
+        """Page id → share of the best score of the terms that are frequent in the best passages and rare elsewhere,
+        or of the rarest that two of them share."""
         weights: Counter[str] = Counter()
         count = len(self._pages)
-        for page in pages:
-            rows = self._rows.get(page)
-            if rows is None:
-                continue
-            found = self._terms[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])]
+        passages = [self._get_nearest_terms(page, cosines) for page in pages]
+        for found in passages:
             for term, times in found.items():
                 if len(term) > 2 and term not in terms and 0 < self._counts[term] < count / 10:
                     weights[term] += times / found.total() * math.log(count / self._counts[term])  # type: ignore[assignment]
+        if shared:
+            often = [term for term in weights if sum(term in found for found in passages) > 1]
+            weights = Counter({term: count - self._counts[term] for term in often})
         query = KeywordQuery(tuple(term for term, _ in weights.most_common(FEEDBACK_TERMS)))
         best = self._index.get_max_keyword_score(query) if query else 0.0
         return (
@@ -201,8 +261,12 @@ def measure(weights: Weights, queries: Sequence[Signals]) -> dict[str, float]:
     for each in queries:
         part = weights.meaning if each.words < LONG_QUERY_WORDS else weights.meaning_long
         names = weights.name * each.name + weights.heading * each.heading + weights.soft_name * each.soft_name
-        score = part * each.cosine + (1 - part) * each.share + names * each.cosine
+        part += weights.meaning_terms * (each.terms >= MANY_TERMS)
+        meaning = np.maximum(0, (1 - weights.second) * each.cosine + weights.second * each.second)
+        score = part * meaning + (1 - part) * each.share + names * each.cosine
         score = score + weights.passages * each.passages + weights.feedback * each.feedback
+        score = score + weights.rare_feedback * each.rare_feedback + weights.links * each.links
+        score = score + weights.coverage * each.coverage
         grades = each.grade[np.lexsort((-each.cosine, -score))[:10]]
         discounts = 1 / np.log2(np.arange(2, 12))
         gain, ideal = (float((g * discounts[: len(g)]).sum()) for g in (grades, each.ideal))
