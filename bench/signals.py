@@ -33,6 +33,7 @@ from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice
 from wikiholt.text.bm25 import to_terms
 from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+from wikiholt.wikis.service import WikiService
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 FEEDBACK_PAGES, FEEDBACK_TERMS = 5, 8
@@ -69,6 +70,8 @@ class Signals:
     """The number of links to the page, saturated."""
     coverage: FloatArray
     """The share of the query's terms that the nearest passage and the name contain; rare ones weigh more."""
+    rarest: FloatArray
+    """Whether the nearest passage or the name contains the rarest term."""
 
 
 class Weights(NamedTuple):
@@ -133,19 +136,24 @@ def main() -> None:
         write("signals", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
 
 
-def read_signals(name: str, directory: Path, data: Path) -> list[Signals]:
+def open_indexes(data: Path, model: str) -> WikiService:
+    """The indexes of bench.quality with this model; empty means the default one."""
+    ending = f"-{model.split('-', maxsplit=1)[0]}" if model else ""
+    return open_service(data / f"quality{ending}", overrides={"model": model} if model else {})
+
+
+def read_signals(name: str, directory: Path, data: Path, model: str = "") -> list[Signals]:
     """The signals of a collection's queries, from its file if there is one."""
-    file = data / "signals" / f"{name}.pickle"
+    file = data / "signals" / f"{name}{model}.pickle"
     if not file.exists():
-        service = open_service(data / "quality")
+        service = open_indexes(data, model)
         index = service.components.store.open(service.get_handle(name).wiki.id)
         found = list(IndexSignals(index, service.components.embedder()).read_all(directory / name))  # type: ignore[arg-type]
         service.close()
         file.parent.mkdir(exist_ok=True)
-        file.write_bytes(pickle.dumps(found))
+        file.write_bytes(pickle.dumps([vars(each) for each in found]))
         print(name, len(found), flush=True)
-    queries: list[Signals] = pickle.loads(file.read_bytes())
-    return queries
+    return [Signals(**fields) for fields in pickle.loads(file.read_bytes())]
 
 
 class IndexSignals:
@@ -178,9 +186,12 @@ class IndexSignals:
 
     def read_all(self, directory: Path) -> Iterator[Signals]:
         for kind in collections.queries(directory):
-            for query, text in kind.texts.items():
-                if parse_query(text):
-                    yield self._read(kind, query, text)
+            yield from self.read_kind(kind)
+
+    def read_kind(self, kind: collections.Queries) -> Iterator[Signals]:
+        for query, text in kind.texts.items():
+            if parse_query(text):
+                yield self._read(kind, query, text)
 
     def _read(self, kind: collections.Queries, query: str, text: str) -> Signals:
         words, plain = parse_query(text), to_plain_query(text)
@@ -221,17 +232,19 @@ class IndexSignals:
             np.array([(v[:2][-1] - scale.unrelated) / (scale.related - scale.unrelated) for v in nearest]),
             np.array([rare.get(page, 0.0) for page in pages]),
             np.minimum(1, np.log1p(links) / math.log(MANY_LINKS)),
-            np.array([self._cover(page, terms, cosines) for page in pages]),
+            *np.array([self._cover(page, terms, cosines) for page in pages]).reshape(-1, 2).T,
         )
 
     def _get_nearest_terms(self, page: int, cosines: FloatArray) -> Counter[str]:
         rows = self._rows.get(page)
         return self._terms[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])] if rows else Counter()
 
-    def _cover(self, page: int, terms: frozenset[str], cosines: FloatArray) -> float:
-        weights = {term: math.log((len(self._pages) + 1) / (self._counts[term] + 1)) for term in terms}
+    def _cover(self, page: int, terms: frozenset[str], cosines: FloatArray) -> tuple[float, bool]:
+        """The share of the terms in the page's nearest passage and name, and whether the rarest is among them."""
+        weights = {term: math.log((len(self._pages) + 1) / (self._counts[term] + 1)) for term in sorted(terms)}
         contained = self._get_nearest_terms(page, cosines).keys() | self._names[page]
-        return sum(weight for term, weight in weights.items() if term in contained) / (sum(weights.values()) or 1.0)
+        share = sum(weight for term, weight in weights.items() if term in contained) / (sum(weights.values()) or 1.0)
+        return share, bool(weights) and max(weights, key=lambda term: weights[term]) in contained
 
     def _find_feedback(
         self, pages: Sequence[int], terms: frozenset[str], cosines: FloatArray, shared: bool

@@ -17,11 +17,16 @@ from wikiholt.domain.search import SearchMode, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, WikiholtError
 from wikiholt.search.ranking import Candidate, Competition, compute_evidence, compute_likelihood, get_score_features
+from wikiholt.search.request import SearchRequest
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.model_text import to_plain_text
 
 RERANK_DEPTH = 10
 """Pages that are reranked. docs/adr/0025 lists the quality and cost of other depths."""
+
+UNCLEAR_LIKELIHOODS = (0.2, 0.9)
+"""A hybrid search is reranked if the likelihood of its first page is between these: a clear answer does not change, and
+a hopeless one does not become right. Chosen with bench/unclear, see docs/adr/0038."""
 
 NAME_WEIGHT, PASSAGE_WEIGHT = 0.2, 0.1
 """The most that the reranker's scores of a page's name and passage add to evidence.
@@ -117,6 +122,15 @@ class PageReranker:
             _make_texts(pages.get(candidate.page_id), chunks.get(candidate.chunk_id or 0), self._dialect)
             for candidate in candidates
         ]
+
+
+def should_rerank(request: SearchRequest, candidates: Sequence[Candidate], competition: Competition) -> bool:
+    """Whether to rerank: as the request says, or else if it can pay. In semantic search, which gains most, it can."""
+    if request.rerank is not None or request.mode is not SearchMode.HYBRID or not candidates:
+        return bool(candidates) and request.rerank is not False
+    lowest, highest = UNCLEAR_LIKELIHOODS
+    features = get_score_features(request.mode, candidates[0], competition)
+    return lowest <= compute_likelihood(request.mode, features) < highest
 
 
 def reorder_candidates(
