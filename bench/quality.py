@@ -197,7 +197,7 @@ def keep_peer_rows(previous: str) -> Iterator[str]:
     """The rows of other programs in the last result: they do not change with Wikiholt."""
     rows = re.findall(r"^\| [^|]+ \| \d+ \| (?!Wikiholt)[^|]+ \| .+$", previous, re.MULTILINE)
     if rows:
-        yield "\nOther programs, from an earlier run; *over our passages* means passages and vectors of all-MiniLM-L6-v2:\n"
+        yield "\nOther programs, from an earlier run over the complete collections; *over our passages*: of all-MiniLM-L6-v2.\n"
         yield TABLE_HEAD
         yield from rows
 

@@ -27,6 +27,7 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.ranking import HIGH_SCORE, MEDIUM_SCORES
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.reranking import UNCLEAR_LIKELIHOODS
 from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 from wikiholt.wikis.handle import WikiHandle
 
@@ -37,13 +38,14 @@ TOLERANCE = 0.001
 
 
 class Outcome(NamedTuple):
-    """A question asked without and with the reranker: gain, score of the first hit, whether it is right, CPU time."""
+    """A question asked without and with the reranker: the score of the first hit, which is the same, and of each search
+    the gain, whether the first hit is right, and CPU time."""
 
     collection: str
     kind: str
     query: str
+    score: float
     gains: tuple[float, float]
-    scores: tuple[float, float]
     right: tuple[bool, bool]
     cpu_ms: tuple[float, float]
 
@@ -92,21 +94,23 @@ def search_collection(name: str, arguments: argparse.Namespace) -> None:
 def ask(wiki: WikiHandle, name: str, kind: collections.Queries, query: str) -> Outcome:
     relevant = kind.relevant[query] if kind.collection == name else {}
     left_out = kind.exclude.get(query, set()) if kind.collection == name else set()
-    found: list[tuple[float, float, bool, float]] = []
+    found: list[tuple[float, bool, float]] = []
+    score = 0.0
     for rerank in (False, True):
         began = time.process_time()
         result = wiki.search(SearchRequest(kind.texts[query], 10 + len(left_out), rerank=rerank))
         took = 1000 * (time.process_time() - began)
         hits = [hit for hit in result.hits if hit.path not in left_out]
         gain = compute_ndcg([hit.path for hit in hits], relevant) if relevant else 0.0
-        found.append((gain, hits[0].score if hits else 0.0, bool(hits and hits[0].path in relevant), took))
-    gains, scores, right, cpu_ms = zip(*found, strict=True)
-    return Outcome(name, kind.name, query, gains, scores, right, cpu_ms)
+        found.append((gain, bool(hits and hits[0].path in relevant), took))
+        score = hits[0].score if hits else 0.0
+    gains, right, cpu_ms = zip(*found, strict=True)
+    return Outcome(name, kind.name, query, score, gains, right, cpu_ms)
 
 
 def read_outcomes(file: Path) -> list[Outcome]:
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return [Outcome(*row[:3], *(tuple(pair) for pair in row[3:])) for row in map(json.loads, lines)]
+    return [Outcome(*row[:4], *(tuple(pair) for pair in row[4:])) for row in map(json.loads, lines)]
 
 
 class Effect(NamedTuple):
@@ -124,7 +128,7 @@ class Effect(NamedTuple):
 def measure(outcomes: Sequence[Outcome], lower: float, upper: float) -> Effect:
     """The effect of reranking the own questions whose first hit has a score between the bounds."""
     own = [each for each in outcomes if not each.is_foreign]
-    chosen = [lower <= each.scores[0] < upper for each in own]
+    chosen = [lower <= each.score < upper for each in own]
     by_kind: dict[str, list[float]] = {}
     for each, is_reranked in zip(own, chosen, strict=True):
         by_kind.setdefault(each.kind, []).append(each.gains[is_reranked])
@@ -163,18 +167,18 @@ def format_held_out(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def format_confidence(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """How often the confidence of the first hit is right, without, always with, and with the chosen bounds."""
-    lower, upper = choose_bounds(outcomes)
+    """How often the confidence of the first hit is right, without, always with, and with the product's bounds."""
+    lower, upper = UNCLEAR_LIKELIHOODS
     medium = MEDIUM_SCORES[SearchMode.HYBRID]
     yield "| first hits | high | high is right | right ones called high | nothing relevant | foreign: nothing relevant |"
     yield "|---|---|---|---|---|---|"
-    chosen = np.array([lower <= each.scores[0] < upper for each in outcomes])
+    chosen = np.array([lower <= each.score < upper for each in outcomes])
     own = np.array([not each.is_foreign for each in outcomes])
+    scores: FloatArray = np.array([each.score for each in outcomes])
+    high, low = scores >= HIGH_SCORE, scores < medium
     always = np.ones(len(outcomes), bool)
     for name, used in (("never reranked", ~always), ("always", always), (f"{lower:g}, {upper:g}", chosen)):
-        scores: FloatArray = np.array([each.scores[int(at)] for each, at in zip(outcomes, used, strict=True)])
         right = np.array([each.right[int(at)] for each, at in zip(outcomes, used, strict=True)])
-        high, low = scores >= HIGH_SCORE, scores < medium
         cells = (high[own], right[own & high], high[own & right], low[own], low[~own])
         yield f"| {name} | {' | '.join(share_of(cell, places=1) for cell in cells)} |"
 

@@ -95,7 +95,7 @@ class Candidate(NamedTuple):
     scale: CosineScale = _DEFAULT_SCALE
     """How to interpret the distance; depends on the model."""
     likelihood: float | None = None
-    """How likely this is the page wanted: by its evidence, or by a reranker. None until computed."""
+    """How likely this is the page wanted: by its evidence, or by the place a reranker gave it. None until computed."""
     order_score: float | None = None
     """The score by which a reranker ordered it. None means its evidence."""
 
