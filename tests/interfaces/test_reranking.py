@@ -48,7 +48,7 @@ def run(place: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
 
 @packaged
 @pytest.mark.model
-def test_one_setting_reranks_and_one_option_does_not(run: CommandRunner) -> None:
+def test_one_setting_reranks_unless_the_answer_is_clear_and_options_override_it(run: CommandRunner) -> None:
     search = (
         "--set",
         RERANK_MODEL_OPTION,
@@ -59,12 +59,13 @@ def test_one_setting_reranks_and_one_option_does_not(run: CommandRunner) -> None
         "night",
         "how long are copies kept",
     )
-    code, out, _ = run(*search)
+    code, out, _ = run(*search, "--rerank")
     assert code == 0
     assert out.startswith("1. Backups")
     assert "hybrid · reranked · " in out
-    assert run(*search, "--json").parse()["reranked"]
-    plain = run(*search, "--no-rerank", "--json").parse()
+    assert not run(*search, "--json").parse()["reranked"], "the answer is clear"
+    assert run(*search, "--mode", "semantic", "--json").parse()["reranked"]
+    plain = run(*search, "--mode", "semantic", "--no-rerank", "--json").parse()
     assert (plain["reranked"], plain["degraded"]) == (False, False)
 
 
