@@ -192,6 +192,12 @@ class Settings:
         "127.0.0.1", "The address to listen on. An address that other machines can reach requires keys."
     )
     serve_port: int = setting(8765, "The port to listen on; 0 chooses a free one.", minimum=0, maximum=65_535)
+    serve_workers: int = setting(
+        1,
+        "Processes that answer requests. Each has the model in memory; with more than one, another process syncs.",
+        minimum=1,
+        maximum=256,
+    )
     serve_domain: str = setting(
         "", "With wiki.example, the host SLUG.wiki.example serves the wiki SLUG.", check=check_domain
     )
@@ -246,6 +252,12 @@ class Settings:
     )
     limit_key_per_minute: int = setting(1200, "Requests per minute with one key; 0 means no limit.", minimum=0)
     limit_address_per_minute: int = setting(600, "Requests per minute from one address; 0 means no limit.", minimum=0)
+    limit_waiting_requests: int = setting(
+        128,
+        "Requests that may wait for a thread in one process. Further ones are answered with 503 at once.",
+        minimum=1,
+        maximum=100_000,
+    )
     limit_body_bytes: int = setting(16 * 1024**2, "Maximum size of a request body.", minimum=1024, maximum=1024**3)
     mcp_max_tokens: int = setting(
         4000,
