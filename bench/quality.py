@@ -194,10 +194,10 @@ def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
 
 
 def keep_peer_rows(previous: str) -> Iterator[str]:
-    """The rows of other programs in the last result: they do not change with Wikiholt."""
-    rows = re.findall(r"^\| [^|]+ \| \d+ \| (?!Wikiholt)[^|]+ \| .+$", previous, re.MULTILINE)
+    """The rows of the last run with other programs, which do not change with Wikiholt, and of the model it used."""
+    rows = re.findall(r"^\| [^|]+ \| \d+ \| (?!Wikiholt (?!hybrid, all-Mini))[^|]+ \| .+$", previous, re.MULTILINE)
     if rows:
-        yield "\nOther programs, from an earlier run over the complete collections; *over our passages*: of all-MiniLM-L6-v2.\n"
+        yield "\nAn earlier run over the complete collections; *our passages* and their vectors are those of all-MiniLM-L6-v2:\n"
         yield TABLE_HEAD
         yield from rows
 
