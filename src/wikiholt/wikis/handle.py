@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
@@ -65,8 +66,12 @@ class WikiHandle:
         is_registered: Callable[[], bool] = lambda: True,
         is_being_removed: Callable[[], bool] = never_stop,
         on_damage: Callable[[], None] = lambda: None,
+        save_pages: Callable[[Path], None] | None = None,
     ) -> None:
-        """`on_damage` is called when the index proves damaged; the wiki then needs a sync."""
+        """`on_damage` is called when the index proves damaged; the wiki then needs a sync.
+
+        `save_pages` adds a copy of the pages to the directory of the backups, if nothing else has one.
+        """
         self.wiki: Final = wiki
         self._config = config
         self._components = components
@@ -85,6 +90,7 @@ class WikiHandle:
             components.lock_timeout,
             is_registered,
             is_being_removed,
+            save_pages,
         )
         self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage)
         writer = components.query_log_writer

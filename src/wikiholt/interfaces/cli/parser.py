@@ -54,6 +54,7 @@ _DATABASES = "PostgreSQL"
 COMMANDS = {
     "search": Summary(_FIRST, "search_command", "search the wiki of this folder, or other wikis"),
     "add": Summary(_FIRST, "wiki_commands", "register a git repository or a directory of pages as a wiki"),
+    "create": Summary(_FIRST, "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
     "list": Summary(_FIRST, "list_command", "list the wikis"),
     "status": Summary(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
     "serve": Summary(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
@@ -75,8 +76,9 @@ COMMANDS = {
     "remove": Summary(
         _INDEXES,
         "wiki_commands",
-        "delete a wiki's index, keys and registration; the repository is not touched",
+        "delete a wiki's index, keys and registration; a repository that `create` did not make is not touched",
     ),
+    "import-pages": Summary(_INDEXES, "import_pages_command", "write pages from NDJSON, in commits of many pages"),
     "import": Summary(_INDEXES, "import_command", "build one index per wiki from an index that several wikis shared"),
     "demo": Summary(_INDEXES, "demo_command", "create two example wikis, index them and search them"),
     "mcp": Summary(_SERVICE, "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),

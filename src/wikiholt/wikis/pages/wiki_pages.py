@@ -5,6 +5,7 @@ from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import IndexMissing, PageNotFound
 from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.wikis.pages.bulk_writer import BulkWriter
 from wikiholt.wikis.pages.git_page_list import list_pages_from_git
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
@@ -47,6 +48,7 @@ class WikiPages:
         self.replace_text = writer.replace_text
         self.append = writer.append
         self.delete = writer.delete
+        self.write_many = BulkWriter(writer).write
         self.rename = PageRenamer(writer, open_index).rename
 
         self.read_file = RepositoryFiles(source, locator, attachments, pipeline.max_bytes).read
