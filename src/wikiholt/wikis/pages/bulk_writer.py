@@ -14,7 +14,6 @@ from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_locator import fold_case, get_candidate_files, get_new_file
 from wikiholt.wikis.pages.page_writer import PageWriter
 
-
 _BATCH_LINES = 500
 _BATCH_BYTES = 8 * 1024**2
 """A batch ends with the item that reaches one of these."""
