@@ -25,6 +25,7 @@ from wikiholt.errors import (
     IndexRepairing,
     IndexUnavailable,
     NothingIndexed,
+    PageNotFound,
     QueryLogNotFound,
     WikiholtError,
 )
@@ -68,10 +69,7 @@ class WikiHandle:
         on_damage: Callable[[], None] = lambda: None,
         save_pages: Callable[[Path], None] | None = None,
     ) -> None:
-        """`on_damage` is called when the index proves damaged; the wiki then needs a sync.
-
-        `save_pages` adds a copy of the pages to the directory of the backups, if nothing else has one.
-        """
+        """`on_damage` is called when the index proves damaged. `save_pages` adds the pages to their backups."""
         self.wiki: Final = wiki
         self._config = config
         self._components = components
@@ -118,9 +116,13 @@ class WikiHandle:
         self, path: str, n: int = 5, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None
     ) -> SearchResult:
         """The pages whose passages are nearest to those of this page. Needs no model."""
-        return self._run_search(
-            lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
-        )
+        try:
+            return self._run_search(
+                lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
+            )
+        except PageNotFound:
+            self.pages.resolve_path(path)  # its error names the page that has this former name
+            raise
 
     @property
     def query_log(self) -> WikiQueryLog:

@@ -108,7 +108,7 @@ class _McpEndpoint:
             opened = context.open_wikis_best_scope()
         if len(opened.sessions) == 1 and not opened.failures:
             session = opened.sessions[0]
-            return ToolContext(session.grant.scope, lambda: session)
+            return ToolContext(session.grant.scope, lambda: session, check_access=lambda: self._authorize(request))
         return ToolContext(Scope.READ, _refuse_several_wikis, opened)
 
     def _is_allowed_origin(self, request: Request) -> bool:
