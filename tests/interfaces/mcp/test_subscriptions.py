@@ -75,8 +75,8 @@ def test_too_many_resources_and_streams_are_refused(
     served: ServedApplication, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, uris in (("_MAX_URIS", ["wiki://page/A", "wiki://page/B"]), ("_MAX_STREAMS", [])):
-        with monkeypatch.context() as patch, pytest.raises((MCPError, ExceptionGroup)):
-            patch.setattr(subscriptions, name, 1 if uris else 0)
+        monkeypatch.setattr(subscriptions, name, 1 if uris else 0)
+        with pytest.raises((MCPError, ExceptionGroup)):
             listen_for(url, served.tokens["read"], lambda: None, 1, uris=uris)
 
 

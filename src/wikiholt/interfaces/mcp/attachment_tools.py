@@ -5,7 +5,7 @@ from binascii import Error as NotBase64
 
 from typing_extensions import TypedDict
 
-from wikiholt.errors import InputTooLarge, InvalidPage
+from wikiholt.errors import InvalidPage
 from wikiholt.interfaces.http.write_request import WriteBody, get_author
 from wikiholt.interfaces.mcp.page_tools import cut_lists
 from wikiholt.interfaces.mcp.resources import format_attachment_uri
@@ -81,7 +81,7 @@ def download_attachment(wiki: WikiSession, params: AttachmentArguments, budget: 
     document = build_attachment_content_document(attachment, wiki.path_style)
     if len(document["content"]) > budget * _BASE64_CHARS_PER_TOKEN:
         uri = format_attachment_uri(params.path, params.filename)
-        raise InputTooLarge(f"The file has {document['size']:,} bytes.", hint=f"Read the resource {uri}.")
+        raise InvalidPage(f"The file has {document['size']:,} bytes: read the resource {uri} instead.")
     return document
 
 
