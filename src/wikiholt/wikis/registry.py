@@ -36,6 +36,7 @@ from wikiholt.wikis.slugs import parse_host_header, parse_hosts, validate_slug
 if TYPE_CHECKING:
     from wikiholt.indexing.backup_directory import BackupPolicy
     from wikiholt.wikis.keys import KeyStore
+    from wikiholt.wikis.oauth_grants import OAuthGrants
     from wikiholt.wikis.registry_backups import RegistryBackups
 
 _UNIQUE_COLUMNS = {"wikis": ("id", "slug"), "hosts": ("host",), "keys": ("id",), "marks": ("name",)}
@@ -92,6 +93,13 @@ class Registry:
         from wikiholt.wikis.keys import KeyStore  # noqa: PLC0415
 
         return KeyStore(self._database)
+
+    @cached_property
+    def oauth(self) -> "OAuthGrants":
+        """The clients and tokens of the authorization server for agents."""
+        from wikiholt.wikis.oauth_grants import OAuthGrants  # noqa: PLC0415
+
+        return OAuthGrants(self._database, self.keys)
 
     @cached_property
     def backups(self) -> "RegistryBackups":

@@ -68,7 +68,7 @@ def run_over_http(
             except MCPError as error:  # raised inside the client's tasks it would become an exception group
                 return error
 
-    result = _run_in_thread(run)
+    result = run_in_thread(run)
     if isinstance(result, MCPError):
         raise result
     return result
@@ -84,10 +84,10 @@ def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mod
         async with Client(stdio_client(parameters), mode=mode) as client:
             return await work(client)
 
-    return _run_in_thread(run)
+    return run_in_thread(run)
 
 
-def _run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
+def run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
     """Run in a new thread: a browser test may have left an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(anyio.run, run).result()

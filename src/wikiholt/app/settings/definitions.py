@@ -258,6 +258,10 @@ class Settings:
         maximum=50_000,
     )
     mcp_aliases: bool = setting(False, "Whether the tools are also available by their otterwiki-mcp names.")
+    mcp_oauth: bool = setting(
+        False,
+        "Whether agents can get tokens here with OAuth 2.1: a person approves them with a key. Needs oauth.resource.",
+    )
     oauth_issuers: tuple[str, ...] = setting(
         (), "Issuers whose access tokens give agents access to wikis; empty means that only keys do."
     )
