@@ -30,7 +30,6 @@ _CLIENT_TTL_S = 400 * 86_400
 _MAX_NEW_CLIENTS = 1000
 """Anybody can register a client, so clients that nobody approved are few and expire soon."""
 _SECRET_BYTES = 32
-_END_OF_PREFIX = "\x7f"
 
 
 class GrantKind(StrEnum):
@@ -65,10 +64,10 @@ class OAuthGrants:
         """Store a client that nobody has approved yet. Raises Busy if there are too many of them."""
         with self._database.write_transaction() as transaction:
             self._delete_expired(transaction.connection, transaction.delete)
-            rows = _read_rows(transaction.connection, "new-client-")
-            if len(rows) >= _MAX_NEW_CLIENTS:
-                raise Busy("Too many clients were registered.", hint="Try again tomorrow.")
             name = f"{OAUTH_MARK_PREFIX}new-client-{client_id}"
+            prefix = name.removesuffix(client_id)
+            if sum(row[0].startswith(prefix) for row in _read_rows(transaction.connection)) >= _MAX_NEW_CLIENTS:
+                raise Busy("Too many clients were registered.", hint="Try again tomorrow.")
             transaction.insert("marks", (name, _dump(metadata, _NEW_CLIENT_TTL_S)))
 
     def find_client(self, client_id: str) -> Mapping[str, Any] | None:
@@ -135,7 +134,7 @@ class OAuthGrants:
                 transaction.delete("marks", "name", _get_name(kind, secret))
 
     def _delete_expired(self, connection: RegistryConnection, delete: Any) -> None:
-        for name, value in _read_rows(connection, ""):
+        for name, value in _read_rows(connection):
             if json.loads(value)["expires"] <= time.time():
                 delete("marks", "name", name)
 
@@ -155,8 +154,6 @@ def _find_value(connection: RegistryConnection, name: str) -> dict[str, Any] | N
     return document["value"] if document and document["expires"] > time.time() else None
 
 
-def _read_rows(connection: RegistryConnection, kind: str) -> list[tuple[str, str]]:
-    first = OAUTH_MARK_PREFIX + kind
-    return connection.execute(
-        "SELECT name, value FROM marks WHERE name >= ? AND name < ?", (first, first + _END_OF_PREFIX)
-    ).fetchall()
+def _read_rows(connection: RegistryConnection) -> list[tuple[str, str]]:
+    # A range of names would depend on the collation of the database.
+    return connection.execute("SELECT name, value FROM marks WHERE substr(name, 1, 6) = 'oauth-'").fetchall()

@@ -99,7 +99,7 @@ class Agent:
 
     def call(self, token: str, slug: str = "alpha") -> Any:
         body, headers = make_message("tools/list")
-        return self.http.post(f"/w/{slug}/mcp", json=body, headers={**headers, "Authorization": f"Bearer {token}"})
+        return self.http.post(f"/w/{slug}/mcp", content=body, headers={**headers, "Authorization": f"Bearer {token}"})
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ def test_a_request_without_pkce_or_for_another_service_is_refused(agent: Agent, 
 
 def test_the_metadata_lead_from_the_wiki_to_the_endpoints(served: ServedApplication, agent: Agent) -> None:
     body, headers = make_message("tools/list")
-    refused = agent.http.post("/w/alpha/mcp", json=body, headers=headers)
+    refused = agent.http.post("/w/alpha/mcp", content=body, headers=headers)
     assert refused.status_code == 401
     assert (
         f'resource_metadata="{BASE}/.well-known/oauth-protected-resource/w/alpha/mcp"'

@@ -7,7 +7,6 @@ in the resource it named. Every client is public and must use PKCE, so no client
 import re
 from urllib.parse import urlencode, urlsplit
 
-from mcp.server.auth.handlers.metadata import MetadataHandler
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -32,6 +31,7 @@ from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import Unauthorized, WikiholtError, WikiNotFound
 from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.http.request_context import TokenIdentity, get_request_context
+from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME
 from wikiholt.wikis.oauth_grants import ACCESS_TOKEN_PREFIX, ACCESS_TOKEN_TTL_S, GrantKind, OAuthGrant
 from wikiholt.wikis.registry import Registry
@@ -218,7 +218,9 @@ def create_routes(server: AuthorizationServer) -> list[Route]:
     metadata = build_metadata(issuer, None, registration, revocation)
     metadata.token_endpoint_auth_methods_supported = ["none"]
     metadata.revocation_endpoint_auth_methods_supported = ["none"]
-    handler = cors_middleware(MetadataHandler(metadata).handle, ["GET", "OPTIONS"])
+    # Clients compare the issuer letter by letter, and the type of the SDK would add a slash.
+    document = metadata.model_dump(mode="json", exclude_none=True) | {"issuer": server.base}
+    handler = cors_middleware(lambda _: make_json_response(document), ["GET", "OPTIONS"])
     metadata_route = Route("/.well-known/oauth-authorization-server", handler, methods=["GET", "OPTIONS"])
     routes = create_auth_routes(server, issuer, client_registration_options=registration, revocation_options=revocation)
     return [
