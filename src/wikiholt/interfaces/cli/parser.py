@@ -54,7 +54,6 @@ _DATABASES = "PostgreSQL"
 COMMANDS = {
     "search": Summary(_FIRST, "search_command", "search the wiki of this folder, or other wikis"),
     "add": Summary(_FIRST, "wiki_commands", "register a git repository or a directory of pages as a wiki"),
-    "create": Summary(_FIRST, "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
     "list": Summary(_FIRST, "list_command", "list the wikis"),
     "status": Summary(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
     "serve": Summary(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
@@ -69,6 +68,7 @@ COMMANDS = {
         "index_commands",
         "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete",
     ),
+    "create": Summary(_INDEXES, "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
     "set": Summary(_INDEXES, "wiki_commands", "show or change the settings of a wiki"),
     "rebind": Summary(
         _INDEXES, "wiki_commands", "accept the repository at a wiki's path as its own, such as a restored copy"
