@@ -247,6 +247,10 @@ class Registry:
             _insert_wiki(transaction, wiki)
         return wiki
 
+    def get_managed_path(self, wiki_id: str) -> Path:
+        """The path of the repository of a managed wiki with this id."""
+        return self._repositories / f"{wiki_id}.git"
+
     def suggest_slugs(self, slug: str) -> tuple[str, ...]:
         """Similar slugs, most similar first. For the operator's terminal only, never for visitors."""
         import difflib  # noqa: PLC0415
@@ -274,7 +278,7 @@ class Registry:
 
     def _resolve_source(self, wiki: Wiki) -> Wiki:
         """The wiki with the path of its repository, which is not stored for a managed wiki: the directory may move."""
-        return replace(wiki, source=str(self._repositories / f"{wiki.id}.git")) if wiki.is_managed else wiki
+        return replace(wiki, source=str(self.get_managed_path(wiki.id))) if wiki.is_managed else wiki
 
     def _bind_repository(self, transaction: RegistryTransaction, wiki: Wiki) -> Wiki:
         """Record the wiki's repository, and return the wiki with it."""
