@@ -10,6 +10,7 @@ import pytest
 
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.app.store_migration import MigrationOutcome, StoreMigration
 from wikiholt.domain.git import Author
 from wikiholt.errors import InvalidSetting, InvalidSlug, NotWritable, SourceMissing, WikiExists, WikiholtError
 from wikiholt.search.request import SearchRequest
@@ -161,3 +162,18 @@ def test_a_wiki_that_was_removed_meanwhile_cannot_be_written(service: WikiServic
     service.remove("notes")
     with pytest.raises((SourceMissing, NotWritable)):
         pages.write_many([BulkLine(1, "Home", "# Home\n")], ADA)
+
+
+def test_a_migration_to_another_store_needs_the_repository_there(service: WikiService, tmp_path: Path) -> None:
+    service.create("notes", {})
+    write(service, "notes", "Home")
+    service.get_handle("notes").sync()
+    target = open_service(tmp_path / "other")
+    (failed,) = StoreMigration(service, target, tmp_path / "scratch").run().wikis
+    assert isinstance(failed.error, SourceMissing)
+    assert target.registry.list_wikis() == []
+    shutil.copytree(tmp_path / "data" / "repositories", tmp_path / "other" / "repositories")
+    (moved,) = StoreMigration(service, target, tmp_path / "scratch").run().wikis
+    assert moved.outcome is MigrationOutcome.MOVED
+    assert target.get_handle("notes").pages.read("Home").content.startswith("# Home")
+    target.close()

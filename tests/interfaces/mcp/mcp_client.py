@@ -74,14 +74,16 @@ def run_over_http(
     return result
 
 
-def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto") -> T:
+def run_over_stdio(
+    data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto", message_handler: Any = None
+) -> T:
     """Run `work` with an MCP client that starts `wikiholt mcp` and return its result."""
     command = ["-m", "wikiholt.interfaces.cli.main", "--data", str(data), "mcp", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
 
     async def run() -> T:
         parameters = StdioServerParameters(command=sys.executable, args=command, env=environment)
-        async with Client(stdio_client(parameters), mode=mode) as client:
+        async with Client(stdio_client(parameters), mode=mode, message_handler=message_handler) as client:
             return await work(client)
 
     return run_in_thread(run)
