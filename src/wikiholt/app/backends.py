@@ -89,13 +89,20 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         KEYWORD_CACHE_MIN_PAGES_REMOTE,
         PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
         lambda kind, size: token_buckets.PostgresBuckets(catalog, kind, size),
-        lambda: assignments.PostgresAssignments(catalog, settings.postgres_lease, settings.postgres_connections),
+        lambda: assignments.PostgresAssignments(
+            catalog, settings.postgres_lease, settings.postgres_connections * _count_processes(settings)
+        ),
     )
 
 
 def get_repositories_directory(settings: Settings) -> Path:
     """The directory of the repositories of managed wikis."""
     return settings.data / Path(settings.repositories_directory or REPOSITORIES_DIRECTORY).expanduser()
+
+
+def _count_processes(settings: Settings) -> int:
+    """The processes of a service: workers, and the scheduler if there are several."""
+    return settings.serve_workers + (settings.serve_workers > 1)
 
 
 def _require_driver() -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wikiholt.wikis.keys import KeyStore
     from wikiholt.wikis.oauth_grants import OAuthGrants
     from wikiholt.wikis.registry_backups import RegistryBackups
+    from wikiholt.wikis.sign_ins import SignInStore
 
 _UNIQUE_COLUMNS = {"wikis": ("id", "slug"), "hosts": ("host",), "keys": ("id",), "marks": ("name",)}
 """The columns that are unique within a table."""
@@ -100,6 +101,13 @@ class Registry:
         from wikiholt.wikis.oauth_grants import OAuthGrants  # noqa: PLC0415
 
         return OAuthGrants(self._database, self.keys)
+
+    @cached_property
+    def sign_ins(self) -> "SignInStore":
+        """The browsers that are signed in."""
+        from wikiholt.wikis.sign_ins import SignInStore  # noqa: PLC0415
+
+        return SignInStore(self._database.open_sign_ins())
 
     @cached_property
     def backups(self) -> "RegistryBackups":
