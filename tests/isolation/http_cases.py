@@ -32,7 +32,7 @@ SERVICE = (
     "/static",
     "/favicon.ico",
 )
-PAGES = ("/", "/status")
+PAGES = ("/", "/status", "/edit", "/manage")
 """Web pages without content of a wiki."""
 
 
@@ -51,7 +51,7 @@ class ApiRoute:
 
     @property
     def is_global_route(self) -> bool:
-        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
+        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys", "/api/v1/settings"))
 
     @property
     def covers_several_wikis(self) -> bool:

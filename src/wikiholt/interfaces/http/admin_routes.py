@@ -4,7 +4,7 @@ An operator key manages all of them; an admin key manages the keys of its wiki.
 """
 
 import re
-from typing import Annotated, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from fastapi import APIRouter, Path
 from pydantic import AwareDatetime, Field
@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.definitions import WikiSettings
+from wikiholt.app.settings.definitions import WIKI_SETTINGS, WikiSettings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, InvalidSource, SourceError
+from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import Count, NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
@@ -23,9 +24,11 @@ from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_bo
 from wikiholt.interfaces.schemas.admin_schemas import (
     KeyDocument,
     NewKeyDocument,
+    SettingDocument,
     WikiDocument,
     build_key_document,
     build_new_key_document,
+    build_setting_document,
     build_wiki_document,
 )
 
@@ -138,6 +141,21 @@ class WikisDocument(TypedDict):
     total: int
 
 
+class AccessDocument(TypedDict):
+    """What the client may do. `wiki` and `scope` are null without access; a mirror of a remote is not `writable`."""
+
+    wiki: str | None
+    scope: Literal["read", "write", "admin"] | None
+    writable: bool
+    operator: bool
+
+
+class SettingsDocument(TypedDict):
+    """The settings that a wiki can have."""
+
+    settings: list[SettingDocument]
+
+
 class RemovedWikiDocument(TypedDict):
     """What was removed with a wiki: index files, key ids, host names."""
 
@@ -145,6 +163,32 @@ class RemovedWikiDocument(TypedDict):
     removed: list[str]
     keys: list[str]
     hosts: list[str]
+
+
+@wikis_router.get(
+    "/access",
+    response_model=AccessDocument,
+    responses=describe_error_responses(),
+    openapi_extra={"security": [{"key": []}, {}]},
+)
+def show_access(context: RequestContextDep, _: NoQuery) -> Response:
+    """Show what the client may do in the wiki of the request, so that an interface offers only that."""
+    access = context.describe_access()
+    can_write = access.wiki is not None and access.scope is not None and access.scope.allows(Scope.WRITE)
+    document = {
+        "wiki": access.wiki.slug if access.wiki else None,
+        "scope": access.scope,
+        "writable": can_write and access.wiki is not None and not is_remote(access.wiki.source),
+        "operator": access.is_operator,
+    }
+    return make_json_response(document, headers=_NO_STORE)
+
+
+@wikis_router.get("/settings", response_model=SettingsDocument, responses=describe_error_responses())
+def list_settings(context: RequestContextDep, _: NoQuery) -> Response:
+    """List the settings that a wiki can have, with their defaults; requires an operator key."""
+    context.require_operator()
+    return make_json_response({"settings": [build_setting_document(setting) for setting in WIKI_SETTINGS.values()]})
 
 
 @wikis_router.get("/wikis", response_model=WikisDocument, responses=describe_error_responses())

@@ -5,7 +5,7 @@ than the granted one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Annotated
@@ -17,7 +17,7 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Scope, Wiki
-from wikiholt.errors import AccessDenied, Forbidden, InvalidQuery, Unauthorized, WikiholtError
+from wikiholt.errors import AccessDenied, Forbidden, InvalidQuery, Unauthorized, WikiholtError, WikiNotFound
 from wikiholt.interfaces.http.middleware import ALLOWANCE_KEY, SLUG_KEY
 from wikiholt.scheduler.reindex_job import ReindexJob
 from wikiholt.scheduler.scheduler import Scheduler
@@ -102,6 +102,15 @@ class KeyAdmin:
 
     registry: Registry
     wiki: Wiki | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """What the client may do in the wiki of its request. Without access, `wiki` and `scope` are None."""
+
+    wiki: Wiki | None
+    scope: Scope | None
+    is_operator: bool
 
 
 class RequestContext:
@@ -223,6 +232,20 @@ class RequestContext:
             )
         self._check_rate_limit(key)
         return wikis, key is not None and key.wiki_id is None
+
+    def describe_access(self) -> ClientAccess:
+        """Return what the client may do. Raises Unauthorized for an unknown key."""
+        access, grant, operator_key = self._application.access, None, None
+        with self._check_access():
+            if self._identity.token is not None:
+                access.require_any_key(self._identity)
+            with suppress(AccessDenied, WikiNotFound):
+                grant = access.authorize(self._identity, Scope.READ)
+            with suppress(AccessDenied):
+                operator_key = access.require_operator(self._identity)
+        self._check_rate_limit(grant.key if grant else operator_key)
+        wiki, scope = (grant.wiki, grant.scope) if grant else (None, None)
+        return ClientAccess(wiki, scope, operator_key is not None)
 
     def get_key_admin(self) -> "KeyAdmin":
         """Return the keys that the client may manage: one wiki's, or all if an operator names no wiki in the path."""

@@ -12,15 +12,17 @@ from typing_extensions import TypedDict
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
 from wikiholt.domain.wiki import Scope, Wiki
-from wikiholt.errors import InvalidPage
+from wikiholt.errors import InvalidPage, PageNotFound
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.interfaces.http.page_routes import PagePath
 from wikiholt.interfaces.http.problem_details import describe_error_responses
-from wikiholt.interfaces.http.query_params import NoParams, parse_query
+from wikiholt.interfaces.http.query_params import NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.write_request import DraftBody, LazyBody, read_body
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.web.highlights import highlight_words
+from wikiholt.interfaces.web.line_diff import render_changes
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
 from wikiholt.search.request import MAX_QUERY_CHARS
@@ -88,6 +90,33 @@ def preview_page(
     settings = request.app.state.application.settings
     pipeline = session.handle.pages.get_pipeline()
     return make_json_response(build_preview_document(content, session.wiki, settings, pipeline, params.q))
+
+
+class DraftDocument(PreviewDocument):
+    """A draft to display. `changes` is HTML: the difference from the saved page, whose `revision` may be empty."""
+
+    changes: str
+
+
+@router.post("/preview/{path:path}", response_model=DraftDocument, responses=describe_error_responses(409, 413))
+def preview_draft(
+    request: Request,
+    path: PagePath,
+    context: RequestContextDep,
+    raw_body: Annotated[LazyBody[DraftBody], read_body(DraftBody)],
+    _: NoQuery,
+) -> Response:
+    """Render a text as the page would look with it, and compare it with the saved page. Nothing is written."""
+    session, body = context.open_wiki(Scope.WRITE), raw_body.read()
+    pages = session.handle.pages
+    draft = pages.read_draft(path, body.content)
+    try:
+        saved = pages.read(path).content
+    except (PageNotFound, InvalidPage):
+        saved = ""
+    settings = request.app.state.application.settings
+    document = build_preview_document(draft, session.wiki, settings, pages.get_pipeline())
+    return make_json_response({**document, "changes": render_changes(saved, body.content)})
 
 
 def build_preview_document(

@@ -40,6 +40,7 @@ class WikiPages:
         self.find_orphans = indexed_pages.find_orphans
 
         self.read = reader.read
+        self.read_draft = reader.read_draft
         self.read_history = reader.read_history
         self.read_changelog = source.read_log
 
