@@ -274,7 +274,7 @@ def test_a_draft_is_rendered_and_compared_but_not_saved(shared: ServedApplicatio
     client, head = shared.make_client("write"), shared.alpha.get_head()
     text = "# Coffee\n\nSee [[Home]] <script>x</script>and [[Nowhere]].\n"
     draft = client.post("/api/v1/preview/Coffee", json={"content": text}).json()
-    assert '<a href="?page=Home">Home</a>' in draft["html"]
+    assert 'href="?page=Home"' in draft["html"]
     assert "<script" not in draft["html"]
     assert "<del>Descale the machine every month. alphacanary</del>" in draft["changes"]
     assert draft["revision"] == client.get("/api/v1/pages/Coffee").json()["revision"]

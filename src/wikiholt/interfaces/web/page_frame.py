@@ -31,6 +31,10 @@ CSP = "; ".join(
 _HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-cache", "Cross-Origin-Opener-Policy": "same-origin"}
 
 
+_STYLES = {"plain": ("reader.css", "forms.css"), "edit": ("reader.css", "forms.css"), "manage": ("forms.css",)}
+"""Further style sheets of a view."""
+
+
 @cache
 def load_static_files() -> StaticFiles:
     """Read the static files and templates of the web page once."""
@@ -84,7 +88,7 @@ def render_page(
         name=escape(name),
         base=context.base,
         static=static,
-        style=f'<link rel="stylesheet" href="{static}/reader.css">' if view == "plain" else "",
+        style="\n".join(f'<link rel="stylesheet" href="{static}/{name}">' for name in _STYLES.get(view, ())),
         script=_render_scripts(view, static),
         root=context.root,
         wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
