@@ -22,7 +22,7 @@ export function showConflict(area, { other, changes, wasNew, save, discard }) {
   const [title, reason] = renderReason(other, wasNew);
   const overwrite = () => save(other ? other.revision : "");
   area.replaceChildren(
-    el("h2", { id: "app.conflict-title" }, title), reason || "",
+    el("h2", {}, title), reason || "",
     ...(other ? [el("h3", {}, "From the other version to yours"), ...changes.childNodes,
       el("details", {}, el("summary", {}, "The other version"), el("pre", { tabindex: "0" }, other.content))] : []),
     el("p", { class: "hint" }, other ? "You can also take over parts of the other version below, and then save your text." : ""),

@@ -79,6 +79,7 @@ export const formatPath = (path) => path.split("/").join(" / ");
 
 export const toSentence = (text) => {
   const trimmed = text.trim();
-  const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  // The name of a setting stays as it is.
+  const first = /^[\w.]+ = /.test(trimmed) ? trimmed : trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
   return /[.!?…:]$/.test(first) ? first : `${first}.`;
 };
