@@ -28,6 +28,7 @@ SERVICE = (
     "/openapi.json",
     "/docs",
     "/api/v1/health",
+    "/api/v1/access",
     "/metrics",
     "/static",
     "/favicon.ico",
