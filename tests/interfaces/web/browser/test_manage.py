@@ -187,7 +187,7 @@ def list_views(page: Page, url: str) -> list[tuple[str, str, str]]:
     """Address, selector to wait for, and the button that opens a dialog there."""
     wiki = f"{url}w/runbook/"
     return [
-        (f"{wiki}edit?page=Home", "form.editor", ""),
+        (f"{wiki}edit?page=Services/Ledger", "form.editor", ""),
         (f"{wiki}read?page=Home", "text=Rename", "Rename"),
         (f"{wiki}manage", ".figures", "Rebuild…"),
         (f"{wiki}manage?1#keys", ".records li", "Create a key"),
@@ -204,6 +204,9 @@ def test_the_views_are_accessible_at_three_widths(managed: ManagedServer, visit:
     for address, wait, button in list_views(page, managed.server.url):
         page.goto(address)
         page.wait_for_selector(wait)
+        if "edit?" in address:
+            page.get_by_role("radio", name="Preview").check()
+            page.wait_for_selector("#app\\.panel table")
         for width in (400, 800, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             check_accessibility(page)

@@ -39,7 +39,7 @@ function renderReport(report) {
   const share = report.searches ? Math.round(100 * report.without_result_total / report.searches) : 0;
   return [
     !report.logging && el("p", { class: "note" }, "Logging is off now. These searches are from before."),
-    el("dl", { class: "figures" },
+    el("dl", { class: "figures four" },
       renderFigure("Searches", number(report.searches)),
       renderFigure("Different queries", number(report.queries)),
       renderFigure("Without a result", number(report.without_result_total), report.searches ? `${share} % of the searches` : ""),

@@ -47,7 +47,7 @@ function makeInput(setting, saved) {
   const choices = setting.kind === "text" && setting.choices.length > 0;
   const input = choices ? renderSelect([["", `Default${setting.default ? ` (${setting.default})` : ""}`], ...setting.choices.filter((choice) => choice).map((choice) => [choice, choice])], saved)
     : el(setting.kind === "list" ? "textarea" : "input", { ...common, ...(setting.kind === "list" ? { rows: "2" } : {}), ...(setting.kind === "number" ? { inputmode: "decimal" } : {}) });
-  return { name: setting.name, saved, get: () => input.value.trim(), element: renderField(setting.name, input, setting.help) };
+  return { name: setting.name, saved, get: () => input.value.trim(), element: renderField(setting.name, input, setting.help.replaceAll("`", "")) };
 }
 
 // The value of a secret is not shown: it is kept, replaced or removed.
