@@ -166,7 +166,7 @@ def build_wiki_document(wiki: "Wiki") -> WikiDocument:
 
 def build_setting_document(setting: "Setting") -> SettingDocument:
     default = ", ".join(setting.default) if isinstance(setting.default, tuple) else str(setting.default)
-    kind = {str: "text", tuple: "list"}.get(setting.kind, "number")
+    kind = "text" if setting.kind is str else "list" if setting.kind is tuple else "number"
     return build_document(SettingDocument, setting, default=default, kind=kind)
 
 
