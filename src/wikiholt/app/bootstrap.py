@@ -44,6 +44,7 @@ from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
+from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.rate_limit import RateLimiter, no_shared_buckets
 from wikiholt.wikis.registry import Registry
@@ -164,6 +165,8 @@ def open_application(
             public=settings.serve_public,
             own_hosts=settings.serve_hosts,
             is_replaced=service.is_replaced,
+            rules=GroupRules(settings.people_groups),
+            requires_sign_in=bool(settings.people_proxy_user_header or settings.people_oidc_issuer),
         ),
         rate_limiter=RateLimiter(
             settings.limit_key_per_minute,

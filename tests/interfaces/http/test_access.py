@@ -13,6 +13,7 @@ from wikiholt.domain.wiki import Scope
 KEYS = (None, "other", "read", "write", "admin", "operator")
 _ALLOWED_KEYS = {
     "open": KEYS,
+    "me": (None, "read", "write", "admin", "operator"),
     "read": ("read", "write", "admin", "operator"),
     "write": ("write", "admin", "operator"),
     "admin": ("admin", "operator"),
@@ -40,7 +41,7 @@ CALLS = (
     RouteCall("GET", "/readyz", "open"),
     RouteCall("GET", "/metrics", "operator"),
     RouteCall("GET", "/api/v1/health", "open"),
-    RouteCall("GET", "/api/v1/access", "open"),
+    RouteCall("GET", "/api/v1/me", "me"),
     RouteCall("GET", "/api/v1/settings", "operator"),
     RouteCall("POST", "/api/v1/preview/Home", "write", {"content": "new"}, "/api/v1/preview/{path}"),
     RouteCall("GET", "/api/v1/search?q=printer", "read", template="/api/v1/search"),
@@ -253,7 +254,6 @@ def test_the_key_is_checked_before_the_body_is_read(served: ServedApplication, b
     ("key", "expected"),
     [
         (None, (None, None, False, False)),
-        ("other", (None, None, False, False)),
         ("read", ("alpha", "read", False, False)),
         ("write", ("alpha", "write", True, False)),
         ("admin", ("alpha", "admin", True, False)),
@@ -263,22 +263,8 @@ def test_the_key_is_checked_before_the_body_is_read(served: ServedApplication, b
 def test_a_client_learns_what_it_may_do(
     served: ServedApplication, key: str | None, expected: tuple[str | None, str | None, bool, bool]
 ) -> None:
-    document = served.make_client(key).get("/w/alpha/api/v1/access").json()
+    document = served.make_client(key).get("/w/alpha/api/v1/me").json()
     assert tuple(document[name] for name in ("wiki", "scope", "writable", "operator")) == expected
-    absent = served.make_client(key).get("/w/nosuch/api/v1/access").json()
-    assert absent == {"wiki": None, "scope": None, "writable": False, "operator": key == "operator"}
-
-
-def test_access_at_the_root_names_the_wiki_of_the_key_and_refuses_an_unknown_key(served: ServedApplication) -> None:
-    assert served.make_client("write").get("/api/v1/access").json()["wiki"] == "alpha"
-    assert served.make_client("operator").get("/api/v1/access").json() == {
-        "wiki": None,
-        "scope": None,
-        "writable": False,
-        "operator": True,
-    }
-    unknown = served.make_client().get("/api/v1/access", headers={"Authorization": "Bearer wh_nonsense"})
-    assert unknown.status_code == 401
 
 
 def test_the_operator_lists_the_settings_of_wikis(served: ServedApplication) -> None:

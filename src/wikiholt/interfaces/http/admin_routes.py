@@ -4,7 +4,7 @@ An operator key manages all of them; an admin key manages the keys of its wiki.
 """
 
 import re
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, NotRequired
 
 from fastapi import APIRouter, Path
 from pydantic import AwareDatetime, Field
@@ -15,7 +15,6 @@ from typing_extensions import TypedDict
 from wikiholt.app.settings.definitions import WIKI_SETTINGS, WikiSettings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, InvalidSource, SourceError
-from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import Count, NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
@@ -141,15 +140,6 @@ class WikisDocument(TypedDict):
     total: int
 
 
-class AccessDocument(TypedDict):
-    """What the client may do. `wiki` and `scope` are null without access; a mirror of a remote is not `writable`."""
-
-    wiki: str | None
-    scope: Literal["read", "write", "admin"] | None
-    writable: bool
-    operator: bool
-
-
 class SettingsDocument(TypedDict):
     """The settings that a wiki can have."""
 
@@ -163,25 +153,6 @@ class RemovedWikiDocument(TypedDict):
     removed: list[str]
     keys: list[str]
     hosts: list[str]
-
-
-@wikis_router.get(
-    "/access",
-    response_model=AccessDocument,
-    responses=describe_error_responses(),
-    openapi_extra={"security": [{"key": []}, {}]},
-)
-def show_access(context: RequestContextDep, _: NoQuery) -> Response:
-    """Show what the client may do in the wiki of the request, so that an interface offers only that."""
-    access = context.describe_access()
-    can_write = access.wiki is not None and access.scope is not None and access.scope.allows(Scope.WRITE)
-    document = {
-        "wiki": access.wiki.slug if access.wiki else None,
-        "scope": access.scope,
-        "writable": can_write and access.wiki is not None and not is_remote(access.wiki.source),
-        "operator": access.is_operator,
-    }
-    return make_json_response(document, headers=_NO_STORE)
 
 
 @wikis_router.get("/settings", response_model=SettingsDocument, responses=describe_error_responses())

@@ -166,7 +166,7 @@ def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
 
 async def on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WikiholtError)
-    return _to_page(request, make_problem_response(error), *get_public_message(error))
+    return await run_in_threadpool(_to_page, request, make_problem_response(error), *get_public_message(error))
 
 
 def _to_page(request: Request, response: Response, message: str, hint: str) -> Response:
@@ -218,7 +218,8 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         hint = f"{_get_openapi_path(request)} lists all paths."
         response = make_error_response(404, "not-found", "Unknown path.", hint)
-        return _to_page(request, response, "There is no page at this address.", "The link may be wrong or outdated.")
+        message, hint = "There is no page at this address.", "The link may be wrong or outdated."
+        return await run_in_threadpool(_to_page, request, response, message, hint)
     if error.status_code == 405:
         allowed = ", ".join(sorted(find_allowed_methods(request)))
         return make_error_response(405, "method-not-allowed", f"This path allows {allowed}.", "", {"Allow": allowed})

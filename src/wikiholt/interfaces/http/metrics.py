@@ -35,6 +35,15 @@ class ServiceMetrics:
             registry=self.registry,
         )
 
+        self._untrusted_headers = Counter(
+            "wikiholt_untrusted_identity_headers",
+            "Names of persons that were ignored, because no trusted proxy sent them",
+            registry=self.registry,
+        )
+
+    def count_untrusted_header(self) -> None:
+        self._untrusted_headers.inc()
+
     def record_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one request; status 0 means that the client disconnected before the response."""
         self._requests.labels(route, method if method in _KNOWN_METHODS else "other", str(status)).inc()

@@ -11,6 +11,7 @@ from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.request_context import RequestContext
 from wikiholt.interfaces.web import file_view, history_view, opensearch, page_view, preview, result_view
 from wikiholt.interfaces.web.page_frame import PageContext, load_static_files, render_view
+from wikiholt.interfaces.web.sign_in_view import add_sign_in_pages
 
 # Views filled by scripts. The HTML contains no wiki data: scripts request that from the API with the user's key.
 
@@ -37,6 +38,7 @@ def add_pages(app: FastAPI, application: Application) -> None:
         page = PageContext.from_request(request)
         return render_view("manage", page, title="Manage", heading=f"Manage {page.slug}" if page.slug else "Manage")
 
+    add_sign_in_pages(app, application.settings)
     app.router.routes.extend(preview.router.routes)
     for path, handler in (
         ("/", handle_start),

@@ -73,7 +73,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(managed: ManagedServer, visit:
     dialog.get_by_role("button", name="Create").click()
     token = page.get_by_label("Key", exact=True).input_value()
     managed.tokens["nightly"] = token
-    assert managed.call("GET", "access", key="nightly").json()["scope"] == "write"
+    assert managed.call("GET", "me", key="nightly").json()["scope"] == "write"
     record = page.locator(".records li", has_text="Nightly job")
     expect(record).to_contain_text("scope write")
     expect(record).to_contain_text("expires in 97")
@@ -83,7 +83,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(managed: ManagedServer, visit:
     record.get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(record).to_have_count(0)
-    assert managed.call("GET", "access", key="nightly").status_code == 401
+    assert managed.call("GET", "me", key="nightly").status_code == 401
     expect(page.locator(".records li", has_text="in use here")).to_contain_text("Ines Okafor (admin)")
 
 

@@ -1,7 +1,7 @@
 // Administration of one wiki with an admin key, and of all wikis with an operator key. The fragment names the section.
 import { isAdmin, showAccessLinks } from "./access.js";
 import { byId, el } from "./dom.js";
-import { openKeyDialog, setUpKeyButton } from "./key.js";
+import { renderAccessButton, setUpKeyButton } from "./key.js";
 import { showBackups } from "./manage_backups.js";
 import { showIndex } from "./manage_index.js";
 import { showKeys } from "./manage_keys.js";
@@ -45,8 +45,8 @@ function onHashChange() {
 function showNoAccess() {
   byId("sections").hidden = true;
   byId("section").replaceChildren();
-  showMessage(byId("state"), "You cannot manage this wiki.", "Use a key with the scope admin, or an operator key.",
-    el("p", { class: "actions" }, el("button", { type: "button", class: "primary", on: { click: () => openKeyDialog("", "", load) } }, "Enter a key")));
+  showMessage(byId("state"), isBelowWiki ? "You cannot manage this wiki." : "You cannot manage wikis.", "It needs the scope admin, or an operator.",
+    el("p", { class: "actions" }, renderAccessButton({ status: 403, message: "" }, "", load)));
 }
 
 async function load() {

@@ -1,5 +1,5 @@
 // Keys: create one, which is shown once, and revoke one.
-import { get, key, send } from "./api.js";
+import { get, send } from "./api.js";
 import { openDialog, renderField, renderSelect } from "./dialogs.js";
 import { byId, el, plural, renderTime } from "./dom.js";
 import { announce, renderButton, renderHead, renderRecord } from "./manage_parts.js";
@@ -7,7 +7,6 @@ import { showProblem } from "./messages.js";
 
 const MAX_SHOWN = 500;
 const SCOPES = [["read", "read: search and read"], ["write", "write: change pages too"], ["admin", "admin: manage the wiki too"]];
-const getOwnId = () => (key.get() || "").split("_")[1];
 
 export function showKeys(area, access) {
   const isService = !access.wiki || !document.querySelector(".wiki-name") && access.operator;
@@ -16,7 +15,7 @@ export function showKeys(area, access) {
   const load = async () => {
     try {
       const { keys } = await get("keys");
-      list.replaceChildren(...keys.slice(0, MAX_SHOWN).map((item) => renderKey(item, isService, load)));
+      list.replaceChildren(...keys.slice(0, MAX_SHOWN).map((item) => renderKey(item, isService, item.id === access.key, load)));
       if (keys.length > MAX_SHOWN) list.append(el("li", { class: "hint" }, `And ${plural(keys.length - MAX_SHOWN, "older key")}.`));
       if (!keys.length) list.replaceChildren(el("li", { class: "hint" }, "There is no key yet."));
     } catch (error) {
@@ -29,8 +28,7 @@ export function showKeys(area, access) {
   load();
 }
 
-function renderKey(item, isService, reload) {
-  const isOwn = item.id === getOwnId();
+function renderKey(item, isService, isOwn, reload) {
   const name = [item.label || "No label", isOwn && el("span", { class: "tag" }, "in use here")];
   const target = isService && (item.wiki ? `wiki ${item.wiki}` : "operator");
   const expiry = item.expires_at ? [item.expired ? "expired " : "expires ", renderTime(item.expires_at)] : "never expires";

@@ -3,7 +3,7 @@ import { showAccessLinks } from "./access.js";
 import { fetchPage, key } from "./api.js";
 import { byId } from "./dom.js";
 import { showMessageLeft } from "./flash.js";
-import { openKeyDialog, setUpKeyButton } from "./key.js";
+import { hasAccount, openKeyDialog, setUpKeyButton } from "./key.js";
 import { addPageActions } from "./page_actions.js";
 import { addGlobalShortcuts } from "./shortcuts.js";
 import { loadImages, parseHtml } from "./trusted_html.js";
@@ -36,5 +36,5 @@ async function load() {
 addGlobalShortcuts();
 setUp();
 if (["401", "403"].includes(getMain().dataset.status)) {
-  if (key.get()) load(); else openKeyDialog("A key is required to read this page.", "", load);
+  if (key.get()) load(); else if (!hasAccount()) openKeyDialog("A key is required to read this page.", "", load);
 }
