@@ -37,7 +37,7 @@ SERVICE = (
     "/box.js",
     "/sign-in",
 )
-PAGES = ("/", "/status")
+PAGES = ("/", "/status", "/edit", "/manage")
 """Web pages without content of a wiki."""
 
 
@@ -56,7 +56,7 @@ class ApiRoute:
 
     @property
     def is_global_route(self) -> bool:
-        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
+        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys", "/api/v1/settings"))
 
     @property
     def covers_several_wikis(self) -> bool:

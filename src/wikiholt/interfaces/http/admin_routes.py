@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.definitions import WikiSettings
+from wikiholt.app.settings.definitions import WIKI_SETTINGS, WikiSettings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Conflict, Forbidden, InvalidSource, SourceError
 from wikiholt.interfaces.http.problem_details import describe_error_responses
@@ -23,9 +23,11 @@ from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_bo
 from wikiholt.interfaces.schemas.admin_schemas import (
     KeyDocument,
     NewKeyDocument,
+    SettingDocument,
     WikiDocument,
     build_key_document,
     build_new_key_document,
+    build_setting_document,
     build_wiki_document,
 )
 
@@ -147,6 +149,12 @@ class WikisDocument(TypedDict):
     total: int
 
 
+class SettingsDocument(TypedDict):
+    """The settings that a wiki can have."""
+
+    settings: list[SettingDocument]
+
+
 class RemovedWikiDocument(TypedDict):
     """What was removed with a wiki: index files, key ids, host names."""
 
@@ -154,6 +162,13 @@ class RemovedWikiDocument(TypedDict):
     removed: list[str]
     keys: list[str]
     hosts: list[str]
+
+
+@wikis_router.get("/settings", response_model=SettingsDocument, responses=describe_error_responses())
+def list_settings(context: RequestContextDep, _: NoQuery) -> Response:
+    """List the settings that a wiki can have, with their defaults; requires an operator key."""
+    context.require_operator()
+    return make_json_response({"settings": [build_setting_document(setting) for setting in WIKI_SETTINGS.values()]})
 
 
 @wikis_router.get("/wikis", response_model=WikisDocument, responses=describe_error_responses())

@@ -120,6 +120,12 @@ class PutPage(WriteBody):
     content: _Text
 
 
+class DraftBody(StrictBody):
+    """The text of a page that is not saved."""
+
+    content: _Text
+
+
 class PatchPage(WriteBody):
     """The text to replace, which must occur once, and its replacement."""
 

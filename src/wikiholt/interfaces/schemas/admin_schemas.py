@@ -15,6 +15,7 @@ from wikiholt.interfaces.schemas.common import build_document, build_documents
 if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
     from wikiholt.app.importer.document_importer import DocumentImportReport
     from wikiholt.app.importer.import_report import ImportReport, UnclearOwnership
+    from wikiholt.app.settings.setting import Setting
     from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
     from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
     from wikiholt.wikis.status import WikiStatus
@@ -86,6 +87,20 @@ class WikiDocument(TypedDict):
     created_at: str
 
 
+class SettingDocument(TypedDict):
+    """A setting of a wiki: what it does, its default as text, and its choices, if it has any.
+
+    The items of a list are separated by commas.
+    """
+
+    name: str
+    kind: Literal["text", "number", "list"]
+    help: str
+    default: str
+    choices: list[str]
+    secret: bool
+
+
 class IndexStatusDocument(TypedDict):
     """What is indexed, how fresh it is, and what is wrong."""
 
@@ -148,6 +163,12 @@ def build_sync_document(wiki: "Wiki", report: "SyncReport") -> SyncDocument:
 
 def build_wiki_document(wiki: "Wiki") -> WikiDocument:
     return build_document(WikiDocument, wiki, source=redact_url(wiki.source), settings=get_public_settings(wiki))
+
+
+def build_setting_document(setting: "Setting") -> SettingDocument:
+    default = ", ".join(setting.default) if isinstance(setting.default, tuple) else str(setting.default)
+    kind = "text" if setting.kind is str else "list" if setting.kind is tuple else "number"
+    return build_document(SettingDocument, setting, default=default, kind=kind)
 
 
 def get_public_settings(wiki: "Wiki") -> dict[str, str]:

@@ -45,6 +45,7 @@ class WikiPages:
 
         self.read = reader.read
         self.resolve_path = reader.resolve_path
+        self.read_draft = reader.read_draft
         self.read_history = reader.read_history
         self.read_changelog = source.read_log
 
