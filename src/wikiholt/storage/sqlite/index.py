@@ -6,7 +6,7 @@ Any thread may read. Each write is one transaction; the store's write lock keeps
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +90,7 @@ class SqliteIndex:
         return IndexState(self.generation, version, self.recipe, revision, rows.to_datetime(synced_at), *counts)
 
     def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:  # noqa: ARG002 - not needed: reading is cheap
-        return nullcontext()
+        return self._pool.share_snapshot()
 
     def get_version(self) -> int:
         with self._pool.read_connection() as db:
