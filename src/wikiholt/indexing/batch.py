@@ -12,12 +12,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from wikiholt.domain.git import TreeEntry
+from wikiholt.domain.git import EntryKind, TreeEntry
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
+from wikiholt.indexing.moved_pages import prepare_moved
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
 
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
@@ -125,7 +126,7 @@ class BatchIndexer:
                     self._commit(pending, moved, stats, on_progress)
                     on_progress(stats)
                     raise SyncPaused
-                batch = self._prepare_batch({file: entries[file] for file in files})
+                batch = self._prepare_batch({file: entries[file] for file in files}, moved)
                 stats.pages_prepared += len(files)
                 stats.texts_prepared += len(batch.new_texts)
                 batch.embed_future = executor.submit(self._embed_new, batch.new_texts, stats, pause)
@@ -138,17 +139,36 @@ class BatchIndexer:
                 on_progress(stats)
         return stats
 
-    def _prepare_batch(self, entries: Mapping[str, TreeEntry]) -> _Batch:
-        results = self._pipeline.prepare_batch(
-            self._source, entries, self._embedder, self._changed_at, self._former_files
-        )
-        pages = [result for result in results if isinstance(result, PreparedPage)]
-        problems = [result for result in results if isinstance(result, PageProblem)]
-        texts = {h: text for page in pages for h, text in zip(page.hashes, page.texts, strict=True)}
+    def _prepare_batch(self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str]) -> _Batch:
         known: dict[bytes, FloatArray] = {}
+        taken = self._prepare_moved({file: moved[file] for file in entries if file in moved}, entries, known)
+        remaining = {file: entry for file, entry in entries.items() if file not in taken}
+        results = self._pipeline.prepare_batch(
+            self._source, remaining, self._embedder, self._changed_at, self._former_files
+        )
+        prepared = [result for result in results if isinstance(result, PreparedPage)]
+        pages = [*taken.values(), *prepared]
+        problems = [result for result in results if isinstance(result, PageProblem)]
+        texts = {h: text for page in prepared for h, text in zip(page.hashes, page.texts, strict=True)}
         for index in self._vector_sources:
             known |= index.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
+
+    def _prepare_moved(
+        self, moved: Mapping[str, str], entries: Mapping[str, TreeEntry], known: dict[bytes, FloatArray]
+    ) -> dict[str, PreparedPage]:
+        """Prepare the moved files from what the index has, as far as possible, and add their vectors to `known`."""
+        contents = self._index.get_page_contents(list(moved.values())) if moved else {}
+        files = [file for file, old in moved.items() if old in contents and entries[file].kind is EntryKind.FILE]
+        blobs = self._source.read_blobs([entries[file].blob for file in files], self._pipeline.max_bytes)
+        prepared: dict[str, PreparedPage] = {}
+        for file, blob in zip(files, blobs, strict=True):
+            old, dates, former = moved[file], self._changed_at, self._former_files
+            page = prepare_moved(self._pipeline, file, old, blob, dates.get(file), contents[old], former.get(file, ()))
+            if page is not None:
+                prepared[file] = page
+                known |= zip(page.hashes, contents[old].vectors, strict=True)
+        return prepared
 
     def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: PauseCheck) -> _EmbedResult:
         """Embed the texts until `pause` returns NOW. Texts with an invalid vector are left out of the result."""

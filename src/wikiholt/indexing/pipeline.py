@@ -50,7 +50,7 @@ _compile_patterns = cache(build_matcher)
 
 @dataclass(frozen=True, slots=True)
 class PreparedPage:
-    """A page without its vectors. `texts` are the texts to embed, one per chunk."""
+    """A page without its vectors. `texts` are the texts to embed, one per chunk; none if the index has the vectors."""
 
     blob: str
     page: Page
@@ -125,7 +125,7 @@ class TextPipeline:
             page = self.parse(file, blob.id, blob.data, changed_at)
             if isinstance(page, PageProblem):
                 return page
-            return self._prepare_page(_add_former_names(page, former_files), blob.id, embedder)
+            return self._prepare_page(add_former_names(page, former_files), blob.id, embedder)
         except PageWorkLimitExceeded:
             detail = (
                 f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
@@ -158,7 +158,7 @@ class TextPipeline:
         return results
 
     def _prepare_page(self, page: Page, blob: str, embedder: Embedder) -> PreparedPage:
-        if not page.metadata.hidden and self._is_hidden(page.file):
+        if not page.metadata.hidden and self.is_hidden(page.file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
             # Hidden pages are listed but have no searchable content.
@@ -173,7 +173,8 @@ class TextPipeline:
     def _get_work_limit(self) -> int:
         return max(_WORK_PER_BYTE * self.max_bytes, _MIN_WORK_LIMIT)
 
-    def _is_hidden(self, file: str) -> bool:
+    def is_hidden(self, file: str) -> bool:
+        """Whether the settings hide this file from searches."""
         return bool(self.hide) and _compile_patterns(self.hide, self._ignores_case)(file)
 
     @property
@@ -186,7 +187,7 @@ class TextPipeline:
         return find_unused_patterns(self.hide, files, self._ignores_case)
 
 
-def _add_former_names(page: Page, former_files: Sequence[str]) -> Page:
+def add_former_names(page: Page, former_files: Sequence[str]) -> Page:
     """The page with its former names and paths as aliases, after its own."""
     if not former_files:
         return page

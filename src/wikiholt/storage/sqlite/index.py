@@ -18,6 +18,7 @@ from wikiholt.domain.index import (
     IntArray,
     KeywordDelta,
     KeywordRow,
+    PageContents,
     VectorDelta,
     VectorHits,
     VectorRows,
@@ -134,6 +135,10 @@ class SqliteIndex:
                 digest: rows.decode_vector(vector, self.recipe.dimensions)
                 for digest, vector in select_in_batches(db, sql, hashes)
             }
+
+    def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
+        with self._pool.read_snapshot() as db:
+            return page_queries.read_contents(db, files, self.recipe.dimensions)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._pool.read_snapshot() as db:
