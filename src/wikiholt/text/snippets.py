@@ -172,17 +172,15 @@ class QueryMatcher:
             token = match[0]
             matches = known.get(token)
             if matches is None:
-                matches = known[token] = tuple(self._iter_token_matches(token))
+                is_skipped = token.isascii() and not self._heads.search(token.lower())
+                matches = known[token] = () if is_skipped else tuple(self._iter_token_matches(token))
             if matches:
                 begin = match.start()
                 found += [(begin + start, begin + end, term) for start, end, term in matches]
         return found
 
     def _iter_token_matches(self, token: str) -> Iterator[_Match]:
-        is_ascii = token.isascii()
-        if is_ascii and self._heads is not None and not self._heads.search(token.lower()):
-            return
-        for is_unspaced, run, offset in [(False, token, 0)] if is_ascii else iter_script_runs(token):
+        for is_unspaced, run, offset in [(False, token, 0)] if token.isascii() else iter_script_runs(token):
             if is_unspaced:
                 yield from self._iter_bigram_matches(run, offset)
             elif (term := self._find_word_term(run)) is not None:
