@@ -15,7 +15,7 @@ from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
 from wikiholt.domain.git import Blob
 from wikiholt.domain.index import PageContents, PageEntry
 from wikiholt.indexing.moved_pages import prepare_moved
-from wikiholt.indexing.pipeline import PreparedPage, TextPipeline
+from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
 from wikiholt.storage.page_table import to_page_columns
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.dialect import DIALECTS
@@ -59,11 +59,12 @@ def move(text: str, old: str, new: str, pipeline: TextPipeline, former: tuple[st
     """Prepare the page at its old file, then move it. If it can be moved, compare it with the page at its new file."""
     data = text.encode("utf-8", "surrogatepass")
     blob = Blob("1" * 40, len(data), data)
-    before = pipeline.prepare(old, blob, None, EMBEDDER)
-    after = pipeline.prepare(new, blob, DATE, EMBEDDER, former)
+    task = PageTask(new, blob, DATE, former)
+    before = pipeline.prepare(PageTask(old, blob, None), EMBEDDER)
+    after = pipeline.prepare(task, EMBEDDER)
     if not isinstance(before, PreparedPage) or before.page.metadata.hidden:
         return None
-    moved = prepare_moved(pipeline, new, old, blob, DATE, make_contents(before), former)
+    moved = prepare_moved(pipeline, task, old, make_contents(before))
     if moved is not None:
         assert isinstance(after, PreparedPage)
         assert to_rows(moved) == to_rows(after)

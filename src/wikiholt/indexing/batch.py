@@ -4,28 +4,33 @@ While one batch is embedded (the model releases the GIL), the next one is read a
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
 import numpy as np
 
-from wikiholt.domain.git import EntryKind, TreeEntry
+from wikiholt.domain.git import TreeEntry
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
-from wikiholt.domain.protocols import Embedder, Source
+from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
 from wikiholt.indexing.moved_pages import prepare_moved
-from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
+from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
+from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
 
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
 
 _EMBED_TEXTS_PER_CORE = 16
 """Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
+_BATCHES_AHEAD = 8
+"""Batches that worker processes prepare while one is committed."""
 _PROGRESS_INTERVAL_S = 0.2
 """Seconds between two reports while the model works on a batch."""
 
@@ -119,15 +124,15 @@ class BatchIndexer:
         """
         stats = BatchStats()
         on_progress(stats)
-        with ThreadPoolExecutor(1, "embed") as executor:
+        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries, moved)) as prepared:
             pending: _Batch | None = None
-            for files in iter_batches(entries):
+            for results in prepared:
                 if pending is not None and pause():
                     self._commit(pending, moved, stats, on_progress)
                     on_progress(stats)
                     raise SyncPaused
-                batch = self._prepare_batch({file: entries[file] for file in files}, moved)
-                stats.pages_prepared += len(files)
+                batch = self._build_batch(results)
+                stats.pages_prepared += len(results)
                 stats.texts_prepared += len(batch.new_texts)
                 batch.embed_future = executor.submit(self._embed_new, batch.new_texts, stats, pause)
                 if pending is not None:
@@ -139,36 +144,69 @@ class BatchIndexer:
                 on_progress(stats)
         return stats
 
-    def _prepare_batch(self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str]) -> _Batch:
-        known: dict[bytes, FloatArray] = {}
-        taken = self._prepare_moved({file: moved[file] for file in entries if file in moved}, entries, known)
-        remaining = {file: entry for file, entry in entries.items() if file not in taken}
-        results = self._pipeline.prepare_batch(
-            self._source, remaining, self._embedder, self._changed_at, self._former_files
-        )
-        prepared = [result for result in results if isinstance(result, PreparedPage)]
-        pages = [*taken.values(), *prepared]
+    def _iter_prepared(
+        self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str]
+    ) -> Generator[list[PreparedPage | PageProblem]]:
+        """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
+        workers = self._start_workers(len(entries.keys() - moved.keys()))
+        ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        try:
+            for files in iter_batches(entries):
+                tasks, problems = self._pipeline.read_batch(
+                    self._source, {file: entries[file] for file in files}, self._changed_at, self._former_files
+                )
+                pages, tasks = self._prepare_moved(tasks, moved)
+                if workers is None:
+                    yield [*problems, *pages, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
+                    continue
+                ahead.append(([*problems, *pages], workers.submit(tasks)))
+                if len(ahead) > _BATCHES_AHEAD:
+                    results, collect = ahead.popleft()
+                    yield [*results, *collect()]
+            for results, collect in ahead:
+                yield [*results, *collect()]
+        finally:
+            if workers is not None:
+                workers.close()
+
+    def _start_workers(self, page_count: int) -> PageWorkers | None:
+        embedder, count = self._embedder, count_page_workers()
+        if page_count < MIN_PAGES or count < 2 or not isinstance(embedder, SupportsPageWorkers):
+            return None
+        make_counter = embedder.get_counter_factory()
+        return PageWorkers(self._pipeline, self._embedder, make_counter, count) if make_counter else None
+
+    def _build_batch(self, results: Sequence[PreparedPage | PageProblem]) -> _Batch:
+        pages = [result for result in results if isinstance(result, PreparedPage)]
         problems = [result for result in results if isinstance(result, PageProblem)]
-        texts = {h: text for page in prepared for h, text in zip(page.hashes, page.texts, strict=True)}
+        known: dict[bytes, FloatArray] = {}
+        texts: dict[bytes, str] = {}
+        for page in pages:
+            if page.vectors is not None:
+                known |= zip(page.hashes, page.vectors, strict=True)
+            else:
+                texts |= zip(page.hashes, page.texts, strict=True)
         for index in self._vector_sources:
             known |= index.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
 
     def _prepare_moved(
-        self, moved: Mapping[str, str], entries: Mapping[str, TreeEntry], known: dict[bytes, FloatArray]
-    ) -> dict[str, PreparedPage]:
-        """Prepare the moved files from what the index has, as far as possible, and add their vectors to `known`."""
-        contents = self._index.get_page_contents(list(moved.values())) if moved else {}
-        files = [file for file, old in moved.items() if old in contents and entries[file].kind is EntryKind.FILE]
-        blobs = self._source.read_blobs([entries[file].blob for file in files], self._pipeline.max_bytes)
-        prepared: dict[str, PreparedPage] = {}
-        for file, blob in zip(files, blobs, strict=True):
-            old, dates, former = moved[file], self._changed_at, self._former_files
-            page = prepare_moved(self._pipeline, file, old, blob, dates.get(file), contents[old], former.get(file, ()))
+        self, tasks: Sequence[PageTask], moved: Mapping[str, str]
+    ) -> tuple[list[PreparedPage], list[PageTask]]:
+        """Prepare moved pages from what the index has of them; also returns the remaining tasks."""
+        old_files = [moved[task.file] for task in tasks if task.file in moved]
+        contents = self._index.get_page_contents(old_files) if old_files else {}
+        prepared: list[PreparedPage] = []
+        remaining: list[PageTask] = []
+        for task in tasks:
+            old_file = moved.get(task.file, "")
+            known = contents.get(old_file)
+            page = prepare_moved(self._pipeline, task, old_file, known) if known is not None else None
             if page is not None:
-                prepared[file] = page
-                known |= zip(page.hashes, contents[old].vectors, strict=True)
-        return prepared
+                prepared.append(page)
+            else:
+                remaining.append(task)
+        return prepared, remaining
 
     def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: PauseCheck) -> _EmbedResult:
         """Embed the texts until `pause` returns NOW. Texts with an invalid vector are left out of the result."""

@@ -6,12 +6,10 @@ is computed: the name, aliases, the date of the commit, and the targets of relat
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
-from wikiholt.domain.git import Blob
 from wikiholt.domain.index import PageContents
 from wikiholt.domain.page import Link, Page
-from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, add_former_names
+from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, add_former_names
 from wikiholt.text.analysis import split_languages
 from wikiholt.text.bm25 import build_name_terms
 from wikiholt.text.charset import decode_bytes
@@ -21,20 +19,13 @@ from wikiholt.text.page_names import get_extension, get_page_path, make_page_nam
 from wikiholt.text.page_parser import add_commit_date, get_title
 
 
-def prepare_moved(
-    pipeline: TextPipeline,
-    file: str,
-    old_file: str,
-    blob: Blob,
-    changed_at: datetime | None,
-    contents: PageContents,
-    former_files: Sequence[str] = (),
-) -> PreparedPage | None:
-    """The page as `TextPipeline.prepare` makes it, without its texts. None if that is not certain.
+def prepare_moved(pipeline: TextPipeline, task: PageTask, old_file: str, contents: PageContents) -> PreparedPage | None:
+    """The page as `TextPipeline.prepare` makes it, with vectors instead of texts. None if that is not certain.
 
     `contents` are those of the same blob at `old_file`, in an index made by this pipeline.
     """
-    decoded = decode_bytes(blob.data) if blob.data is not None else None
+    file, data = task.file, task.blob.data
+    decoded = decode_bytes(data) if data is not None else None
     if decoded is None or not _may_move(pipeline, file, old_file):
         return None
     metadata = split_frontmatter(decoded.text).metadata
@@ -46,7 +37,7 @@ def prepare_moved(
         file=file,
         path=get_page_path(file),
         name=name,
-        metadata=add_commit_date(metadata, changed_at),
+        metadata=add_commit_date(metadata, task.changed_at),
         headings=(),
         links=links,
         body="",
@@ -55,9 +46,9 @@ def prepare_moved(
         words=contents.words,
         length=contents.length,
     )
-    page = add_former_names(page, former_files)
+    page = add_former_names(page, task.former_files)
     terms = replace(contents.terms, name=build_name_terms(page, pipeline.language))
-    return PreparedPage(blob.id, page, contents.chunks, (), contents.hashes, terms)
+    return PreparedPage(task.blob.id, page, contents.chunks, (), contents.hashes, terms, contents.vectors)
 
 
 def _may_move(pipeline: TextPipeline, file: str, old_file: str) -> bool:

@@ -139,7 +139,7 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
         service_of_data.close()
     with run_serve(data, str(wikis)) as service:
         assert indexed() >= count_before
-        wait_until(lambda: service.get("w/large/api/v1/status").json()["stale"] is False, 240)
+        wait_until(lambda: service.get("w/large/api/v1/status").json()["stale"] is False, seconds=240)
         assert service.get("w/large/api/v1/status").json()["pages"] == PAGE_COUNT
         assert service.stop(signal.SIGTERM, 60) == 0
 
