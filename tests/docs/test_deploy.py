@@ -264,7 +264,7 @@ def test_nginx_accepts_the_file(tmp_path: Path) -> None:
     openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
     subprocess.run([*openssl, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
     text = re.sub(r"server node\d:", "server 127.0.0.1:", read_text("nginx.conf"))
-    text = text.replace("/run/secrets", str(tmp_path)).replace("/tmp/", f"{tmp_path}/")
+    text = text.replace("/tmp/", f"{tmp_path}/").replace("/run/secrets", str(tmp_path))
     (tmp_path / "nginx.conf").write_text(text)
     tried = subprocess.run(
         ["nginx", "-t", "-c", tmp_path / "nginx.conf"], check=False, capture_output=True, text=True, timeout=60
