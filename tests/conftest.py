@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
+from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
 from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
 from wikiholt import embedding
@@ -19,6 +20,7 @@ from wikiholt.app import bootstrap
 __all__ = ["browser", "database", "pg", "visit"]
 
 _TESTS = Path(__file__).parent
+_MAX_ID_LENGTH = 100
 _MODEL_LOADERS = embedding.load_embedder, embedding.identify_model, bootstrap.open_backend
 
 # Every httpx client reads all certificates (30 ms); tests create very many clients.
@@ -48,8 +50,16 @@ def restore_model_loaders() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    use_memory_files()
     if not IS_FULL:
         config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the ids of long texts: one has a million characters, and every report contains the id."""
+    if not isinstance(val, str | bytes) or len(val) <= _MAX_ID_LENGTH:
+        return None
+    return f"{ascii(val[:20])[1:-1]}..{len(val)}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -73,8 +73,8 @@ def deny(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             raise PermissionError(13, "Permission denied")
         return real_open(path, flags, mode, dir_fd=dir_fd)
 
-    def scandir_checked(path: str | Path) -> object:
-        if Path(path).name in denied:
+    def scandir_checked(path: str | Path | int) -> object:
+        if not isinstance(path, int) and Path(path).name in denied:
             raise PermissionError(13, "Permission denied")
         return real_scandir(path)
 

@@ -28,7 +28,7 @@ class Reports:
 
     def take(self, wiki_id: str) -> None:
         """Wait until this wiki is reported, and forget all reports."""
-        wait_until(lambda: wiki_id in self.ids, 20)
+        wait_until(lambda: wiki_id in self.ids, seconds=20)
         self.ids.clear()
 
 
@@ -76,10 +76,10 @@ def test_only_wikis_that_are_wanted_are_watched(
     repository = Wiki("git", "git", str(tmp_path), datetime.now(UTC))
     watcher.update([*wikis, repository])
     assert [watcher.is_watching(wiki.id) for wiki in (*wikis, repository)] == [True, True, True, False]
-    wait_until(lambda: {"notes", "docs", "other"} <= set(reports.ids), 20)
+    wait_until(lambda: {"notes", "docs", "other"} <= set(reports.ids), seconds=20)
     reports.ids.clear()
     vault.write("docs/Page.md", "text")
-    wait_until(lambda: {"notes", "docs"} <= set(reports.ids), 20)
+    wait_until(lambda: {"notes", "docs"} <= set(reports.ids), seconds=20)
     assert "other" not in reports.ids
     watcher.update(wikis[2:])
     assert [watcher.is_watching(wiki.id) for wiki in wikis] == [False, False, True]

@@ -5,9 +5,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import numpy as np
+
+from tests.support.http_server import run_handler
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 
@@ -53,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"object": "list", "model": served.name, "data": served.rewrite(rows)})
 
     def log_message(self, *_: object) -> None:
-        pass
+        """Log nothing."""
 
     def _send(self, status: int, document: object) -> None:
         data = json.dumps(document).encode()
@@ -68,14 +70,6 @@ class _Handler(BaseHTTPRequestHandler):
 def serve_embeddings(embed: Embed) -> Iterator[ServedModel]:
     """Serve a model until the block ends."""
     served = ServedModel(embed)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"served": served}))
-    server.daemon_threads = True
-    served.url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with run_handler(type("Handler", (_Handler,), {"served": served})) as port:
+        served.url = f"http://127.0.0.1:{port}/v1"
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+
+from tests.support.http_server import run_handler
 
 
 @dataclass
@@ -42,19 +44,11 @@ def run_http_server(handler: RequestHandler) -> Iterator[LocalServer]:
         do_POST = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None:
-            pass
+            """Log nothing."""
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.daemon_threads = True
-    server = LocalServer(httpd.server_address[1])
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with run_handler(Handler) as port:
+        server = LocalServer(port)
         yield server
-    finally:
-        httpd.shutdown()
-        httpd.server_close()
-        thread.join()
 
 
 def make_git_handler(root: Path) -> RequestHandler:

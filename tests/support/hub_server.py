@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
+
+from tests.support.http_server import run_handler
 
 _LFS_SUFFIXES = (".onnx", ".onnx_data", ".safetensors", ".bin")
 
@@ -114,14 +115,6 @@ class _Handler(BaseHTTPRequestHandler):
 def run_hub() -> Iterator[HubState]:
     """Serve repositories until the block ends."""
     state = HubState()
-    handler = type("Handler", (_Handler,), {"state": state})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with run_handler(type("Handler", (_Handler,), {"state": state})) as port:
+        state.url = f"http://127.0.0.1:{port}"
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog
-from wikiholt.errors import InvalidSetting, MissingDependency
+from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -82,8 +82,15 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         KEYWORD_CACHE_MIN_PAGES_REMOTE,
         PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
         lambda kind, size: token_buckets.PostgresBuckets(catalog, kind, size),
-        lambda: assignments.PostgresAssignments(catalog, settings.postgres_lease, settings.postgres_connections),
+        lambda: assignments.PostgresAssignments(
+            catalog, settings.postgres_lease, settings.postgres_connections * _count_processes(settings)
+        ),
     )
+
+
+def _count_processes(settings: Settings) -> int:
+    """The processes of a service: workers, and the scheduler if there are several."""
+    return settings.serve_workers + (settings.serve_workers > 1)
 
 
 def _require_driver() -> None:
@@ -92,7 +99,7 @@ def _require_driver() -> None:
     except ImportError as error:
         raise MissingDependency(
             "The setting store names a PostgreSQL database, but its driver is not installed.",
-            hint='pip install "wikiholt[postgres]"',
+            hint=make_extra_hint("postgres"),
         ) from error
 
 

@@ -192,19 +192,21 @@ def test_a_role_that_holds_every_lock_does_not_block_other_wikis(pair: TwoNodes,
         for slug in SLUGS[:2]:
             pair.repositories[slug].commit({"Lock.md": f"# Lock\n\nlocks of {slug}\n"})
             assert pair.nodes[0].send_request("POST", f"w/{slug}/api/v1/wake").status_code == 202
-        wait_until(lambda: all(node.can_find(slug, "locks", "Lock") for node in pair.nodes for slug in SLUGS[:2]), 30)
+        wait_until(
+            lambda: all(node.can_find(slug, "locks", "Lock") for node in pair.nodes for slug in SLUGS[:2]), seconds=30
+        )
         assert pair.nodes[1].send_request("DELETE", "api/v1/wikis/leaving").status_code == 200
         coming = Repository(tmp_path / "coming")
         coming.commit({"Home.md": "# Home\n\nAll about coming.\n"})
         pair.registry.add("coming", str(coming.path))
-        wait_until(lambda: pair.nodes[0].can_find("coming", "coming", "Home"), 30)
+        wait_until(lambda: pair.nodes[0].can_find("coming", "coming", "Home"), seconds=30)
         refused = pair.nodes[0].send_request("GET", "w/tools/api/v1/search?q=hoes")
         assert (refused.status_code, refused.json()["code"]) == (503, "lock-timeout")
         assert refused.headers["retry-after"]
         metrics = "".join(node.send_request("GET", "metrics").text for node in pair.nodes)
         counted = re.findall(r'wikiholt_database_timeouts_total\{kind="lock"\} ([0-9.]+)', metrics)
         assert sum(map(float, counted)) > 0
-    wait_until(lambda: all(node.can_find("tools", "hoes", "Hoe") for node in pair.nodes), 90)
+    wait_until(lambda: all(node.can_find("tools", "hoes", "Hoe") for node in pair.nodes), seconds=90)
     pair.registry.remove("coming")
 
 
@@ -263,7 +265,7 @@ def test_two_nodes_with_the_real_model_give_the_same_answers(database: str, tmp_
         _, token = registry.keys.create(None, Scope.ADMIN)
     with run_node(tmp_path / "one", database, token, wikis) as one, run_node(tmp_path / "two", database, token) as two:
         query = "w/garden/api/v1/search?q=protecting+seedlings+from+freezing&n=2"
-        wait_until(lambda: two.send_request("GET", query).status_code == 200, 120)
+        wait_until(lambda: two.send_request("GET", query).status_code == 200, seconds=120)
         answers = [node.send_request("GET", query).json()["results"] for node in (one, two)]
         assert answers[0] == answers[1]
         assert answers[0][0]["path"] == "Frost"

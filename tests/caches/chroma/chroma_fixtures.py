@@ -1,8 +1,7 @@
 """A store with pages, its own Chroma, and conditions to wait for."""
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,17 +14,8 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
 
-TIMEOUT_S = 100.0
 WIKI_ID, OTHER_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 EMBEDDER = FakeEmbedder()
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Wait until the condition holds. Fails after TIMEOUT_S."""
-    end = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < end, f"timed out: {what}"
-        time.sleep(0.02)
 
 
 class ChromaFixture:

@@ -6,7 +6,8 @@ import signal
 from hypothesis.stateful import rule
 
 from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
-from tests.caches.chroma.chroma_fixtures import WIKI_ID, wait_until
+from tests.caches.chroma.chroma_fixtures import WIKI_ID
+from tests.support.wait import wait_until
 from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 

@@ -21,9 +21,9 @@ from tests.caches.chroma.chroma_fixtures import (
     get_metric,
     is_alive,
     is_helped_by_chroma,
-    wait_until,
 )
 from tests.support.paths import ROOT
+from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange
 from wikiholt.testing.fakes import make_entry
 
@@ -171,7 +171,8 @@ def test_after_the_first_process_is_killed_another_starts_its_own_child(fixture:
     fixture.create_index(WIKI_ID).close()
     script = (
         "import sys, pathlib; sys.path.insert(0, sys.argv[2])\n"
-        "from tests.caches.chroma.chroma_fixtures import WIKI_ID, ChromaFixture, is_helped_by_chroma, wait_until\n"
+        "from tests.caches.chroma.chroma_fixtures import WIKI_ID, ChromaFixture, is_helped_by_chroma\n"
+        "from tests.support.wait import wait_until\n"
         "ground = ChromaFixture(pathlib.Path(sys.argv[1])); ground.open_indexes[WIKI_ID] = ground.store.open(WIKI_ID)\n"
         "with ground.open_engine() as engine:\n"
         "    cache = ground.open_cache(engine)\n"

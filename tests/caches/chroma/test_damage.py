@@ -18,8 +18,8 @@ from tests.caches.chroma.chroma_fixtures import (
     ChromaFixture,
     assert_same_as_store,
     is_helped_by_chroma,
-    wait_until,
 )
+from tests.support.wait import wait_until
 from wikiholt.caches.chroma import rest_api
 from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
 from wikiholt.caches.chroma.engine import ChromaEngine

@@ -18,8 +18,8 @@ from tests.caches.chroma.chroma_fixtures import (
     assert_same_as_store,
     get_metric,
     is_helped_by_chroma,
-    wait_until,
 )
+from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange
 from wikiholt.testing.fakes import make_entry
 

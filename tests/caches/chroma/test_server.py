@@ -20,8 +20,9 @@ from tests.caches.chroma.chroma_fixtures import (
     assert_same_as_store,
     get_metric,
     is_helped_by_chroma,
-    wait_until,
 )
+from tests.support.http_server import run_handler
+from tests.support.wait import wait_until
 
 
 class ChromaServer:
@@ -117,15 +118,8 @@ def run_fake_server(reply: Callable[[http.server.BaseHTTPRequestHandler], None])
         def log_message(self, *_: object) -> None:
             """Log nothing."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
-        made.daemon_threads = True
-        thread = threading.Thread(target=made.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{made.server_address[1]}"
-        finally:
-            made.shutdown()
-            thread.join()
+    with run_handler(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def _send_response(handler: http.server.BaseHTTPRequestHandler, status: int, content: bytes) -> None:

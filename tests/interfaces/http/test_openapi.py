@@ -14,7 +14,7 @@ from tests.support.tiers import choose
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 
-EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", choose(12, 6)))
+EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", choose(12, 2)))
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,10 @@
 
 import hmac
 import json
-import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from mcp.client.client import Client
 
 from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_message, run_over_http, run_server
+from tests.support.http_server import run_handler
 from tests.support.served_application import ServedApplication, serve_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
@@ -232,9 +232,8 @@ class _KeyServer(BaseHTTPRequestHandler):
 
 def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(signing: dict[str, Any]) -> None:
     _KeyServer.document = json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa")]}).encode()
-    with ThreadingHTTPServer(("127.0.0.1", 0), _KeyServer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        base = f"http://127.0.0.1:{server.server_port}"
+    with run_handler(_KeyServer) as port:
+        base = f"http://127.0.0.1:{port}"
         keys = KeySet(f"{base}/keys")
         assert keys.get_key("rsa").key_id == "rsa"
         for _ in range(20):
@@ -245,7 +244,6 @@ def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(signing
         moved = KeySet(f"{base}/elsewhere")  # redirects are not followed
         with pytest.raises(ValueError, match="no such key"):
             moved.get_key("rsa")
-        server.shutdown()
     with pytest.raises(ValueError, match="no such key"):
         KeySet(f"{base}/keys").get_key("rsa")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import httpx
 
-from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.paths import PYTHON_PATH
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 

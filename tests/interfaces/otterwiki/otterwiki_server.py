@@ -6,41 +6,26 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import WikiholtError
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 
-TIMEOUT_S = 120.0
-"""The longest wait for an expected event; long enough for slow machines."""
 _CREATE_SCRIPT = (
     "from otterwiki.plugins import plugin_manager\nplugin_manager.unregister(name='wikiholt')\nimport otterwiki.server"
 )
 """Creates database and first page before the workers start, which could otherwise block each other."""
 ADMIN_LOGIN = ("otto@example.org", "holt-and-river")
-
-
-_T = TypeVar("_T")
-
-
-def wait_until(condition: Callable[[], _T], describe: Callable[[], str] = lambda: "it did not come about") -> _T:
-    """Wait for the first true result and return it. Fails after TIMEOUT_S seconds with the text of `describe`."""
-    until = time.monotonic() + TIMEOUT_S
-    while not (answer := condition()):
-        if time.monotonic() > until:
-            raise AssertionError(describe())
-        time.sleep(0.02)
-    return answer
 
 
 class OtterwikiServer:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.interfaces.otterwiki.reader_wiki import read_demo_pages
 from tests.support.screenshots import CARDS, MAX_IMAGE_BYTES, Screenshot, launch_browser, take_screenshot
+from tests.support.wait import wait_until
 
 SEARCH = "/-/wikiholt/search"
 PROGRESS_SELECTOR = "progress[value]:not([value='0'])"

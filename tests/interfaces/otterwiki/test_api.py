@@ -20,7 +20,8 @@ from tests.interfaces.otterwiki.otterwiki_client import (
     read_probe_events,
     run_git,
 )
-from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
+from tests.support.wait import wait_until
 from wikiholt.domain.wiki import Scope
 
 pytestmark = pytest.mark.model

@@ -15,7 +15,8 @@ from tests.interfaces.otterwiki.otterwiki_client import (
     create_registry_key,
     run_git,
 )
-from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.wiki import Scope
 
 pytestmark = pytest.mark.model

@@ -15,8 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S
 
 pytestmark = pytest.mark.model
 

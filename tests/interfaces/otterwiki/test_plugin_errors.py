@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from otterwiki.plugins import OtterWikiPluginSpec
 
-from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.otterwiki import plugin, plugin_config

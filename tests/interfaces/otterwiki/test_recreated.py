@@ -17,8 +17,9 @@ from tests.interfaces.otterwiki.otterwiki_client import (
     ApiClient,
     create_registry_key,
 )
-from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError

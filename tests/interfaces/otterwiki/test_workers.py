@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.interfaces.otterwiki.plugin_runtime import Debouncer, is_prefork_master, register_after_fork
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation

@@ -8,6 +8,7 @@ from tests.isolation import test_isolation_http as sqlite_tests
 from tests.isolation.http_cases import RequestBuilder
 from tests.isolation.http_environment import ServedEnvironment
 from tests.isolation.http_gate import LeakDetector
+from tests.isolation.http_load import run_load
 from tests.isolation.postgres.postgres_backend import PostgresBackend
 from tests.isolation.test_isolation_http import _quiet_clients, base, builder, detector
 from tests.support.postgres_server import PostgresServer
@@ -33,7 +34,7 @@ def env(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_no_response_contains_content_of_a_wiki_the_caller_may_not_read(
     env: ServedEnvironment, detector: LeakDetector, builder: RequestBuilder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sqlite_tests.run_load(env, detector, builder, caplog, BATCH_COUNT)
+    run_load(env, detector, builder, caplog, BATCH_COUNT)
     assert detector.statuses[200] >= 100
     assert detector.leaks == []
 

@@ -151,7 +151,7 @@ def used_service(tmp_path_factory: pytest.TempPathFactory) -> SecretsFixture:
     fixture.run_command("status", "far", "--json")
     with run_service(fixture, directory / "log2") as url:
         far = {"Authorization": f"Bearer {key}"}
-        wait_until(lambda: httpx.get(f"{url}w/far/api/v1/status", headers=far).json()["error"] is not None, 60)
+        wait_until(lambda: httpx.get(f"{url}w/far/api/v1/status", headers=far).json()["error"] is not None, seconds=60)
         fixture.record_response("status", httpx.get(f"{url}w/far/api/v1/status", headers=far))
     return fixture
 

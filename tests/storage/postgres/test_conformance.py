@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import open_store, remove_all_wikis
+from tests.support.tiers import choose
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.testing import StoreConformance, run_state_machine
@@ -30,5 +31,5 @@ def test_the_state_machine_finds_no_difference(shared: PostgresStore) -> None:
         made.append(1)
         return remove_all_wikis(shared)
 
-    run_state_machine(fresh, examples=12, steps=20)
+    run_state_machine(fresh, examples=choose(12, 6), steps=20)
     assert made

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.support.tiers import choose
 from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import StoreConformance, run_state_machine
@@ -31,5 +32,5 @@ def test_the_state_machine_finds_no_difference(scratch: Path) -> None:
         made.append(1)
         return SqliteStore(scratch / str(len(made)))
 
-    run_state_machine(fresh)
+    run_state_machine(fresh, examples=choose(40, 15))
     assert made

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.hostile_text import HOSTILE_PIECES
 from tests.support.paths import ROOT, SOURCES
+from tests.support.tiers import choose
 from tests.text.markdown_samples import MALFORMED_TEXTS
 from tests.text.wiki_dialects import DIALECT_PAGE
 
@@ -56,7 +57,7 @@ def make_texts() -> list[str]:
     """Realistic pages, and pages made of pieces that are hard for patterns."""
     pages = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))[:8]]
     chance = random.Random(11)
-    mixed = ["".join(chance.choices(HOSTILE_PIECES, k=chance.randint(2, 40))) for _ in range(400)]
+    mixed = ["".join(chance.choices(HOSTILE_PIECES, k=chance.randint(2, 40))) for _ in range(choose(400, 100))]
     words = ["word007q", "C++ and C# a.b-c's x.C++ a’b·c", "[a\\]b](c(d)e 'f') ![g][h] <img alt=\"i\">", "a.b" * 5_000]
     return [*words, *MALFORMED_TEXTS.values(), DIALECT_PAGE, *pages, *(piece * 50 for piece in HOSTILE_PIECES), *mixed]
 

@@ -3,8 +3,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.interfaces.otterwiki.reader_wiki import READERS_WIKI
+from tests.support.wait import wait_until
 
 
 @pytest.fixture(scope="session")

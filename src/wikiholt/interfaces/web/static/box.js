@@ -1,6 +1,5 @@
 // A search box for other sites: one script, no dependencies.
-//   <script src="https://wiki.example.org/box.js" data-wiki="handbook" defer></script>
-// Attributes: data-wiki, data-key (a read key), data-open (selector of elements that open the box), data-url (address of
+// docs/web.md shows how to use it. Attributes: data-wiki, data-key (a read key), data-open (selector of elements that open the box), data-url (address of
 // a page, with {path} and {anchor}), data-placeholder, data-hotkey ("k"; empty for none). Colours are CSS variables.
 (() => {
   "use strict";
@@ -75,7 +74,7 @@ mark { background: var(--mark); color: var(--mark-text); border-radius: 3px; pad
 
   function getUrl(hit, query) {
     if (options.url) return options.url.replaceAll("{path}", hit.path.split("/").map(encodeURIComponent).join("/")).replaceAll("{anchor}", encodeURIComponent(hit.anchor));
-    if (/^https?:\/\//.test(hit.url)) return hit.url;
+    if (/^https?:/.test(hit.url)) return hit.url;
     const url = new URL("read", base);
     url.search = new URLSearchParams({ page: hit.path, q: query });
     url.hash = hit.anchor;
