@@ -1,15 +1,9 @@
 """Twenty wikis behind one server, each with unique words in every place that a service can return."""
 
 import dataclasses
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-import uvicorn
-from fastapi import FastAPI
 
 from tests.isolation.backends import FileBackend, IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, CanaryWiki
@@ -148,22 +142,3 @@ class ServedEnvironment:
         if wiki:
             wiki.key_ids.append(key.id)
         return token
-
-
-@contextmanager
-def run_server(app: FastAPI) -> Iterator[str]:
-    """Run the application on a free port. Clients set their own address with X-Forwarded-For."""
-    config = uvicorn.Config(app, port=0, log_config=None, proxy_headers=True, forwarded_allow_ips="127.0.0.1")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="server", daemon=True)
-    thread.start()
-    until = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < until, "the server did not start"
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()

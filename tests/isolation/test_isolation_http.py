@@ -17,9 +17,10 @@ from tests.isolation.http_cases import (
     list_routes,
     make_random_address,
 )
-from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, run_server
+from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment
 from tests.isolation.http_gate import LeakDetector, find_foreign_words
 from tests.isolation.http_load import BATCH_COUNT, RANDOM, make_own_request, run_load
+from tests.support.uvicorn_server import run_server
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, WikiNotFound
