@@ -64,7 +64,7 @@ format: $(READY)     ## Put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# All but `gpu`, which replaces onnxruntime.
+# All but `gpu`: PyTorch takes gigabytes.
 EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp models minilm,--extra $(extra))
 
 lock: $(READY)       ## Write requirements.lock again from pyproject.toml

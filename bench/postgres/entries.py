@@ -18,7 +18,7 @@ from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
 from wikiholt.git.source import GitSource
-from wikiholt.indexing.pipeline import PreparedPage, TextPipeline
+from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
 from wikiholt.storage.sqlite.store import SqliteStore
 
 CHUNKS = 100_000
@@ -95,7 +95,7 @@ def _drafts(
 
     pipeline = TextPipeline()
     blobs = source.read_blobs([tree[file].blob for file in files], pipeline.max_bytes)
-    made = [pipeline.prepare(file, blob, None, embedder) for file, blob in zip(files, blobs, strict=True)]
+    made = [pipeline.prepare(PageTask(file, blob, None), embedder) for file, blob in zip(files, blobs, strict=True)]
     return [draft for draft in made if isinstance(draft, PreparedPage)]
 
 

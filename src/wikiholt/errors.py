@@ -335,6 +335,11 @@ class NoPages(SyncFailed):
     code = "no-pages"
 
 
+def make_extra_hint(extra: str) -> str:
+    """How to install an extra. The project is on no package index, so there is no command that works everywhere."""
+    return f"install Wikiholt with the extra {extra}, for example: pip install '.[{extra}]' in its source directory"
+
+
 class MissingDependency(WikiholtError):
     code = "missing-extra"
     exit_code = 9

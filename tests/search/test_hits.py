@@ -10,7 +10,7 @@ from wikiholt.domain.git import Blob
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.search import Hit, PageFilter, SearchMode, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.indexing.pipeline import PreparedPage, TextPipeline
+from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
 from wikiholt.search import passages
 from wikiholt.search.hits import HitBuilder, strip_leading_headings
 from wikiholt.search.passages import PassageChooser, count_mentions, get_stems
@@ -32,7 +32,7 @@ def show(tmp_path: Path) -> Show:
     def shown(markdown: str, typed: str) -> Hit:
         embedder, pipeline = FakeEmbedder(), TextPipeline()
         index = SqliteStore(tmp_path).create("a" * 20, pipeline.build_recipe(embedder))
-        draft = pipeline.prepare("page.md", Blob("b" * 40, 1, markdown.encode()), None, embedder)
+        draft = pipeline.prepare(PageTask("page.md", Blob("b" * 40, 1, markdown.encode()), None), embedder)
         assert isinstance(draft, PreparedPage)
         vectors = embedder.embed_passages(draft.texts)
         index.apply(IndexChange((PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, vectors, draft.terms),)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog
-from wikiholt.errors import InvalidSetting, MissingDependency
+from wikiholt.errors import InvalidSetting, MissingDependency, make_extra_hint
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -92,7 +92,7 @@ def _require_driver() -> None:
     except ImportError as error:
         raise MissingDependency(
             "The setting store names a PostgreSQL database, but its driver is not installed.",
-            hint='pip install "wikiholt[postgres]"',
+            hint=make_extra_hint("postgres"),
         ) from error
 
 

@@ -26,7 +26,7 @@ from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.embedding.lazy import Lazy, PreviousModels
-from wikiholt.errors import MissingDependency, ModelError
+from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import RemoteSource
@@ -330,7 +330,7 @@ def _make_vector_cache_opener(settings: Settings, backend: Backend) -> Callable[
 def _build_chroma(settings: Settings, registry: Registry) -> "ChromaEngine":
     """The Chroma engine of the settings. Raises MissingDependency if it should run here and is not installed."""
     if settings.chroma_path and importlib.util.find_spec("chromadb_rust_bindings") is None:
-        raise MissingDependency("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
+        raise MissingDependency("ChromaDB is not installed.", hint=make_extra_hint("chroma"))
     from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine  # noqa: PLC0415
 
     config = ChromaConfig(

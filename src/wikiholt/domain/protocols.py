@@ -162,8 +162,8 @@ class ModelInfo(Protocol):
         """Calibration of the cosines of its vectors."""
 
 
-class Embedder(ModelInfo, Protocol):
-    """Turns text into unit vectors. Safe to use from many threads."""
+class TokenCounter(Protocol):
+    """What cutting a page into chunks needs of a model."""
 
     @property
     def max_tokens(self) -> int:
@@ -171,6 +171,10 @@ class Embedder(ModelInfo, Protocol):
 
     def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token in order, without special tokens and without truncation."""
+
+
+class Embedder(ModelInfo, TokenCounter, Protocol):
+    """Turns text into unit vectors. Safe to use from many threads."""
 
     def is_known_word(self, word: str) -> bool:
         """Whether the word is a single token of the model: a common word, not a misspelling."""
@@ -194,6 +198,14 @@ class SupportsSentenceScoring(Protocol):
 
         Scores are comparable within one passage and depend on nothing else.
         """
+
+
+@runtime_checkable
+class SupportsPageWorkers(Protocol):
+    """A model that embeds faster than one process prepares pages."""
+
+    def get_counter_factory(self) -> Callable[[], TokenCounter] | None:
+        """A function that other processes call for a counter of their own; None if the model is not that fast."""
 
 
 # Caches: may be deleted at any moment and may fail in any way.

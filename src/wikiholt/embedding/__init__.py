@@ -50,7 +50,7 @@ def load_local_embedder(
     from wikiholt.embedding.model_loader import load_model  # noqa: PLC0415
 
     loaded = load_model(model, precision, device=device)
-    return OnnxEmbedder(loaded, threads=threads, model=resolve_model_name(model))
+    return OnnxEmbedder(loaded, threads=threads, model=resolve_model_name(model), device=device)
 
 
 def load_reranker(model: str | Path, *, threads: int | None = None) -> "OnnxReranker":

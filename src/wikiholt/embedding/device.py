@@ -1,49 +1,49 @@
-"""Where a model runs: on the CPU, or on a GPU with CUDA if onnxruntime-gpu is installed."""
+"""Where passages are embedded: on the CPU, or on a GPU with CUDA if PyTorch is installed."""
 
-import logging
-from collections.abc import Sequence
-from typing import Any
+import ctypes
+import importlib.util
 
-import onnxruntime
-
+from wikiholt.embedding.model_card import ModelCard
 from wikiholt.errors import ModelMismatch
 
-_log = logging.getLogger(__name__)
-
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
-_CPU_PROVIDER, _CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
-_GPU_HINT = (
-    "pip uninstall onnxruntime, then pip install --force-reinstall onnxruntime-gpu; it needs the CUDA and cuDNN "
-    "libraries. Or set device to auto or cpu"
-)
+_DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 
 
-def choose_providers(device: str, precision: str) -> list[Any]:
-    """The providers of onnxruntime for a device setting, in order of preference. Raises ModelMismatch.
+def choose_device(device: str, card: ModelCard) -> str:
+    """The device that embeds passages for a device setting. Raises ModelMismatch if `cuda` is impossible.
 
-    int8 has no fast implementation on a GPU, so `auto` leaves it on the CPU.
+    PyTorch is not imported: that takes seconds, and a process that only searches does not need it.
     """
-    if device == CPU or (device == AUTO and precision != "fp32"):
-        return [_CPU_PROVIDER]
-    if device == CUDA and precision != "fp32":
-        raise ModelMismatch(f"device = cuda cannot run precision {precision}", hint="set precision to fp32")
-    if _CUDA_PROVIDER not in onnxruntime.get_available_providers():
-        if device == CUDA:
-            raise ModelMismatch("device = cuda, but the installed onnxruntime has no CUDA", hint=_GPU_HINT)
-        return [_CPU_PROVIDER]
-    # With TF32, vectors differ from those of a CPU.
-    return [(_CUDA_PROVIDER, {"use_tf32": "0"}), _CPU_PROVIDER]
+    if device == CPU:
+        return CPU
+    problem = _find_problem(card)
+    if problem and device == CUDA:
+        raise ModelMismatch(f"device = cuda, but {problem[0]}", hint=problem[1])
+    return CPU if problem else CUDA
 
 
-def check_device(device: str, wanted: Sequence[Any], actual: Sequence[str], name: str) -> str:
-    """The device that a session runs on. onnxruntime uses the CPU silently if CUDA does not start.
+def _find_problem(card: ModelCard) -> tuple[str, str] | None:
+    """Why this model cannot run on a GPU here, and a hint."""
+    if not card.heads:
+        hint = "set device to auto or cpu, or run the model on a server (model = openai:NAME)"
+        return f"{card.name} is an ONNX file, which runs on the CPU only", hint
+    if not _has_pytorch():
+        return "PyTorch is not installed", "install the extra gpu, or set device to auto or cpu"
+    if not _has_driver():
+        return "there is no CUDA driver", "install the driver of the GPU, or set device to auto or cpu"
+    return None
 
-    Raises ModelMismatch if `device` is cuda and the session runs on the CPU.
-    """
-    if _CUDA_PROVIDER in actual:
-        return CUDA
-    if len(wanted) > 1:
-        if device == CUDA:
-            raise ModelMismatch(f"CUDA did not start for {name}", hint=_GPU_HINT)
-        _log.warning("CUDA did not start; %s runs on the CPU. To hide this message, set device to cpu.", name)
-    return CPU
+
+def _has_pytorch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def _has_driver() -> bool:
+    for library in _DRIVERS:
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            continue
+        return True
+    return False

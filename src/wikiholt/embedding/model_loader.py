@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.embedding.dense import DenseLayer, load_dense_layers
-from wikiholt.embedding.device import CPU, check_device, choose_providers
+from wikiholt.embedding.device import CPU, choose_device
 from wikiholt.embedding.model_card import EMBEDDER, INT8_MAX, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
 from wikiholt.embedding.nibbles import NibbleTable
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
-from wikiholt.embedding.token_batches import MAX_BATCH_TEXTS
 from wikiholt.embedding.tokenizer import ModelTokenizer
 from wikiholt.embedding.word_vectors import BlockTable, WordVectors
 from wikiholt.errors import ModelCorrupt, ModelMismatch
@@ -163,18 +162,7 @@ class LoadedModel:
     word_vectors: WordVectors | None
     dense: tuple[DenseLayer, ...] = ()
     device: str = CPU
-
-    @property
-    def max_batch_texts(self) -> int:
-        """Texts of one call: graphs of the built-in models accept one."""
-        size = self.session.get_inputs()[0].shape[0]
-        return size if isinstance(size, int) else MAX_BATCH_TEXTS
-
-    def run_batch(self, ids: IntArray, mask: IntArray) -> FloatArray:
-        """The model's first output for a batch of padded sequences."""
-        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        output: FloatArray = self.session.run(None, {name: feed[name] for name in self.inputs})[0]
-        return output
+    """Where passages are embedded; queries are always embedded on the CPU."""
 
     def run(self, ids: IntArray, type_ids: IntArray | None = None) -> FloatArray:
         """The model's first output for one sequence of token ids."""
@@ -192,11 +180,11 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
     directory, card = find_model(model, kind)
     variant = get_variant(card, precision)
     files = ModelFiles(directory, card)
-    providers = choose_providers(device, variant.precision)
-    session = _open_session(files, card, variant, providers)
+    passage_device = choose_device(device, card) if kind == EMBEDDER else CPU
+    session = _open_session(files, card, variant)
     inputs = _check_inputs(session, card)
     references = files.read_verified(card.references) if card.references else b"[]"
-    tokenizer = ModelTokenizer(files.read_verified(card.tokenizer, card.tokenizer_bytes), card)
+    tokenizer = _read_tokenizer(files, card)
     return LoadedModel(
         card=card,
         variant=variant,
@@ -208,8 +196,34 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
         pairs=parse_pairs(references, card) if kind == RERANKER else (),
         word_vectors=_load_word_vectors(files, variant, tokenizer),
         dense=load_dense_layers(files, card) if kind == EMBEDDER else (),
-        device=check_device(device, providers, session.get_providers(), card.name),
+        device=passage_device,
     )
+
+
+def load_tokenizer(model: str | Path) -> ModelTokenizer:
+    """The tokenizer of a model, without the model. Raises ModelMissing, ModelCorrupt."""
+    directory, card = find_model(model, EMBEDDER)
+    return _read_tokenizer(ModelFiles(directory, card), card)
+
+
+def _read_tokenizer(files: ModelFiles, card: ModelCard) -> ModelTokenizer:
+    return ModelTokenizer(files.read_verified(card.tokenizer, card.tokenizer_bytes), card)
+
+
+def read_encoder_tensors(model: str | Path, precision: str) -> dict[str, Array]:
+    """Every tensor of a built-in encoder in fp32, for a GPU. Raises ModelMissing, ModelCorrupt."""
+    directory, card = find_model(model, EMBEDDER)
+    variant, files = get_variant(card, precision), ModelFiles(directory, card)
+    layout = WeightsLayout.parse(files.read_verified(variant.layout or ""))
+    weights = memoryview(files.read_verified(variant.weights or ""))
+    tensors = extract_tensors(layout, weights)
+    if WORD_TABLE in layout.blocks:
+        numbers, scales = tensors.pop(f"{WORD_TABLE}.int8"), tensors.pop(f"{WORD_TABLE}.scale")
+        tensors[WORD_TABLE] = (numbers * scales).reshape(len(numbers), -1)
+    elif WORD_TABLE in layout.nibbles:
+        del tensors[f"{WORD_TABLE}.pairs"], tensors[f"{WORD_TABLE}.scale"]
+        tensors[WORD_TABLE] = NibbleTable.read(weights, *layout.nibbles[WORD_TABLE][0])[:]
+    return tensors
 
 
 def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: ModelTokenizer) -> WordVectors | None:
@@ -230,12 +244,10 @@ def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: Mode
     return WordVectors(extract_tensor(parts, files.map_file(variant.weights)), tokenizer)
 
 
-def _open_session(
-    files: ModelFiles, card: ModelCard, variant: ModelVariant, providers: Sequence[Any]
-) -> onnxruntime.InferenceSession:
+def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant) -> onnxruntime.InferenceSession:
     graph = files.read_verified(variant.graph)
     if variant.weights is None:
-        return _start_session(graph, _make_options(), card, providers)
+        return _start_session(graph, _make_options(), card)
     data = files.map_file(variant.weights)
     # Hashing the weights takes as long as preparing them (plain numbers, whatever their values), so both run in
     # parallel. No session is returned before the digest is verified; a wrong digest overrides any error it caused.
@@ -243,29 +255,25 @@ def _open_session(
         verified = pool.submit(files.verify_digest, variant.weights, data)
         try:
             if variant.layout is None:
-                return _start_with_weights_file(graph, bytes(data), card, Path(variant.weights).name, providers)
-            return _start_with_tensors(graph, _read_tensors(files, variant, data), card, providers)
+                return _start_with_weights_file(graph, bytes(data), card, Path(variant.weights).name)
+            return _start_with_tensors(graph, _read_tensors(files, variant, data), card)
         finally:
             verified.result()
 
 
-def _start_with_weights_file(
-    graph: bytes, weights: bytes, card: ModelCard, name: str, providers: Sequence[Any]
-) -> onnxruntime.InferenceSession:
+def _start_with_weights_file(graph: bytes, weights: bytes, card: ModelCard, name: str) -> onnxruntime.InferenceSession:
     """A session whose graph refers to a weights file by name; `weights` must stay alive until the session exists."""
     options = _make_options()
     options.add_external_initializers_from_files_in_memory([name], [weights], [len(weights)])
-    return _start_session(graph, options, card, providers)
+    return _start_session(graph, options, card)
 
 
-def _start_with_tensors(
-    graph: bytes, tensors: dict[str, Array], card: ModelCard, providers: Sequence[Any]
-) -> onnxruntime.InferenceSession:
+def _start_with_tensors(graph: bytes, tensors: dict[str, Array], card: ModelCard) -> onnxruntime.InferenceSession:
     """A session with these weights; onnxruntime copies them, so they must stay alive until the session exists."""
     options = _make_options()
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
     options.add_external_initializers(list(tensors), values)
-    return _start_session(graph, options, card, providers)
+    return _start_session(graph, options, card)
 
 
 def _read_tensors(files: ModelFiles, variant: ModelVariant, weights: memoryview) -> dict[str, Array]:
@@ -284,13 +292,11 @@ def _make_options() -> onnxruntime.SessionOptions:
     return options
 
 
-def _start_session(
-    graph: bytes, options: onnxruntime.SessionOptions, card: ModelCard, providers: Sequence[Any]
-) -> onnxruntime.InferenceSession:
+def _start_session(graph: bytes, options: onnxruntime.SessionOptions, card: ModelCard) -> onnxruntime.InferenceSession:
     try:
         # This fusion would undo the vectorized layer normalization of the built-in graphs.
         return onnxruntime.InferenceSession(
-            graph, options, providers=providers, disabled_optimizers=["LayerNormFusion"]
+            graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["LayerNormFusion"]
         )
     except Exception as error:  # onnxruntime's exceptions have no common base class
         hint = "the file is not a model that onnxruntime can run on the CPU; export it again"

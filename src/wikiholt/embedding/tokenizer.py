@@ -31,7 +31,7 @@ class ModelTokenizer:
         overhead = len(self._tokenizer.encode(card.passage_prefix).ids)
         self.max_tokens = card.window - overhead
 
-    def get_spans(self, text: str) -> list[tuple[int, int]]:
+    def get_token_spans(self, text: str) -> list[tuple[int, int]]:
         """The character range of each token of the text, without special tokens."""
         spans: list[tuple[int, int]] = self._tokenizer.encode(
             _replace_surrogates(text), add_special_tokens=False
@@ -52,10 +52,19 @@ class ModelTokenizer:
     def encode_passage(self, text: str) -> IntArray:
         """The token ids of a passage. Raises InvalidInput if they exceed the window."""
         ids = self._tokenizer.encode(_replace_surrogates(self._card.passage_prefix + text)).ids
+        return self._check_window(np.array(ids, np.int64))
+
+    def encode_passages(self, texts: Sequence[str]) -> list[IntArray]:
+        """The token ids of each passage, computed on all cores. Raises InvalidInput if one exceeds the window."""
+        prepared = [_replace_surrogates(self._card.passage_prefix + text) for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(prepared)
+        return [self._check_window(np.array(encoding.ids, np.int64)) for encoding in encodings]
+
+    def _check_window(self, ids: IntArray) -> IntArray:
         if len(ids) > self._card.window:
             message = f"A text of {len(ids)} tokens exceeds the window of {self._card.name}, {self._card.window}"
             raise InvalidInput(message, hint=f"split it into chunks of at most {self.max_tokens} tokens")
-        return np.array(ids, np.int64)
+        return ids
 
     def encode_query(self, text: str) -> IntArray:
         """The token ids of a query, truncated to the window."""

@@ -4,8 +4,10 @@ While one batch is embedded (the model releases the GIL), the next one is read a
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -15,9 +17,10 @@ import numpy as np
 from wikiholt.domain.git import TreeEntry
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
-from wikiholt.domain.protocols import Embedder, Source
+from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
+from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
 
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
@@ -25,6 +28,8 @@ _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 
 _EMBED_TEXTS_PER_CORE = 16
 """Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
+_BATCHES_AHEAD = 8
+"""Batches that worker processes prepare while one is committed."""
 _PROGRESS_INTERVAL_S = 0.2
 """Seconds between two reports while the model works on a batch."""
 
@@ -118,15 +123,15 @@ class BatchIndexer:
         """
         stats = BatchStats()
         on_progress(stats)
-        with ThreadPoolExecutor(1, "embed") as executor:
+        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries)) as prepared:
             pending: _Batch | None = None
-            for files in iter_batches(entries):
+            for results in prepared:
                 if pending is not None and pause():
                     self._commit(pending, moved, stats, on_progress)
                     on_progress(stats)
                     raise SyncPaused
-                batch = self._prepare_batch({file: entries[file] for file in files})
-                stats.pages_prepared += len(files)
+                batch = self._build_batch(results)
+                stats.pages_prepared += len(results)
                 stats.texts_prepared += len(batch.new_texts)
                 batch.embed_future = executor.submit(self._embed_new, batch.new_texts, stats, pause)
                 if pending is not None:
@@ -138,10 +143,36 @@ class BatchIndexer:
                 on_progress(stats)
         return stats
 
-    def _prepare_batch(self, entries: Mapping[str, TreeEntry]) -> _Batch:
-        results = self._pipeline.prepare_batch(
-            self._source, entries, self._embedder, self._changed_at, self._former_files
-        )
+    def _iter_prepared(self, entries: Mapping[str, TreeEntry]) -> Generator[list[PreparedPage | PageProblem]]:
+        """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
+        workers = self._start_workers(len(entries))
+        ahead: deque[tuple[list[PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        try:
+            for files in iter_batches(entries):
+                tasks, problems = self._pipeline.read_batch(
+                    self._source, {file: entries[file] for file in files}, self._changed_at, self._former_files
+                )
+                if workers is None:
+                    yield [*problems, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
+                    continue
+                ahead.append((problems, workers.submit(tasks)))
+                if len(ahead) > _BATCHES_AHEAD:
+                    problems, collect = ahead.popleft()
+                    yield [*problems, *collect()]
+            for problems, collect in ahead:
+                yield [*problems, *collect()]
+        finally:
+            if workers is not None:
+                workers.close()
+
+    def _start_workers(self, page_count: int) -> PageWorkers | None:
+        embedder, count = self._embedder, count_page_workers()
+        if page_count < MIN_PAGES or count < 2 or not isinstance(embedder, SupportsPageWorkers):
+            return None
+        make_counter = embedder.get_counter_factory()
+        return PageWorkers(self._pipeline, self._embedder, make_counter, count) if make_counter else None
+
+    def _build_batch(self, results: Sequence[PreparedPage | PageProblem]) -> _Batch:
         pages = [result for result in results if isinstance(result, PreparedPage)]
         problems = [result for result in results if isinstance(result, PageProblem)]
         texts = {h: text for page in pages for h, text in zip(page.hashes, page.texts, strict=True)}

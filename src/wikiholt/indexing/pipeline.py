@@ -13,7 +13,7 @@ from typing import cast
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
-from wikiholt.domain.protocols import Embedder, ModelInfo, Source
+from wikiholt.domain.protocols import ModelInfo, Source, TokenCounter
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunking import build_chunks
 from wikiholt.text.dialect import DIALECTS, GFM, Dialect
@@ -46,6 +46,16 @@ _WORK_PER_LINE = 8
 """A line costs the chunker about as much time as the tokenizer needs for this many characters."""
 
 _compile_patterns = cache(build_matcher)
+
+
+@dataclass(frozen=True, slots=True)
+class PageTask:
+    """A blob that is to become a page."""
+
+    file: str
+    blob: Blob
+    changed_at: datetime | None
+    former_files: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +117,19 @@ class TextPipeline:
         """Parse a page. Never raises."""
         return parse_page(file, blob, data, changed_at, self.anchors, self.dialect)
 
-    def prepare(
-        self,
-        file: str,
-        blob: Blob,
-        changed_at: datetime | None,
-        embedder: Embedder,
-        former_files: Sequence[str] = (),
-    ) -> PreparedPage | PageProblem:
+    def prepare(self, task: PageTask, counter: TokenCounter) -> PreparedPage | PageProblem:
         """Prepare the page in this blob, or return its problem. An internal error affects only this page."""
+        file, blob = task.file, task.blob
         if blob.size > self.max_bytes:
             limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
             return PageProblem(file, blob.id, "too-large", limit)
         if blob.data is None:
             return PageProblem(file, blob.id, "unreadable", "the content of this page cannot be read")
         try:
-            page = self.parse(file, blob.id, blob.data, changed_at)
+            page = self.parse(file, blob.id, blob.data, task.changed_at)
             if isinstance(page, PageProblem):
                 return page
-            return self._prepare_page(_add_former_names(page, former_files), blob.id, embedder)
+            return self._prepare_page(_add_former_names(page, task.former_files), blob.id, counter)
         except PageWorkLimitExceeded:
             detail = (
                 f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
@@ -136,37 +140,45 @@ class TextPipeline:
             return PageProblem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
 
     def prepare_batch(
+        self, source: Source, entries: Mapping[str, TreeEntry], counter: TokenCounter
+    ) -> list[PreparedPage | PageProblem]:
+        """Read and prepare these files. Returns one result per entry, irregular files first."""
+        tasks, problems = self.read_batch(source, entries)
+        return [*problems, *(self.prepare(task, counter) for task in tasks)]
+
+    def read_batch(
         self,
         source: Source,
         entries: Mapping[str, TreeEntry],
-        embedder: Embedder,
         changed_at: Mapping[str, datetime] | None = None,
         former_files: Mapping[str, Sequence[str]] | None = None,
-    ) -> list[PreparedPage | PageProblem]:
-        """Read and prepare these files. Returns one result per entry, irregular files first."""
-        results: list[PreparedPage | PageProblem] = []
+    ) -> tuple[list[PageTask], list[PageProblem]]:
+        """Read these files. Irregular files become problems."""
+        problems: list[PageProblem] = []
         regular = []
         for file, entry in entries.items():
             if problem := _check_regular_file(file, entry):
-                results.append(problem)
+                problems.append(problem)
             else:
                 regular.append(file)
         blobs = source.read_blobs((entries[file].blob for file in regular), self.max_bytes)
         dates, former = changed_at or {}, former_files or {}
-        for file, blob in zip(regular, blobs, strict=True):
-            results.append(self.prepare(file, blob, dates.get(file), embedder, former.get(file, ())))
-        return results
+        tasks = [
+            PageTask(file, blob, dates.get(file), former.get(file, ()))
+            for file, blob in zip(regular, blobs, strict=True)
+        ]
+        return tasks, problems
 
-    def _prepare_page(self, page: Page, blob: str, embedder: Embedder) -> PreparedPage:
+    def _prepare_page(self, page: Page, blob: str, counter: TokenCounter) -> PreparedPage:
         if not page.metadata.hidden and self._is_hidden(page.file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
             # Hidden pages are listed but have no searchable content.
             return PreparedPage(blob, page, (), (), (), PageTerms("", "", ""))
-        spans = MeteredTokenSpans(embedder.get_token_spans, self._get_work_limit())
+        spans = MeteredTokenSpans(counter.get_token_spans, self._get_work_limit())
         spans.spend(_WORK_PER_LINE * page.body.count("\n"))
         chunks = build_chunks(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
-        texts = tuple(build_embedding_text(page, chunk, spans, embedder.max_tokens, self.dialect) for chunk in chunks)
+        texts = tuple(build_embedding_text(page, chunk, spans, counter.max_tokens, self.dialect) for chunk in chunks)
         hashes = tuple(map(hash_text, texts))
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 

@@ -160,12 +160,15 @@ def test_several_wikis_are_searched_together_and_each_hit_is_labelled(
     assert {hit["wiki"] for hit in named["results"]} == {"other", "unindexed"}, "a named wiki is indexed first"
 
 
-def test_home_and_root_are_never_indexed_unasked(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_and_root_are_never_indexed_automatically(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "home" / "Note.md").write_text("# Note")
     for folder in (tmp_path / "home", tmp_path, Path("/")):
         monkeypatch.chdir(folder)
         code, out, err = run("search", "note")
         assert (code, out) == (2, "")
+        assert "includes your home directory: a search does not index it automatically" in err
         assert "wikiholt add PATH" in err
     assert run("list")[1].startswith("No wikis yet")
     monkeypatch.chdir(tmp_path / "home")
@@ -174,7 +177,7 @@ def test_home_and_root_are_never_indexed_unasked(run: Run, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("limit", ["MAX_AUTOMATIC_PAGES", "MAX_AUTOMATIC_FILES"])
-def test_a_folder_with_very_many_files_is_not_indexed_unasked(
+def test_a_folder_with_very_many_files_is_not_indexed_automatically(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     folder = tmp_path / "big"

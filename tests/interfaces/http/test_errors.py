@@ -45,10 +45,13 @@ def test_an_unexpected_error_is_a_500_without_details(
 
     monkeypatch.setattr(WikiHandle, "search", fail)
     with caplog.at_level(logging.ERROR):
-        answer = shared.make_client("read").get("/api/v1/search", params={"q": "private words"})
-    assert answer.status_code == 500
+        client = shared.make_client("read")
+        answer = client.get("/api/v1/search", params={"q": "private words"})
+        page = client.get("/w/alpha/find", params={"q": "private words"}, headers={"Accept": "text/html"})
+    assert answer.status_code == page.status_code == 500
     assert answer.json().keys() == FIELDS
-    assert "secret" not in answer.text
+    assert "This page could not be shown." in page.text
+    assert "secret" not in answer.text + page.text
     assert "RuntimeError" in caplog.text
     assert "private words" not in caplog.text
 

@@ -1,7 +1,7 @@
 """The HTML pages: content, headers, and what they must not reveal."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from tests.support.git_repository import Repository
 from tests.support.paths import SOURCES
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.search import Confidence, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.web.page_frame import CSP, load_static_files
 from wikiholt.testing import FakeEmbedder
+from wikiholt.wikis.handle import WikiHandle
 
 PAGES = {
     "Home.md": "# Home\n\n[Guide](Guide.md) and [[Guide#Part two]] and [[Nowhere]]. <script>alert(1)</script>\n",
@@ -199,6 +201,24 @@ def test_results_without_script_are_escaped_and_link_to_pages(client: TestClient
     page = client.get("/w/alpha/find", params={"q": "guide begin"}).text
     assert 'href="read?page=Guide' in page
     assert "<mark>" in page
+
+
+def test_results_without_script_fold_less_certain_pages(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = WikiHandle.search
+
+    def search_with(confidences: Sequence[Confidence]) -> str:
+        def answer(*given: Any, **named: Any) -> SearchResult:
+            result = search(*given, **named)
+            hits = (replace(result.hits[0], path=c.value, confidence=c) for c in confidences)
+            return replace(result, hits=tuple(hits))
+
+        monkeypatch.setattr(WikiHandle, "search", answer)
+        return client.get("/w/alpha/find", params={"q": "guide"}).text
+
+    text = search_with([Confidence.HIGH, Confidence.LOW])
+    assert text.count('class="card high"') == text.count('class="card folded low"') == 1
+    assert "1 less certain page<" in text
+    assert "less certain" not in search_with([Confidence.LOW])
 
 
 def test_a_page_without_script_is_readable(client: TestClient) -> None:

@@ -29,7 +29,7 @@ from wikiholt.caches.chroma.client import (
 from wikiholt.caches.chroma.hosts import ChromaServerHost
 from wikiholt.caches.chroma.rest_api import ChromaApi, CollectionInfo
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import InvalidImport, MissingDependency, StorageError
+from wikiholt.errors import InvalidImport, MissingDependency, StorageError, make_extra_hint
 
 RETRY_HINT = "`wikiholt sync` builds the same indexes from git, without the old vectors"
 _DATABASE_FILE = "chroma.sqlite3"
@@ -174,7 +174,7 @@ def _parse_line(line: bytes) -> Mapping[str, object] | None:
     if "missing" in document:
         raise MissingDependency(
             f"reading a Chroma directory requires chromadb ({document['missing']})",
-            hint="pip install 'wikiholt[chroma]'",
+            hint=make_extra_hint("chroma"),
         )
     if "error" in document:
         raise InvalidImport(f"Chroma cannot read it: {document['error']}: {document.get('about', '')}", hint=RETRY_HINT)

@@ -11,7 +11,7 @@ import numpy as np
 
 from wikiholt.app.importer.shared_index import SharedRow, SharedRows
 from wikiholt.domain.index import FloatArray
-from wikiholt.errors import InvalidImport, MissingDependency
+from wikiholt.errors import InvalidImport, MissingDependency, make_extra_hint
 
 _COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "tenant": ("tenant_id", "tenant", "wiki"),
@@ -124,6 +124,6 @@ def _import_psycopg() -> Any:
         importlib.import_module("psycopg.sql")
     except ImportError as error:
         raise MissingDependency(
-            f"reading a PostgreSQL table requires psycopg ({error})", hint="pip install 'wikiholt[postgres]'"
+            f"reading a PostgreSQL table requires psycopg ({error})", hint=make_extra_hint("postgres")
         ) from error
     return psycopg

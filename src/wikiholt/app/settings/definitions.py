@@ -78,7 +78,7 @@ class Settings:
     )
     device: str = setting(
         "auto",
-        "Where the model runs; cuda needs onnxruntime-gpu and precision fp32. auto uses the GPU if both are available.",
+        "Where a built-in model embeds pages; cuda needs the extra gpu. auto uses a GPU if there is one and PyTorch.",
         choices=("auto", "cpu", "cuda"),
     )
     embedding_url: str = setting(

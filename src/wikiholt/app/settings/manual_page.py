@@ -1,6 +1,7 @@
 """Renders docs/settings.md from the setting definitions."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from wikiholt.app.settings.definitions import SETTINGS, WIKI_SETTINGS
@@ -31,20 +32,12 @@ A secret is never shown.
 
 def render_settings_page() -> str:
     """The Markdown page with all settings."""
-    rows = [f"| `{s.name}` | `{s.variable}` | {_format_default(s)} | {_format_meaning(s)} |" for s in SETTINGS.values()]
-    wiki_rows = [f"| `{s.name}` | {_format_default(s)} | {_format_meaning(s)} |" for s in WIKI_SETTINGS.values()]
-    return "\n".join(
-        [
-            _INTRO,
-            "| Setting | Variable | Default | Meaning |\n|---|---|---|---|",
-            *rows,
-            "",
-            _WIKI_INTRO,
-            "| Setting | Default | Meaning |\n|---|---|---|",
-            *wiki_rows,
-            "",
-        ]
-    )
+    return "\n".join([_INTRO, *_list_rows(SETTINGS.values()), "", _WIKI_INTRO, *_list_rows(WIKI_SETTINGS.values()), ""])
+
+
+def _list_rows(settings: Iterable[Setting]) -> list[str]:
+    rows = [f"| `{each.name}` | {_format_default(each)} | {_format_meaning(each)} |" for each in settings]
+    return ["| Setting | Default | Meaning |", "|---|---|---|", *rows]
 
 
 def _format_default(setting: Setting) -> str:

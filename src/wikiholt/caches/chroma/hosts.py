@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from wikiholt.caches.chroma.child_server import get_peer_credentials
 from wikiholt.caches.chroma.client import ChromaMetrics, ChromaUnavailable, ForeignCollection
 from wikiholt.caches.chroma.embedded_chroma import LOCK_FILE, QUARANTINE_DIRECTORY, SOCKET_FILE
-from wikiholt.errors import MissingDependency
+from wikiholt.errors import MissingDependency, make_extra_hint
 
 _LOG = logging.getLogger(__name__)
 _START_TIMEOUT_S = 60.0
@@ -126,7 +126,7 @@ class ChildProcess:
             self._failed_starts = 0
             return
         if state == "uninstalled":
-            raise MissingDependency("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
+            raise MissingDependency("ChromaDB is not installed.", hint=make_extra_hint("chroma"))
         if state == "foreign":
             raise ForeignCollection(
                 "The directory chroma.path contains a database that Wikiholt did not create; it is not used.",

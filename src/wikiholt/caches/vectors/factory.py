@@ -10,7 +10,7 @@ from wikiholt.caches.vectors.faiss import FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.errors import InvalidSetting
+from wikiholt.errors import InvalidSetting, make_extra_hint
 
 VectorCacheKind = Literal["auto", "exact", "faiss"]
 VECTOR_CACHE_KINDS: tuple[VectorCacheKind, ...] = ("auto", "exact", "faiss")
@@ -60,7 +60,7 @@ def resolve_kind(kind: str, chunk_count: int, faiss_min_chunks: int = FAISS_MIN_
         return "exact", ""
     if is_faiss_installed():
         return "faiss", ""
-    return "exact", f'{chunk_count:,} chunks would be searched faster with FAISS: pip install "wikiholt[faiss]"'
+    return "exact", f"{chunk_count:,} chunks would be searched faster with FAISS: {make_extra_hint('faiss')}"
 
 
 def create_vector_cache(

@@ -14,7 +14,7 @@ from wikiholt.caches.cache_file import CacheBroken
 from wikiholt.caches.vectors.cache_state import Array, is_in_sorted
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IntArray
-from wikiholt.errors import MissingDependency
+from wikiholt.errors import MissingDependency, make_extra_hint
 
 _TRAINING_ROWS = 50_000
 _ADD_BLOCK_ROWS = 65_536
@@ -25,7 +25,7 @@ def import_faiss() -> Any:
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
-        raise MissingDependency("FAISS is not installed.", hint='pip install "wikiholt[faiss]"') from error
+        raise MissingDependency("FAISS is not installed.", hint=make_extra_hint("faiss")) from error
 
 
 def count_subspaces(dimensions: int) -> int:

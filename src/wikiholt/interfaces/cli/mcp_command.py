@@ -9,7 +9,7 @@ from threading import Thread
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import InvalidSetting, MissingDependency, ModelError
+from wikiholt.errors import InvalidSetting, MissingDependency, ModelError, make_extra_hint
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
@@ -58,7 +58,7 @@ def run_mcp(context: CommandContext) -> int:
 def require_mcp() -> None:
     """Raise MissingDependency if the MCP SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
-        raise MissingDependency("The MCP SDK is not installed.", hint='pip install "wikiholt[mcp]"')
+        raise MissingDependency("The MCP SDK is not installed.", hint=make_extra_hint("mcp"))
 
 
 def _open_session(application: Application, slug: str, scope: Scope, author: Author | None) -> "WikiSession":

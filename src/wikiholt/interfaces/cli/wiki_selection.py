@@ -108,7 +108,8 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
         return None
     if pages > MAX_AUTOMATIC_PAGES:
         raise InvalidSource(
-            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: too many to index unasked.",
+            f"{root} has over {MAX_AUTOMATIC_PAGES} pages or {MAX_AUTOMATIC_FILES} files: "
+            "a search does not index it automatically.",
             hint=f"To index it: `wikiholt add {slug} {root}`. To search another wiki: `wikiholt search -w SLUG WORDS`",
         )
     wiki = service.add(slug, str(root), settings)
@@ -118,7 +119,7 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
 
 
 def is_home_or_above(folder: Path) -> bool:
-    """Whether the folder, or the repository around it, is or contains the home directory: it holds more than notes."""
+    """Whether the folder, or the repository around it, is or contains the home directory."""
     home = Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 - Path.home() raises without a home
     return home.is_relative_to(find_repository_root(folder) or folder)
 
@@ -159,7 +160,7 @@ def require_wikis(context: CommandContext, folder: Path) -> Sequence[Wiki]:
         return wikis
     if is_home_or_above(folder):
         raise InvalidSource(
-            f"{folder} is not indexed without being asked, because it holds more than notes.",
+            f"{folder}, or its repository, includes your home directory: a search does not index it automatically.",
             hint="Change to a folder with pages, or register one: `wikiholt add PATH`",
         )
     raise WikiNotFound(

@@ -37,6 +37,7 @@ from wikiholt.interfaces.http.problem_details import (
     FieldError,
     get_public_message,
     make_error_response,
+    make_internal_error_response,
     make_invalid_response,
     make_problem_response,
 )
@@ -144,7 +145,14 @@ def _add_middleware(app: FastAPI, application: Application, *, allow_cross_origi
         RequestMiddleware,
         limits=RequestLimits(application.settings.limit_body_bytes, allow_cross_origin=allow_cross_origin),
         metrics=app.state.metrics,
+        make_failure_response=_make_failure_response,
     )
+
+
+def _make_failure_response(request: Request) -> Response:
+    """The response to an unexpected exception, without details."""
+    hint = "Try again. If that does not help, ask the operator: the service log has the reason."
+    return _to_page(request, make_internal_error_response(), "This page could not be shown.", hint)
 
 
 def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:

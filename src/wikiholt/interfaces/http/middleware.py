@@ -8,15 +8,15 @@ import logging
 import math
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wikiholt.interfaces.http.metrics import ServiceMetrics
-from wikiholt.interfaces.http.problem_details import make_internal_error_response
 from wikiholt.interfaces.http.responses import limit_body
 from wikiholt.wikis.rate_limit import Allowance
 
@@ -47,9 +47,17 @@ class RequestLimits:
 class RequestMiddleware:
     """The outermost middleware of the application, apart from CORS."""
 
-    def __init__(self, app: ASGIApp, *, limits: RequestLimits, metrics: ServiceMetrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limits: RequestLimits,
+        metrics: ServiceMetrics,
+        make_failure_response: Callable[[Request], Response],
+    ) -> None:
         self._app = app
         self._limits = limits
+        self._make_failure_response = make_failure_response
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +80,7 @@ class RequestMiddleware:
             # Log the route, not the URL: a URL may contain user input.
             _log.exception("request failed at %s", _get_route(scope))
             if not response.status:
-                await make_internal_error_response()(scope, receive, response.send)
+                await self._make_failure_response(Request(scope))(scope, receive, response.send)
         finally:
             seconds = time.perf_counter() - started
             self._metrics.record_request(_get_route(scope), response.method, response.status, seconds)

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wikiholt.domain.search import Hit, SearchMode, SearchResult
+from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.request_context import RequestContext
@@ -17,6 +17,7 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import format_as_typed
 
 _MAX_HITS = 20
+_MAX_WEAK_CARDS = 3
 _MAGNIFIER = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><circle cx="10.5" cy="10.5" r="6.5"/>'
     '<path d="M15.5 15.5L21 21"/></svg>'
@@ -64,17 +65,35 @@ def _render_result(result: SearchResult) -> Iterator[str]:
     yield from (f'<p class="note">{escape(note)}</p>' for note in result.notes)
     if result.reranked:
         yield '<p class="note">Reranked.</p>'
+    likely = [hit for hit in result.hits if hit.confidence is not Confidence.LOW]
+    # If no page is a likely answer, the first ones are shown in full.
+    full = likely or result.hits[:_MAX_WEAK_CARDS]
+    weak = [hit for hit in result.hits if hit not in full]
     yield '<ol class="results">'
-    yield from (_render_hit(hit, result.query) for hit in result.hits)
+    yield from (_render_hit(hit, result.query) for hit in full)
+    if weak:
+        count = f"{len(weak)} less certain page{'s' if len(weak) > 1 else ''}"
+        yield f'<li class="divider">{count}</li>'
+    yield from (_render_weak_hit(hit, result.query) for hit in weak)
     yield "</ol>"
 
 
 def _render_hit(hit: Hit, query: str) -> str:
+    title, place = _render_title(hit, query)
+    return (
+        f'<li><div class="card {hit.confidence.value}">{title}{place}'
+        f'<p class="snippet">{render_snippet(hit.snippet)}</p></div></li>'
+    )
+
+
+def _render_weak_hit(hit: Hit, query: str) -> str:
+    return f'<li><div class="card folded low">{"".join(_render_title(hit, query))}</div></li>'
+
+
+def _render_title(hit: Hit, query: str) -> tuple[str, str]:
+    """The heading of a hit with its link, and its place in the wiki."""
     href = "read?" + urlencode({"page": hit.path, "q": query}) + (f"#{quote(hit.anchor)}" if hit.anchor else "")
     headings = hit.heading_path[1:] if hit.heading_path[:1] == (hit.name,) else hit.heading_path
     place = " › ".join([hit.path.replace("/", " / "), *headings])
-    return (
-        f'<li><article class="card"><h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
-        f'<p class="place">{escape(place)}</p><p class="snippet">{render_snippet(hit.snippet)}</p>'
-        "</article></li>"
-    )
+    title = f'<h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
+    return title, f'<p class="place">{escape(place)}</p>'

@@ -43,6 +43,7 @@ def add_pages(app: FastAPI, application: Application) -> None:
         ("/opensearch.xml", opensearch.handle_description),
         ("/suggest", opensearch.handle_suggestions),
         ("/favicon.ico", _handle_favicon),
+        ("/box.js", _handle_box),
         ("/static/{version}/{name}", _handle_static_file),
     ):
         app.add_route(path, handler, methods=["GET"], include_in_schema=False)
@@ -69,3 +70,10 @@ def _handle_static_file(request: Request) -> Response:
 def _handle_favicon(_: Request) -> Response:
     icon = load_static_files().files["favicon.svg"]
     return Response(icon.data, media_type=icon.media_type, headers={"Cache-Control": "public, max-age=86400"})
+
+
+def _handle_box(_: Request) -> Response:
+    """The search box for pages of other sites, which may load only this script from here."""
+    script = load_static_files().files["box.js"]
+    headers = {"Cache-Control": "public, max-age=3600", "Cross-Origin-Resource-Policy": "cross-origin"}
+    return Response(script.data, media_type=script.media_type, headers=headers)

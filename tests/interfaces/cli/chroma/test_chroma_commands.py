@@ -126,5 +126,5 @@ def test_without_the_extra_a_directory_is_rejected_but_a_server_works(
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingDependency) as caught:
         build_service(load_settings(tmp_path, overrides={"vectors": "chroma", "chroma.path": "chroma"}))
-    assert "wikiholt[chroma]" in caught.value.hint
+    assert "the extra chroma" in caught.value.hint
     build_service(load_settings(tmp_path, overrides={"vectors": "chroma", "chroma.url": "http://127.0.0.1:1"})).close()

@@ -120,4 +120,4 @@ def test_without_the_extra_it_says_what_to_install(
 
     monkeypatch.setattr(mcp_command.importlib.util, "find_spec", lambda _: None)
     assert main(["--data", str(tmp_path / "data"), "mcp", "garden"]) == 9
-    assert 'pip install "wikiholt[mcp]"' in capsys.readouterr().err
+    assert "the extra mcp" in capsys.readouterr().err

@@ -1,4 +1,8 @@
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser
@@ -6,10 +10,30 @@ from playwright.sync_api import Browser
 from tests.support.web_server import WebServer, run_web_server
 
 
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
 @pytest.fixture(scope="session")
-def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
-    """The demo wikis, open to local clients; tests only read them."""
-    with run_web_server(tmp_path_factory.mktemp("open"), settings=["limit.address_per_minute=0"]) as (server, _):
+def other_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The origin of another web site, and the directory that it serves."""
+    directory = tmp_path_factory.mktemp("site")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(directory))) as site:
+        thread = Thread(target=site.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{site.server_port}", directory
+        site.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def server(
+    browser: Browser, other_site: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WebServer]:
+    """The demo wikis, open to local clients and to the other site; tests only read them."""
+    settings = ["limit.address_per_minute=0", f"serve.cors_origins={other_site[0]}"]
+    with run_web_server(tmp_path_factory.mktemp("open"), settings=settings) as (server, _):
         yield server
 
 

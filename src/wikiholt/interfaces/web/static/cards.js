@@ -61,7 +61,7 @@ const renderTitle = (hit, href) => el("h2", {}, renderLink(hit, href, renderHigh
 // `more` are other passages of the page. `label` is the name of its wiki, and `getUrl` makes the address of a passage.
 export function renderHit(hit, state, more = [], { label = "", getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
   const sections = more.filter((other) => other.heading_path.length);
-  return el("li", {}, el("article", { class: `card ${hit.confidence}`, "data-page": hit.path },
+  return el("li", {}, el("div", { class: `card ${hit.confidence}`, "data-page": hit.path },
     renderTitle(hit, getUrl(hit)), renderLocation(hit, label),
     el("p", { class: "snippet" }, renderHighlights(hit.snippet, hit.matches, hit.sentence)),
     sections.length ? el("ul", { class: "sections", "aria-label": `More in ${hit.name}` }, sections.map((other) => el("li", {}, renderLink(other, getUrl(other), renderHeading(other))))) : null,
@@ -70,12 +70,12 @@ export function renderHit(hit, state, more = [], { label = "", getUrl = (other) 
 
 // A hit that is probably no answer: one line.
 export function renderWeakHit(hit, state, more = [], { label = "", getUrl = (other) => pageUrl(other.path, other.anchor, state) } = {}) {
-  return el("li", {}, el("article", { class: `card folded ${hit.confidence}`, "data-page": hit.path }, renderTitle(hit, getUrl(hit)), renderLocation(hit, label)));
+  return el("li", {}, el("div", { class: `card folded ${hit.confidence}`, "data-page": hit.path }, renderTitle(hit, getUrl(hit)), renderLocation(hit, label)));
 }
 
 export function renderPage(page, state) {
   const href = pageUrl(page.path, "", state);
-  return el("li", {}, el("article", { class: "card listed", "data-page": page.path },
+  return el("li", {}, el("div", { class: "card listed", "data-page": page.path },
     el("h2", {}, el("a", { href, "data-page": page.path, "data-anchor": "" }, page.name)),
     page.path !== page.name && el("p", { class: "place" }, formatPath(page.path)),
     el("p", { class: "facts" }, renderTime(page.last_updated), page.category && el("span", {}, page.category),

@@ -1,0 +1,96 @@
+"""Pages that worker processes prepare are those that this process would prepare, even if a worker is killed."""
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.indexing.sync_fixtures import SyncFixture
+from wikiholt.domain.git import Blob
+from wikiholt.domain.protocols import TokenCounter
+from wikiholt.indexing import batch
+from wikiholt.indexing.page_workers import PageWorkers
+from wikiholt.indexing.pipeline import PageTask, TextPipeline
+from wikiholt.testing.fakes import FakeEmbedder
+
+PIPELINE = TextPipeline()
+TASKS = [
+    PageTask(f"Page {n}.md", Blob(f"{n:040}", 60, f"# Page {n}\n\nWord{n} and [[Page {n + 1}]].\n".encode()), None)
+    for n in range(60)
+] + [PageTask("Bad.md", Blob("b" * 40, 3, b"\xff\xfe\x00"), None)]
+
+
+def make_counter() -> TokenCounter:
+    return FakeEmbedder()
+
+
+def test_workers_prepare_the_same_pages_in_order() -> None:
+    expected = [PIPELINE.prepare(task, make_counter()) for task in TASKS]
+    workers = PageWorkers(PIPELINE, make_counter(), make_counter, 2)
+    try:
+        assert workers.submit(TASKS)() == expected
+    finally:
+        workers.close()
+
+
+class DyingCounter(FakeEmbedder):
+    """Kills the process that it counts in, except the one that created it."""
+
+    def __init__(self, parent: int) -> None:
+        super().__init__()
+        self._parent = parent
+
+    def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        if os.getpid() != self._parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().get_token_spans(text)
+
+
+class DyingCounterFactory:
+    def __init__(self) -> None:
+        self._parent = os.getpid()
+
+    def __call__(self) -> TokenCounter:
+        return DyingCounter(self._parent)
+
+
+def test_if_a_worker_is_killed_no_page_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    factory = DyingCounterFactory()
+    workers = PageWorkers(PIPELINE, factory(), factory, 2)
+    try:
+        first = workers.submit(TASKS)()
+        second = workers.submit(TASKS[:5])()
+    finally:
+        workers.close()
+    assert first == [PIPELINE.prepare(task, make_counter()) for task in TASKS]
+    assert second == first[:5]
+    assert caplog.text.count("prepares pages died") == 1
+
+
+class FastEmbedder(FakeEmbedder):
+    """Embeds as fast as a GPU, so that pages are prepared in other processes."""
+
+    def get_counter_factory(self) -> Callable[[], TokenCounter]:
+        return make_counter
+
+
+def test_a_sync_with_workers_converges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "MIN_PAGES", 10)
+    monkeypatch.setattr(batch, "count_page_workers", lambda: 2)
+    started: list[PageWorkers] = []
+
+    def start(*given: Any) -> PageWorkers:
+        started.append(PageWorkers(*given))
+        return started[-1]
+
+    monkeypatch.setattr(batch, "PageWorkers", start)
+    fixture = SyncFixture(tmp_path)
+    fixture.embedder = FastEmbedder()
+    fixture.repository.commit({task.file: task.blob.data for task in TASKS})
+    report = fixture.sync()
+    assert len(started) == 1
+    assert report.added == len(TASKS)
+    assert fixture.find_paths("word7") == {"Page 7"}
