@@ -102,8 +102,7 @@ class ShortTimeoutProtocol(TimeoutProtocol):
 @contextmanager
 def run_impatient_server(directory: Path) -> Iterator[int]:
     """The port of a server with short timeouts."""
-    options = {"access_log": False, "http": ShortTimeoutProtocol, "ws": "none"}
-    with serve_application(directory) as served, run_server(served.app, **options) as url:
+    with serve_application(directory) as served, run_server(served.app, http=ShortTimeoutProtocol, ws="none") as url:
         yield httpx.URL(url).port or 0
 
 

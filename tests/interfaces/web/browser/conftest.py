@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser
 
+from tests.support.http_server import run_handler
 from tests.support.web_server import WebServer, run_web_server
 
 
@@ -19,12 +19,8 @@ class QuietHandler(SimpleHTTPRequestHandler):
 def other_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The origin of another web site, and the directory that it serves."""
     directory = tmp_path_factory.mktemp("site")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(directory))) as site:
-        thread = Thread(target=site.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{site.server_port}", directory
-        site.shutdown()
-        thread.join()
+    with run_handler(partial(QuietHandler, directory=str(directory))) as port:
+        yield f"http://127.0.0.1:{port}", directory
 
 
 @pytest.fixture(scope="session")
