@@ -62,7 +62,7 @@ def test_a_unit_starts_the_service_with_settings_that_exist(path: Path) -> None:
     check_variables(variables)
     assert variables["WIKIHOLT_DATA"] == f"/state/{unit.get_one('StateDirectory')}".replace("%i", "8765")
     assert ("WIKIHOLT_CONFIG" in variables) == ("@" in path.name)
-    patience = http_server._SHUTDOWN_TIMEOUT_S + http_server._STOP_TIMEOUT_S
+    patience = http_server._SHUTDOWN_TIMEOUT_S + http_server.STOP_TIMEOUT_S
     assert float(unit.get_one("TimeoutStopSec")) > patience, "a clean shutdown is not killed"
 
 
@@ -186,7 +186,7 @@ def test_nodes_of_compose_have_settings_that_exist_and_know_their_proxy() -> Non
         assert node["volumes"] == [f"{name}:/data"]
         assert (
             int(node["stop_grace_period"].removesuffix("s"))
-            > http_server._SHUTDOWN_TIMEOUT_S + http_server._STOP_TIMEOUT_S
+            > http_server._SHUTDOWN_TIMEOUT_S + http_server.STOP_TIMEOUT_S
         )
 
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 
 from tests.support.wait import TIMEOUT_S, wait_until
 
@@ -21,7 +20,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 @contextmanager
-def run_server(app: FastAPI, **options: Any) -> Iterator[str]:
+def run_server(app: Any, **options: Any) -> Iterator[str]:
     """Serve the application on a free port until the block ends. Returns the URL; `options` are those of uvicorn."""
     server = uvicorn.Server(uvicorn.Config(app, **_OPTIONS | options))
     thread = threading.Thread(target=server.run, name="server", daemon=True)

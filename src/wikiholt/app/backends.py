@@ -82,8 +82,15 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
         KEYWORD_CACHE_MIN_PAGES_REMOTE,
         PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
         lambda kind, size: token_buckets.PostgresBuckets(catalog, kind, size),
-        lambda: assignments.PostgresAssignments(catalog, settings.postgres_lease, settings.postgres_connections),
+        lambda: assignments.PostgresAssignments(
+            catalog, settings.postgres_lease, settings.postgres_connections * _count_processes(settings)
+        ),
     )
+
+
+def _count_processes(settings: Settings) -> int:
+    """The processes of a service: workers, and the scheduler if there are several."""
+    return settings.serve_workers + (settings.serve_workers > 1)
 
 
 def _require_driver() -> None:

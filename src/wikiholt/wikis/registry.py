@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wikiholt.indexing.backup_directory import BackupPolicy
     from wikiholt.wikis.keys import KeyStore
     from wikiholt.wikis.registry_backups import RegistryBackups
+    from wikiholt.wikis.sign_ins import SignInStore
 
 _UNIQUE_COLUMNS = {"wikis": ("id", "slug"), "hosts": ("host",), "keys": ("id",), "marks": ("name",)}
 """The columns that are unique within a table."""
@@ -85,6 +86,13 @@ class Registry:
         from wikiholt.wikis.keys import KeyStore  # noqa: PLC0415
 
         return KeyStore(self._database)
+
+    @cached_property
+    def sign_ins(self) -> "SignInStore":
+        """The browsers that are signed in."""
+        from wikiholt.wikis.sign_ins import SignInStore  # noqa: PLC0415
+
+        return SignInStore(self._database.open_sign_ins())
 
     @cached_property
     def backups(self) -> "RegistryBackups":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from wikiholt.wikis.registry_recovery import LeftoverData
+    from wikiholt.wikis.sign_ins import SignInDatabase
 
 
 class ResultRows(Protocol):
@@ -50,6 +51,10 @@ class RegistryDatabase(Protocol):
 
     def replace_contents(self, rows: "RegistryRows") -> str | None:
         """Replace a damaged or missing registry by these rows; returns the name under which the old one is kept."""
+        ...
+
+    def open_sign_ins(self) -> "SignInDatabase":
+        """The sign-ins beside the registry, which have neither checksum nor backups."""
         ...
 
     def close(self) -> None:

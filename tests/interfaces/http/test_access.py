@@ -13,6 +13,7 @@ from wikiholt.domain.wiki import Scope
 KEYS = (None, "other", "read", "write", "admin", "operator")
 _ALLOWED_KEYS = {
     "open": KEYS,
+    "me": (None, "read", "write", "admin", "operator"),
     "read": ("read", "write", "admin", "operator"),
     "write": ("write", "admin", "operator"),
     "admin": ("admin", "operator"),
@@ -40,6 +41,7 @@ CALLS = (
     RouteCall("GET", "/readyz", "open"),
     RouteCall("GET", "/metrics", "operator"),
     RouteCall("GET", "/api/v1/health", "open"),
+    RouteCall("GET", "/api/v1/me", "me"),
     RouteCall("GET", "/api/v1/search?q=printer", "read", template="/api/v1/search"),
     RouteCall("GET", "/api/v1/semantic-search?q=printer", "read", template="/api/v1/semantic-search"),
     RouteCall("GET", "/api/v1/similar?path=Home", "read", template="/api/v1/similar"),

@@ -183,6 +183,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         unknown.append("--json")
     if unknown:
         _fail_unknown(parser, name, parsed, unknown)
+    parsed.given = given
     return parsed
 
 

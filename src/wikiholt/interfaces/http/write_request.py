@@ -18,6 +18,7 @@ from starlette.requests import Request
 from wikiholt.domain.git import Author
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.interfaces.http.sign_in import decode_header
 from wikiholt.wikis.session import WikiSession
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
@@ -159,7 +160,7 @@ def get_author(wiki: WikiSession, body: WriteBody, header: str | None) -> Author
         return Author(body.author.name, body.author.email)
     if header is not None:
         name, _, address = header.removesuffix(">").rpartition(" <")
-        return Author(_decode_header(name), _decode_header(address))
+        return Author(decode_header(name), decode_header(address))
     if wiki.author is not None:
         return wiki.author
     key = wiki.grant.key
@@ -209,11 +210,3 @@ def build_page_exists_error(wiki: WikiSession, path: str, *, by_header: bool) ->
 def _build_precondition_error(current: str | None) -> PreconditionFailed:
     message = "The page has changed since it was read." if current else "The page does not exist."
     return PreconditionFailed(message, current=current, hint="Read it again and apply the change to the new content.")
-
-
-def _decode_header(header: str) -> str:
-    """Decode UTF-8 in a header, which the server decodes as Latin-1."""
-    try:
-        return header.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return header

@@ -18,6 +18,7 @@ import jwt
 from typing_extensions import TypedDict
 
 from wikiholt.domain.git import Author
+from wikiholt.domain.people import make_author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.interfaces.http.request_context import TokenIdentity
@@ -99,7 +100,6 @@ SCOPES_BY_NAME: Mapping[str, Scope] = {"read": Scope.READ, "write": Scope.WRITE}
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Asymmetric algorithms only: the verifier must not be able to sign."""
 _LEEWAY_S = 30.0
-_EMAIL_PATTERN = re.compile(r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+")
 
 
 class ResourceMetadata(TypedDict):
@@ -182,7 +182,5 @@ def _build_invalid_token_error() -> Unauthorized:
 def _build_author(claims: Mapping[str, Any], digest: str) -> Author:
     """The author of commits, from the claims of the token."""
     name = next((claim for claim in (claims.get("name"), claims["sub"]) if isinstance(claim, str)), "")
-    clean_name = re.sub(r"[<>\x00-\x1f\x7f]", "", name).strip()[:200]
     email = claims.get("email")
-    address = email if isinstance(email, str) and len(email) < 255 and _EMAIL_PATTERN.fullmatch(email) else ""
-    return Author(clean_name if any(map(str.isalnum, clean_name)) else "Agent", address or f"{digest}@wikiholt.invalid")
+    return make_author(name, email if isinstance(email, str) else "", digest, default_name="Agent")

@@ -11,6 +11,7 @@ from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.request_context import RequestContext
 from wikiholt.interfaces.web import file_view, history_view, opensearch, page_view, preview, result_view
 from wikiholt.interfaces.web.page_frame import PageContext, load_static_files, render_view
+from wikiholt.interfaces.web.sign_in_view import add_sign_in_pages
 
 # Views filled by scripts. The HTML contains no wiki data: scripts request that from the API with the user's key.
 
@@ -30,6 +31,7 @@ def add_pages(app: FastAPI, application: Application) -> None:
             return render_view("statuses", page, title="Status")
         return render_view("status", page, title="Status", heading=f"Index of {page.slug}" if page.slug else "Index")
 
+    add_sign_in_pages(app, application.settings)
     app.router.routes.extend(preview.router.routes)
     for path, handler in (
         ("/", handle_start),

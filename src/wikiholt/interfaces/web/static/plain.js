@@ -1,7 +1,7 @@
 // Pages that the server renders: asks for a key if one is required, then requests the page again with it.
 import { fetchPage, key } from "./api.js";
 import { byId } from "./dom.js";
-import { openKeyDialog, setUpKeyButton } from "./key.js";
+import { hasAccount, openKeyDialog, setUpKeyButton } from "./key.js";
 import { addGlobalShortcuts } from "./shortcuts.js";
 import { loadImages, parseHtml } from "./trusted_html.js";
 
@@ -30,5 +30,5 @@ async function load() {
 addGlobalShortcuts();
 setUp();
 if (["401", "403"].includes(getMain().dataset.status)) {
-  if (key.get()) load(); else openKeyDialog("A key is required to read this page.", "", load);
+  if (key.get()) load(); else if (!hasAccount()) openKeyDialog("A key is required to read this page.", "", load);
 }
