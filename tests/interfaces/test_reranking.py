@@ -76,7 +76,7 @@ def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: CommandRunne
 
 
 def test_a_missing_reranker_degrades_the_answer_and_doctor_says_why(run: CommandRunner) -> None:
-    missing = ("--set", "rerank.model=no-such-model")
+    missing = ("--set", "rerank.model=no-such-model", "--set", RERANK_BUDGET_OPTION)
     code, out, _ = run(*missing, "search", "-w", "night", "how long are copies kept", "--rerank", "--json")
     document = json.loads(out)
     assert (code, document["reranked"], document["degraded"]) == (0, False, True)

@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.interfaces.mcp.mcp_client import make_message, run_server
+from tests.interfaces.mcp.mcp_client import make_message
 from tests.support.served_application import BETA, ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, get_tools
 
 CANARY, SECRET = "betacanary", "hiddenbeta"

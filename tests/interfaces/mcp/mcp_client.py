@@ -3,52 +3,24 @@
 import json
 import os
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import httpx2
-import uvicorn
-from fastapi import FastAPI
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S
 
 T = TypeVar("T")
 ClientWork = Callable[[Client], Awaitable[T]]
-TIMEOUT_S = 120.0
-
-
-@contextmanager
-def run_server(app: FastAPI) -> Iterator[str]:
-    """Run the application on a real server on a free port."""
-    config = uvicorn.Config(
-        app,
-        port=0,
-        log_config=None,
-        timeout_graceful_shutdown=5,
-        proxy_headers=True,  # clients set their own address
-        forwarded_allow_ips="127.0.0.1",
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="server", daemon=True)
-    thread.start()
-    wait_until(lambda: server.started)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(TIMEOUT_S)
-        assert not thread.is_alive()
 
 
 def run_over_http(

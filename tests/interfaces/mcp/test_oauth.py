@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from mcp.client.client import Client
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_message, run_over_http, run_server
+from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_message, run_over_http
 from tests.support.http_server import run_handler
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.mcp.oauth import KeySet

@@ -13,6 +13,7 @@ from mcp_types import PromptReference, ResourceTemplateReference, TextResourceCo
 
 from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp.resources import PAGE_URI_TEMPLATE
 from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE
 from wikiholt.interfaces.mcp.text_output import estimate_tokens
@@ -365,8 +366,6 @@ def test_text_with_instructions_is_complete_and_marked_as_data(served: ServedApp
 def test_tool_names_of_otterwiki_mcp_exist_only_with_the_setting(
     served: ServedApplication, url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from tests.interfaces.mcp.mcp_client import run_server
-
     with pytest.raises(MCPError, match="Unknown tool: read_note"):
         call_tool(url, served.tokens["read"], "read_note", path="Home")
     with (
