@@ -28,6 +28,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "recent_changes": {},
     "page_history": {"path": "Home"},
     "find_orphans": {},
+    "list_attachments": {"path": "Home"},
     "write_page": {"path": "Written", "content": "x"},
     "edit_page": {"path": "Home", "old_string": "Beta", "new_string": "x"},
     "append_to_page": {"path": "Home", "text": "x"},

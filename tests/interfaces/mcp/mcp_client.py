@@ -40,26 +40,28 @@ def run_over_http(
             except MCPError as error:  # raised inside the client's tasks it would become an exception group
                 return error
 
-    result = _run_in_thread(run)
+    result = run_in_thread(run)
     if isinstance(result, MCPError):
         raise result
     return result
 
 
-def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto") -> T:
+def run_over_stdio(
+    data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto", message_handler: Any = None
+) -> T:
     """Run `work` with an MCP client that starts `wikiholt mcp` and return its result."""
     command = ["-m", "wikiholt.interfaces.cli.main", "--data", str(data), "mcp", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
 
     async def run() -> T:
         parameters = StdioServerParameters(command=sys.executable, args=command, env=environment)
-        async with Client(stdio_client(parameters), mode=mode) as client:
+        async with Client(stdio_client(parameters), mode=mode, message_handler=message_handler) as client:
             return await work(client)
 
-    return _run_in_thread(run)
+    return run_in_thread(run)
 
 
-def _run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
+def run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
     """Run in a new thread: a browser test may have left an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(anyio.run, run).result()

@@ -189,7 +189,7 @@ def test_a_request_without_a_token_learns_where_to_get_one(issued: tuple[ServedA
 
 def test_without_issuers_there_is_no_metadata_route(served: ServedApplication, base: str) -> None:
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
-    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == 12
+    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == 13
 
 
 async def _list_tools(client: Client) -> int:

@@ -20,7 +20,7 @@ from wikiholt.interfaces.mcp.text_output import estimate_tokens
 
 READ_TOOLS = [
     *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),
-    *("recent_changes", "page_history", "diff_page", "find_orphans"),
+    *("recent_changes", "page_history", "diff_page", "find_orphans", "list_attachments"),
 ]
 WRITE_TOOLS = ["write_page", "edit_page", "append_to_page", "rename_page", "delete_page"]
 TOOL_ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -36,6 +36,7 @@ TOOL_ARGUMENTS: dict[str, dict[str, Any]] = {
     "recent_changes": {},
     "page_history": {"path": "Home"},
     "find_orphans": {},
+    "list_attachments": {"path": "Home"},
 }
 
 
@@ -400,7 +401,7 @@ def test_pages_are_resources_with_a_template_that_completes(served: ServedApplic
         assert isinstance(read, TextResourceContents)
         assert "0x6100" in read.text
         assert read.mime_type == "text/markdown"
-        (template,) = (await client.list_resource_templates()).resource_templates
+        template, _ = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == PAGE_URI_TEMPLATE
         ref = ResourceTemplateReference(type="ref/resource", uri=PAGE_URI_TEMPLATE)
         paths = await client.complete(ref, {"name": "path", "value": "equip"})
