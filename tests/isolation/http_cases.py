@@ -187,7 +187,8 @@ class RequestBuilder:
         headers |= self._build_headers(case, me, other)
         body = self._build_body(route, values, rng)
         if body:
-            headers |= {"Content-Type": "application/json"} | self._sign(route, body, me, rng)
+            media_type = "application/x-ndjson" if route.path.endswith(":bulk") else "application/json"
+            headers |= {"Content-Type": media_type} | self._sign(route, body, me, rng)
         if rng.random() < 0.2:
             headers |= {"If-Match": rng.choice(["*", f'"{other.heads[0]}"', '"abc'])}
         url = f"{prefix}{path}" + (f"?{urlencode(pairs)}" if pairs else "")

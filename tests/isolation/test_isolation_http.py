@@ -18,7 +18,7 @@ from tests.isolation.http_cases import (
     list_routes,
     make_random_address,
 )
-from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, run_server
+from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, run_behind_proxy
 from tests.isolation.http_gate import LeakDetector, find_foreign_words
 from tests.isolation.http_load import BATCH_COUNT, RANDOM, make_own_request, read_stored, run_load
 from wikiholt.domain.search import SearchInterface, SearchResult
@@ -60,7 +60,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedEnvironment]
 
 @pytest.fixture(scope="module")
 def base(env: ServedEnvironment) -> Iterator[str]:
-    with run_server(env.app) as address:
+    with run_behind_proxy(env.app) as address:
         yield address
 
 
@@ -219,7 +219,7 @@ class VerboseAccess(AccessPolicy):
 def find_leaks(env: ServedEnvironment, builder: RequestBuilder, access: AccessPolicy) -> list[str]:
     """The leaks of a service with these access rules."""
     app = create_app(replace(env.application, access=access))
-    with run_server(app) as address:
+    with run_behind_proxy(app) as address:
         detector = LeakDetector(env, address)
         rng = Random(3)
         found = [builder.build(_make_case(rng, len(builder.routes))) for _ in range(400)]
@@ -256,7 +256,7 @@ def test_the_leak_detector_finds_a_search_in_the_wrong_wiki(
         return original(wrong_handle, request, interface=interface)
 
     monkeypatch.setattr(WikiHandle, "search", search)
-    with run_server(env.app) as address:
+    with run_behind_proxy(env.app) as address:
         detector = LeakDetector(env, address)
         detector.send(make_own_request(detector, env.wikis[0], "/api/v1/search?q=pump&mode=keyword"))
         detector.close()

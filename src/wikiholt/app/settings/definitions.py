@@ -30,6 +30,7 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
+from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.language_names import LANGUAGES
@@ -192,6 +193,12 @@ class Settings:
         "127.0.0.1", "The address to listen on. An address that other machines can reach requires keys."
     )
     serve_port: int = setting(8765, "The port to listen on; 0 chooses a free one.", minimum=0, maximum=65_535)
+    serve_workers: int = setting(
+        1,
+        "Processes that answer requests. Each has the model in memory; with more than one, another process syncs.",
+        minimum=1,
+        maximum=256,
+    )
     serve_domain: str = setting(
         "", "With wiki.example, the host SLUG.wiki.example serves the wiki SLUG.", check=check_domain
     )
@@ -214,6 +221,12 @@ class Settings:
     )
     discover_interval: float = setting(
         10.0, "Seconds between two scans for new and removed repositories.", minimum=1, maximum=_DAY_S
+    )
+    repositories_directory: str = setting(
+        "",
+        "The directory of the repositories of wikis that `create` makes; relative to data, by default `repositories`. "
+        "With PostgreSQL it must be set, and be on storage that all nodes share.",
+        check=check_optional_directory,
     )
     backup_directory: str = setting("backups", "The directory of the backups; relative to data.", check=check_directory)
     backup_interval: float = setting(
@@ -246,6 +259,12 @@ class Settings:
     )
     limit_key_per_minute: int = setting(1200, "Requests per minute with one key; 0 means no limit.", minimum=0)
     limit_address_per_minute: int = setting(600, "Requests per minute from one address; 0 means no limit.", minimum=0)
+    limit_waiting_requests: int = setting(
+        128,
+        "Requests that may wait for a thread in one process. Further ones are answered with 503 at once.",
+        minimum=1,
+        maximum=100_000,
+    )
     limit_body_bytes: int = setting(16 * 1024**2, "Maximum size of a request body.", minimum=1024, maximum=1024**3)
     mcp_max_tokens: int = setting(
         4000,
@@ -254,6 +273,10 @@ class Settings:
         maximum=50_000,
     )
     mcp_aliases: bool = setting(False, "Whether the tools are also available by their otterwiki-mcp names.")
+    mcp_oauth: bool = setting(
+        False,
+        "Whether agents can get tokens here with OAuth 2.1: a person approves them with a key. Needs oauth.resource.",
+    )
     oauth_issuers: tuple[str, ...] = setting(
         (), "Issuers whose access tokens give agents access to wikis; empty means that only keys do."
     )
@@ -399,8 +422,9 @@ class WikiSettings:
     )
     kind: str = setting(
         "",
-        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
-        choices=("", "git", "directory"),
+        "What its source is: a git repository (empty or git), a directory of files (directory), or a repository that "
+        "Wikiholt keeps (managed). `add` and `create` set it.",
+        choices=("", "git", "directory", MANAGED_KIND),
     )
 
     @classmethod

@@ -130,7 +130,7 @@ def check_ready(request: Request, context: RequestContextDep, _: NoQuery) -> Res
         "model": _check_component(application.service.load_embedder),
     }
     ready = all(component["ready"] for component in components.values())
-    counters = application.scheduler.get_counters()
+    counters = application.get_counters()
     indexes = {"repairing": counters.repairing, "broken": counters.broken}
     document = {"status": "ready" if ready else "not ready", **components, "indexes": indexes}
     return make_json_response(document, 200 if ready else 503, _NO_STORE)

@@ -13,7 +13,8 @@ from wikiholt.git.remote_url import redact_url
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 
 if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
-    from wikiholt.app.importer.import_report import ImportReport
+    from wikiholt.app.importer.document_importer import DocumentImportReport
+    from wikiholt.app.importer.import_report import ImportReport, UnclearOwnership
     from wikiholt.app.settings.setting import Setting
     from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
     from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
@@ -301,10 +302,7 @@ def build_import_document(report: "ImportReport") -> Mapping[str, Any]:
             why: {"rows": count, "pages": list(report.dropped.examples[why])}
             for why, count in report.dropped.counts.items()
         },
-        "unclear": {
-            "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in report.unclear.pages.items()],
-            "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in report.unclear.tenants.items()],
-        },
+        "unclear": _build_unclear_document(report.unclear),
         "agreements": [asdict(agreement) for agreement in report.agreements],
         "wikis": [
             {"wiki" if name == "slug" else name: value for name, value in asdict(wiki).items()} for wiki in report.wikis
@@ -313,4 +311,34 @@ def build_import_document(report: "ImportReport") -> Mapping[str, Any]:
             {"wiki": slug, "error": {"code": code, "message": message}}
             for slug, (code, message) in report.failed.items()
         ],
+    }
+
+
+def build_document_import_document(report: "DocumentImportReport") -> Mapping[str, Any]:
+    """Build the report of an import of documents; `proof` is null in a dry run."""
+    return {
+        "source": report.source,
+        "dry_run": report.dry_run,
+        "rows": report.rows,
+        "excluded": report.excluded,
+        "unclear": _build_unclear_document(report.unclear),
+        "wikis": [
+            {
+                "wiki": wiki.slug,
+                "new": wiki.is_new,
+                "rows": wiki.rows,
+                "pages": dict(wiki.outcomes),
+                "failed": [{"page": page, "message": message} for page, message in wiki.failed.items()],
+                "proof": asdict(wiki.proof) if wiki.proof else None,
+                "error": {"code": wiki.error[0], "message": wiki.error[1]} if wiki.error else None,
+            }
+            for wiki in report.wikis
+        ],
+    }
+
+
+def _build_unclear_document(unclear: "UnclearOwnership") -> Mapping[str, Any]:
+    return {
+        "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in unclear.pages.items()],
+        "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in unclear.tenants.items()],
     }

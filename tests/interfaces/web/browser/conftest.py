@@ -2,9 +2,8 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -12,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support.browser import BrowserTab, OpenTab
+from tests.support.http_server import run_handler
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
 from tests.support.web_server import WebServer, run_web_server
 
@@ -25,12 +25,8 @@ class QuietHandler(SimpleHTTPRequestHandler):
 def other_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The origin of another web site, and the directory that it serves."""
     directory = tmp_path_factory.mktemp("site")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(directory))) as site:
-        thread = Thread(target=site.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{site.server_port}", directory
-        site.shutdown()
-        thread.join()
+    with run_handler(partial(QuietHandler, directory=str(directory))) as port:
+        yield f"http://127.0.0.1:{port}", directory
 
 
 @pytest.fixture(scope="session")
