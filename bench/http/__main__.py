@@ -126,12 +126,12 @@ def _peer_command(peer: Path, repository: Path, port: int) -> list[str]:
 
 
 @contextmanager
-def _running(command: list[str], port: int, environment: dict[str, str]) -> Iterator[None]:
+def _running(command: list[str], port: int, environment: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
     with (HOME / "servers.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
         try:
             _until_it_listens(port, process)
-            yield
+            yield process
         finally:
             process.terminate()
             process.wait(60)

@@ -36,8 +36,8 @@ class LeakingApp:
 if __name__ == "__main__":
     original_create_app = http_server.create_app
 
-    def create_faulty_app(application):  # type: ignore[no-untyped-def]
-        app = original_create_app(application)
+    def create_faulty_app(*arguments):  # type: ignore[no-untyped-def]
+        app = original_create_app(*arguments)
         app.add_middleware(LeakingApp)
         return app
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
-from wikiholt.app.backends import Backend, open_backend
+from wikiholt.app.backends import Backend, get_repositories_directory, open_backend
 from wikiholt.app.model_setup import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
@@ -28,6 +28,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.embedding.lazy import Lazy, PreviousModels
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.git.fetch import FetchLimits
+from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import RemoteSource
 from wikiholt.git.remote_url import is_remote
@@ -44,14 +45,16 @@ from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
+from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.rate_limit import RateLimiter, no_shared_buckets
+from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, no_shared_buckets
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.service import WikiService
 
 if TYPE_CHECKING:  # imported where they are used: a command that searches once needs none of them
     from wikiholt.caches.chroma.engine import ChromaEngine
     from wikiholt.scheduler.scheduler import Scheduler
+    from wikiholt.scheduler.wiki_records import SchedulerCounters
     from wikiholt.wikis.evaluation.questions import Question
 
 _log = logging.getLogger(__name__)
@@ -105,6 +108,15 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         max_open=_get_max_open_wikis(),
         repositories=SourceIdentities(),
         complete_settings=detect_source_kind,
+        managed_repositories=_open_managed_repositories(settings),
+    )
+
+
+def _open_managed_repositories(settings: Settings) -> RepositoryDirectory:
+    is_private = bool(settings.store) and not settings.repositories_directory
+    return RepositoryDirectory(
+        get_repositories_directory(settings),
+        reason_against="Other nodes could not read a repository in the data directory." if is_private else "",
     )
 
 
@@ -141,20 +153,46 @@ class Application:
     rate_limiter: RateLimiter
     scheduler: "Scheduler"
     settings: Settings
+    worker: "WorkerParts | None" = None
+
+    def get_counters(self) -> "SchedulerCounters":
+        """The counters of the scheduler, in whichever process it runs."""
+        return self.worker.get_counters() if self.worker is not None else self.scheduler.get_counters()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What a worker process shares with the other processes of its service."""
+
+    assignments: NodeAssignments
+    open_buckets: Callable[[str, BucketSize], TokenBuckets | None]
+    get_counters: "Callable[[], SchedulerCounters]"
 
 
 def open_application(
-    settings: Settings, roots: Sequence[Path] = (), *, service: WikiService | None = None, only_slug: str | None = None
+    settings: Settings,
+    roots: Sequence[Path] = (),
+    *,
+    service: WikiService | None = None,
+    only_slug: str | None = None,
+    worker: WorkerParts | None = None,
+    publishes_state: bool = False,
 ) -> Application:
     """Build the application; the scheduler is not started. Repositories below `roots` are discovered; a root that is
     itself a repository or a directory of pages is one wiki.
 
-    With `only_slug` the scheduler syncs that wiki alone, without backups and checks. Raises WikiNotFound.
+    With `only_slug` the scheduler syncs that wiki alone, without backups and checks. Raises WikiNotFound. With
+    `worker`, the scheduler is in another process, which needs `publishes_state`.
     """
     backend = open_backend(settings, _get_backup_policy(settings)) if service is None else None
     service = service or build_service(settings, roots, backend)
-    assignments = backend.open_assignments() if backend is not None and only_slug is None else None
-    scheduler = _build_scheduler(settings, roots, service, only_slug, assignments)
+    open_buckets = backend.open_buckets if backend else no_shared_buckets
+    if worker is not None:
+        assignments: NodeAssignments | None = worker.assignments
+        open_buckets = open_buckets if settings.store else worker.open_buckets
+    else:
+        assignments = backend.open_assignments() if backend is not None and only_slug is None else None
+    scheduler = _build_scheduler(settings, roots, service, only_slug, assignments, publishes_state=publishes_state)
     service.on_damage = scheduler.request_repair
     return Application(
         service=service,
@@ -164,14 +202,17 @@ def open_application(
             public=settings.serve_public,
             own_hosts=settings.serve_hosts,
             is_replaced=service.is_replaced,
+            rules=GroupRules(settings.people_groups),
+            requires_sign_in=bool(settings.people_proxy_user_header or settings.people_oidc_issuer),
         ),
         rate_limiter=RateLimiter(
             settings.limit_key_per_minute,
             settings.limit_address_per_minute,
-            shared_buckets=backend.open_buckets if backend else no_shared_buckets,
+            shared_buckets=open_buckets,
         ),
         scheduler=scheduler,
         settings=settings,
+        worker=worker,
     )
 
 
@@ -181,6 +222,8 @@ def _build_scheduler(
     service: WikiService,
     only_slug: str | None,
     assignments: NodeAssignments | None,
+    *,
+    publishes_state: bool,
 ) -> "Scheduler":
     from wikiholt.directory.watcher import DirectoryWatcher  # noqa: PLC0415 - a command that searches needs none of these
     from wikiholt.scheduler.scheduler import Scheduler  # noqa: PLC0415
@@ -196,7 +239,15 @@ def _build_scheduler(
     )
     only_id = service.registry.get(only_slug).id if only_slug is not None else None
     wikis = {root: find_wiki_at(root) for root in roots}
-    return Scheduler(service, config, partial(_find_repositories, wikis), only_id, assignments, DirectoryWatcher())
+    return Scheduler(
+        service,
+        config,
+        partial(_find_repositories, wikis),
+        only_id,
+        assignments,
+        DirectoryWatcher(),
+        publishes_state=publishes_state,
+    )
 
 
 def _find_repositories(
@@ -245,7 +296,7 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         path = Path(wiki.source)
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
         confined = Path(own.confined) if own.confined else next(entries, None)
-        source = GitSource(
+        source = (ManagedSource if wiki.is_managed else GitSource)(
             path, subdirectory=own.subdirectory, ignore=own.ignore, extensions=extensions, confined_to=confined
         )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from wikiholt.domain.storage_protocols import IndexStore, NodeAssignments, NodeMessage
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.scheduler.wiki_records import SyncState, WikiEntry
 from wikiholt.wikis.service import WikiService
 
@@ -24,9 +24,10 @@ _HEALTHY_STATE = SyncState(
 )
 
 
-def publish_state(store: IndexStore, entry: WikiEntry) -> None:
+def publish_state(service: WikiService, entry: WikiEntry, *, is_watching: Callable[[str], bool]) -> None:
     """Store the state of the wiki if it has changed. Never raises; the state is best effort."""
-    known = (entry.missing, entry.failures, entry.error, entry.backup_error)
+    store, watched = service.components.store, is_watching(entry.wiki.id)
+    known = (entry.missing, entry.failures, entry.error, entry.backup_error, watched)
     if entry.published_note is not None and entry.published_note[0] == known:
         return
     with suppress(WikiholtError):
@@ -35,10 +36,21 @@ def publish_state(store: IndexStore, entry: WikiEntry) -> None:
             if entry.published_note is not None
             else store.get_note(entry.wiki.id, _STATE_NOTE) or ""
         )
-        text = _encode_state(entry)
+        text = _encode_state(entry, watched=watched)
         if text != before:
-            store.set_note(entry.wiki.id, _STATE_NOTE, text)
+            _store_state(service, entry.wiki.id, text)
         entry.published_note = (known, text)
+
+
+def _store_state(service: WikiService, wiki_id: str, text: str) -> None:
+    store = service.components.store
+    creates = bool(text) and not store.exists(wiki_id)  # a wiki that could never be indexed
+    store.set_note(wiki_id, _STATE_NOTE, text, create=creates)
+    if creates:
+        try:
+            service.registry.get_by_id(wiki_id)
+        except WikiNotFound:  # it was removed meanwhile
+            store.delete(wiki_id)
 
 
 def read_state(store: IndexStore, wiki_id: str) -> SyncState:
@@ -54,13 +66,14 @@ def read_state(store: IndexStore, wiki_id: str) -> SyncState:
             next_try_seconds=max(0.0, next_try),
             synced_revision=None,
             backup_error=_decode_error(note["backup_error"]),
+            watched=bool(note.get("watched")),
         )
     except (WikiholtError, ValueError, TypeError, KeyError):
         return _HEALTHY_STATE
 
 
-def _encode_state(entry: WikiEntry) -> str:
-    if not (entry.missing or entry.failures or entry.backup_error):
+def _encode_state(entry: WikiEntry, *, watched: bool) -> str:
+    if not (entry.missing or entry.failures or entry.backup_error or watched):
         return ""
     next_try = datetime.now(UTC) + timedelta(seconds=max(0.0, entry.retry_at - time.monotonic()))
     return json.dumps(
@@ -70,6 +83,7 @@ def _encode_state(entry: WikiEntry) -> str:
             "error": _encode_error(entry.error),
             "next_try": next_try.isoformat(),
             "backup_error": _encode_error(entry.backup_error),
+            "watched": watched,
         }
     )
 
@@ -138,7 +152,7 @@ class OtherNodes:
         try:
             wiki = self._service.registry.get_by_id(wiki_id)
             handle, source = self._service.get_background_handle(wiki.slug), self._service.get_source(wiki)
-            if not wiki.source.startswith("/"):
+            if not wiki.source.startswith("/") or wiki.is_directory:
                 handle.fetch(lambda: time.monotonic() > deadline)  # otherwise HEAD is unknown here
             notified = False
             while handle.get_indexed_revision() != source.get_last_known_head():

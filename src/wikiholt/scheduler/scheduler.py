@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from threading import Thread
 
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.storage_protocols import NodeAssignments, NodeMessage
 from wikiholt.errors import Busy, WikiholtError
-from wikiholt.scheduler.nodes import OtherNodes, SingleNode, read_state
+from wikiholt.scheduler.nodes import OtherNodes, SingleNode, publish_state, read_state
 from wikiholt.scheduler.periodic import ScheduledBackups, ScheduledChecks
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_activity, read_job, write_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
@@ -56,8 +57,13 @@ class Scheduler:
         only_wiki_id: str | None = None,
         assignments: NodeAssignments | None = None,
         watcher: SourceWatcher | None = None,
+        *,
+        publishes_state: bool = False,
     ) -> None:
-        """`only_wiki_id` limits the scheduler to one wiki, `assignments` to those of this node."""
+        """`only_wiki_id` limits the scheduler to one wiki, `assignments` to those of this node.
+
+        With `publishes_state` or `assignments`, other processes can read the sync state of each wiki.
+        """
         self._service = service
         self._config = config or SchedulerConfig()
         self._scheduler_id = secrets.token_hex(8)
@@ -72,7 +78,14 @@ class Scheduler:
             NodeMessage.REINDEX: self._enqueue_reindex,
         }
         self._tasks = WikiTasks(
-            service, self._state, self._config, self._scheduler_id, multi_node=assignments is not None
+            service,
+            self._state,
+            self._config,
+            self._scheduler_id,
+            multi_node=assignments is not None,
+            publish=partial(publish_state, is_watching=self._is_watching)
+            if publishes_state or assignments is not None
+            else None,
         )
         self._discovery = WikiDiscovery(
             service,
@@ -232,8 +245,10 @@ class Scheduler:
         """The scheduler's state of the wiki. Raises WikiNotFound."""
         if not self._is_assigned(wiki_id):
             return read_state(self._service.components.store, wiki_id)
-        watched = self._watcher is not None and self._watcher.is_watching(wiki_id)
-        return replace(self._state.get_sync_state(self._get_entry(wiki_id)), watched=watched)
+        return replace(self._state.get_sync_state(self._get_entry(wiki_id)), watched=self._is_watching(wiki_id))
+
+    def _is_watching(self, wiki_id: str) -> bool:
+        return self._watcher is not None and self._watcher.is_watching(wiki_id)
 
     def get_counters(self) -> SchedulerCounters:
         return self._state.get_counters()
@@ -253,15 +268,22 @@ class Scheduler:
 
     def _on_node_message(self, wiki_id: str, message: NodeMessage) -> None:
         """Handle a message from another node, or a change of the assignments. Never raises."""
+        if message is NodeMessage.ASSIGNMENTS:
+            with self._state.changed:
+                self._assignments_changed = True
+                self._state.changed.notify_all()
+        elif self._is_assigned(wiki_id):  # otherwise the assigned node also gets the message, or polls
+            self.handle_request(wiki_id, message)
+
+    def handle_request(self, wiki_id: str, message: NodeMessage) -> None:
+        """Handle a message about any wiki from a worker process or another node. Never raises."""
         try:
-            if message is NodeMessage.ASSIGNMENTS:
-                with self._state.changed:
-                    self._assignments_changed = True
-                    self._state.changed.notify_all()
-            elif self._is_assigned(wiki_id):  # otherwise the assigned node also gets the message, or polls
+            if message is NodeMessage.REINDEX and not self._is_assigned(wiki_id):
+                self._other_nodes.send(wiki_id, message)
+            else:
                 self._message_handlers[message](wiki_id)
         except WikiholtError as error:
-            _LOG.warning("a request of another node failed: %s", error.message)
+            _LOG.warning("a request of another process failed: %s", error.message)
         except Exception:  # noqa: BLE001 - the thread handles all messages and must not end
             _LOG.exception("internal error")
 

@@ -19,7 +19,6 @@ from wikiholt.errors import (
 )
 from wikiholt.indexing.batch import Pause, PauseCheck, SyncPaused
 from wikiholt.indexing.reconciler import SyncProgress
-from wikiholt.scheduler.nodes import publish_state
 from wikiholt.scheduler.reindex_job import ActivityReporter, ReindexRunner, lock_activity, read_job
 from wikiholt.scheduler.scheduler_state import SchedulerState
 from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority, WikiActivity, WikiEntry, jitter
@@ -50,13 +49,15 @@ class WikiTasks:
         scheduler_id: str,
         *,
         multi_node: bool = False,
+        publish: Callable[[WikiService, WikiEntry], None] | None = None,
     ) -> None:
-        """With `multi_node`, the state of each wiki is published to the other nodes."""
+        """`publish` stores the state of a wiki for other processes and nodes."""
         self._service = service
         self._state = state
         self._config = config
         self._scheduler_id = scheduler_id
         self._multi_node = multi_node
+        self._publish = publish
 
     def check_head(self, entry: WikiEntry) -> None:
         """Compare HEAD with the indexed revision, without opening the index, and enqueue the wiki if they differ."""
@@ -234,8 +235,8 @@ class WikiTasks:
             self._record_failure(
                 entry, result.head if result else None, WikiholtError(f"{type(error).__name__}: {error}")
             )
-        if self._multi_node and self._state.get(entry.wiki.id) is entry:
-            publish_state(self._service.components.store, entry)
+        if self._publish is not None and self._state.get(entry.wiki.id) is entry:
+            self._publish(self._service, entry)
 
     def _mark_missing(self, entry: WikiEntry, _: str | None, error: WikiholtError) -> None:
         if not self._is_registered(entry):

@@ -1,16 +1,13 @@
-"""The HTTP server of `wikiholt serve`: one process, stopped by a signal.
+"""The HTTP server of `wikiholt serve`, stopped by a signal.
 
 uvicorn waits without limit for a complete request, on as many connections as the process may have open files. A
 timeout and a connection limit protect it from slow clients that hold many connections.
 """
 
 import asyncio
-import errno
-import json
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -19,16 +16,20 @@ from types import FrameType
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.app.settings.definitions import Settings
-from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, ModelError
-from wikiholt.interfaces.cli import output
+from wikiholt.errors import DatabaseUnavailable, InvalidSetting, ModelError
+from wikiholt.interfaces.cli.listeners import BACKLOG, open_listener, print_address
 from wikiholt.interfaces.cli.local_server import serve_local_searches
-from wikiholt.interfaces.cli.serve_command import log_start, report_progress, show_status
+from wikiholt.interfaces.cli.serve_command import log_start, report_progress
 from wikiholt.interfaces.http.app import create_app
+from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.request_context import is_loopback
+from wikiholt.interfaces.http.sign_in import PeerMiddleware
 
 REQUEST_TIMEOUT_S = 60.0
 """Maximum time in which a request, head and body, must arrive."""
@@ -85,64 +86,83 @@ _log = logging.getLogger(__name__)
 
 _SHUTDOWN_TIMEOUT_S = 5
 """How long running requests have to finish."""
-_STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
 """How long running syncs have to finish their current batch."""
+_LAST_CONNECTIONS_S = 0.5
+"""How long a process that no longer accepts connections waits for requests on those it has just accepted."""
 
 
 def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
     """Serve until SIGTERM or SIGINT, then shut down cleanly."""
     raise_file_limit()
     application = open_application(settings, roots)
-    if not as_json:
-        show_status(settings.log_level)
     try:
-        with suppress(DatabaseUnavailable):  # the service waits for it
-            # Fail now, not at each request, if the registry is missing or damaged.
-            wikis = len(application.service.list_wikis())
-            if not as_json:
-                log_start(wikis, str(settings.data), roots)
-        _require_keys(application)
+        check_service(application, roots, as_json=as_json)
         progress = nullcontext() if as_json else report_progress(application.scheduler.get_progress)
         with (
-            _open_listener(settings.serve_host, settings.serve_port) as listener,
+            open_listener(settings.serve_host, settings.serve_port) as listener,
             progress,
             serve_local_searches(application),
         ):
-            _run_server(application, listener, lambda: _print_address(listener, as_json=as_json))
+            _run_server(application, listener, lambda: print_address(listener, as_json=as_json))
     finally:
         application.service.close()
 
 
+def check_service(application: Application, roots: Sequence[Path], *, as_json: bool) -> None:
+    """Fail now, not at each request, if the registry is missing or damaged, or if keys are missing."""
+    with suppress(DatabaseUnavailable):  # the service waits for it
+        wikis = len(application.service.list_wikis())
+        if not as_json:
+            log_start(wikis, str(application.settings.data), roots)
+    _require_keys(application)
+
+
 def _run_server(application: Application, listener: socket.socket, on_ready: Callable[[], None]) -> None:
-    server = _Server(
-        _build_config(application),
+    server = Server(
+        build_config(application),
         on_ready,
         on_exit=lambda: Thread(target=application.scheduler.stop, args=(0,)).start(),
     )
     # uvicorn restores and calls the previous handlers. Ours also catches signals that arrive before uvicorn listens.
     previous = {number: signal.signal(number, server.handle_early_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     application.scheduler.start()
-    Thread(target=_load_model, args=(application,), name="load-model", daemon=True).start()
+    Thread(target=load_model, args=(application,), name="load-model", daemon=True).start()
     try:
         server.run(sockets=[listener])
     finally:
-        if not application.scheduler.stop(_STOP_TIMEOUT_S):
+        if not application.scheduler.stop(STOP_TIMEOUT_S):
             _log.warning("a sync or fetch was interrupted; committed batches are kept")
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """A uvicorn server with callbacks for ready and exit, which also handles signals before it listens."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_exit: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], on_exit: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
         self._on_exit = on_exit
+        self._is_draining = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._is_draining:
+            for server in self.servers:
+                server.close()
+            await asyncio.sleep(_LAST_CONNECTIONS_S)
+        await super().shutdown(sockets)
+
+    def drain(self, limit_s: float) -> None:
+        """Stop accepting connections, and end when all requests are answered. Safe to call from any thread."""
+        self.config.timeout_graceful_shutdown = int(limit_s)
+        self._is_draining = self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
@@ -152,64 +172,40 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _build_config(application: Application) -> uvicorn.Config:
-    proxies = application.settings.serve_trusted_proxies
+def build_config(
+    application: Application, metrics: ServiceMetrics | None = None, *, accept_at_once: int = BACKLOG
+) -> uvicorn.Config:
+    """The configuration of the server. It accepts up to `accept_at_once` connections before it does other work."""
     return uvicorn.Config(
-        create_app(application),
+        add_proxy_headers(create_app(application, metrics), application.settings.serve_trusted_proxies),
         access_log=False,  # searches must not be logged
         log_config=None,
         http=TimeoutProtocol,
         loop="asyncio",  # regardless of installed packages
         ws="none",
         server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
+        proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
+        backlog=accept_at_once,
     )
 
 
+def add_proxy_headers(app: ASGIApp, proxies: Sequence[str]) -> ASGIApp:
+    """Apply the X-Forwarded headers of trusted proxies, as uvicorn does, but keep the address of the connection."""
+    return PeerMiddleware(ProxyHeadersMiddleware(app, list(proxies)) if proxies else app)  # type: ignore[arg-type]
+
+
 def _require_keys(application: Application) -> None:
-    host = application.settings.serve_host
-    if not is_loopback(host) and not application.service.registry.keys.has_any():
+    host, settings = application.settings.serve_host, application.settings
+    has_sign_in = bool(settings.people_proxy_user_header or settings.people_oidc_issuer)
+    if not is_loopback(host) and not has_sign_in and not application.service.registry.keys.has_any():
         raise InvalidSetting(
             f"Listening on {host} would expose every wiki to the network, because no key exists yet.",
             hint="Create one first: wikiholt key create --operator",
         )
 
 
-def _open_listener(host: str, port: int) -> socket.socket:
-    """Open the listening socket. Raises Busy if the port is in use."""
-    address = host.strip("[]")
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        listener = socket.create_server((address, port), family=family, backlog=2048)
-        # asyncio sets this only for sockets with an explicit protocol. Without it, the body of a response waits 40 ms
-        # for the acknowledgement of its headers.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        in_use = getattr(error, "errno", 0) == errno.EADDRINUSE
-        error_class = Busy if in_use else InvalidSetting
-        raise error_class(
-            f"Cannot listen on {host} port {port}: {reason}.",
-            hint="Stop the other program, or choose another port with --port."
-            if in_use
-            else "Check --host and --port.",
-        ) from error
-
-
-def _print_address(listener: socket.socket, *, as_json: bool) -> None:
-    host, port = listener.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-    if as_json:
-        sys.stdout.write(json.dumps({"listening": address, "host": host, "port": port}) + "\n")
-    else:
-        output.print_lines([f"Wikiholt listens on {address}"])
-    sys.stdout.flush()
-
-
-def _load_model(application: Application) -> None:
+def load_model(application: Application) -> None:
     """Load the model before the first search needs it. Without a model, searches use keywords only."""
     try:
         application.service.load_embedder()

@@ -1,13 +1,12 @@
 """Answers searches of commands on this machine while `serve` runs; see `local_client`."""
 
 import json
-import logging
 import os
 import socket
 import socketserver
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -16,20 +15,18 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.cli.listeners import open_local_listener
 from wikiholt.interfaces.cli.local_client import (
     MAX_LINE_BYTES,
     SOCKET_NAME,
     encode_result,
     encode_wiki,
     fingerprint_settings,
-    is_socket_usable,
 )
 from wikiholt.interfaces.cli.search_question import SearchQuestion
 from wikiholt.interfaces.cli.wiki_selection import find_wikis_of_folder, is_home_or_above
 from wikiholt.interfaces.schemas.search_schemas import build_result_document
 from wikiholt.wikis.multi_search import search_wikis
-
-_log = logging.getLogger(__name__)
 
 _READ_TIMEOUT_S = 5.0
 _PEER_CREDENTIALS = struct.Struct("3i")
@@ -37,45 +34,33 @@ _DECLINED = {"declined": True}
 
 
 @contextmanager
-def serve_local_searches(application: Application) -> Iterator[None]:
-    """Answer searches at the socket in the data directory. Without a socket, commands search by themselves."""
-    path = application.settings.data / SOCKET_NAME
-    server = _open_server(path, application)
-    if server is None:
-        yield
-        return
-    thread = Thread(target=server.serve_forever, name="local-search", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        path.unlink(missing_ok=True)
-
-
-def _open_server(path: Path, application: Application) -> "_SearchServer | None":
-    """A server at this path, or None if it is not possible: another service answers there, or the path is too long."""
-    if is_socket_usable(path):
-        return None
-    server = _SearchServer(str(path), _Handler, bind_and_activate=False)
-    server.application = application
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        server.server_bind()
-        path.chmod(0o600)  # nobody can connect before it is activated
-        server.server_activate()
-    except OSError as error:
-        _log.info("commands on this machine cannot search through this service: %s", error)
-        server.server_close()
-        return None
-    return server
+def serve_local_searches(application: Application, listener: socket.socket | None = None) -> Iterator[None]:
+    """Answer searches at the socket in the data directory, or at this one. Without a socket, commands search by
+    themselves."""
+    with ExitStack() as stack:
+        if listener is None:
+            listener = stack.enter_context(open_local_listener(application.settings.data / SOCKET_NAME))
+        if listener is None:
+            yield
+            return
+        server = _SearchServer(listener, application)
+        Thread(target=server.serve_forever, name="local-search", daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
 
 
 class _SearchServer(socketserver.ThreadingUnixStreamServer):
+    """Answers at a socket that listens already and that the caller closes."""
+
     daemon_threads = True
-    application: Application
+
+    def __init__(self, listener: socket.socket, application: Application) -> None:
+        super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.application = application
 
 
 class _Handler(socketserver.StreamRequestHandler):

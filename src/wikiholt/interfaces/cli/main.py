@@ -103,7 +103,7 @@ def _parse_overrides(parsed: Namespace) -> dict[str, object]:
             raise InvalidSetting(f"--set {pair!r} has no value", hint="write --set NAME=VALUE")
         values[name.strip()] = value.strip()
     if parsed.command == "serve":
-        options = {"serve.host": parsed.host, "serve.port": parsed.port}
+        options = {"serve.host": parsed.host, "serve.port": parsed.port, "serve.workers": parsed.workers}
         values |= {name: value for name, value in options.items() if value is not None}
     return values
 

@@ -1,6 +1,7 @@
 """`wikiholt serve`: serves all wikis over HTTP and keeps their indexes at HEAD until a signal stops it."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,14 +25,28 @@ def add_arguments(commands: Subparsers) -> None:
     )
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: serve.host, 127.0.0.1)")
     parser.add_argument("--port", metavar="PORT", help="port (default: serve.port, 8765); 0 chooses a free one")
+    parser.add_argument("--workers", metavar="N", help="processes that answer requests (default: serve.workers, 1)")
 
 
 def run_serve(context: CommandContext) -> int:
     """Serve until SIGTERM or SIGINT, then shut down cleanly with exit code 0."""
     roots = [_check_root(path) for path in context.arguments.directories]
-    from wikiholt.interfaces.cli.http_server import serve
+    settings, as_json = context.settings, context.arguments.json
+    if not as_json:
+        show_status(settings.log_level)
+    from wikiholt.interfaces.cli.supervisor import supervise, take_child_spec
 
-    serve(context.settings, roots, as_json=context.arguments.json)
+    child = take_child_spec(os.environ)
+    if child is not None:
+        from wikiholt.interfaces.cli.worker_process import run_child
+
+        run_child(settings, roots, child, as_json=as_json)
+    elif settings.serve_workers > 1:
+        return supervise(settings, context.arguments.given, as_json=as_json)
+    else:
+        from wikiholt.interfaces.cli.http_server import serve
+
+        serve(settings, roots, as_json=as_json)
     return 0
 
 

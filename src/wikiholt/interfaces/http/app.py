@@ -19,19 +19,14 @@ from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
     admin_routes,
     attachment_routes,
+    bulk_routes,
     index_routes,
     openapi,
     page_routes,
     search_routes,
     service_routes,
 )
-from wikiholt.interfaces.http.metrics import (
-    DatabaseCollector,
-    QueryLogCollector,
-    SchedulerCollector,
-    ServiceMetrics,
-    VectorEngineCollector,
-)
+from wikiholt.interfaces.http.metrics import SchedulerCollector, ServiceMetrics, make_process_collectors
 from wikiholt.interfaces.http.middleware import RequestLimits, RequestMiddleware
 from wikiholt.interfaces.http.problem_details import (
     FieldError,
@@ -58,6 +53,7 @@ _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-I
 _WIKI_ROUTERS = (
     search_routes.router,
     search_routes.report_router,
+    bulk_routes.router,
     attachment_routes.router,
     page_routes.router,
     page_routes.write_router,
@@ -70,9 +66,9 @@ _WIKI_ROUTERS = (
 _SERVICE_ROUTERS = (index_routes.webhook_router, admin_routes.wikis_router, service_routes.metrics_router)
 
 
-def create_app(application: Application) -> FastAPI:
+def create_app(application: Application, metrics: ServiceMetrics | None = None) -> FastAPI:
     """Create the HTTP service. The caller starts and stops the scheduler of the application."""
-    app = _create_base_app(application, RequestContext, "/openapi.json")
+    app = _create_base_app(application, RequestContext, "/openapi.json", metrics)
     _add_routes(app, (*_WIKI_ROUTERS, *_SERVICE_ROUTERS, service_routes.router))
     app.add_route("/docs", openapi.handle_docs, include_in_schema=False)
     add_pages(app, application)
@@ -110,7 +106,12 @@ def _add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
         add_mcp(app, application, prefix)
 
 
-def _create_base_app(application: Application, context_class: type[RequestContext], openapi_path: str) -> FastAPI:
+def _create_base_app(
+    application: Application,
+    context_class: type[RequestContext],
+    openapi_path: str,
+    metrics: ServiceMetrics | None = None,
+) -> FastAPI:
     app = FastAPI(
         title="Wikiholt",
         version=__version__,
@@ -125,15 +126,10 @@ def _create_base_app(application: Application, context_class: type[RequestContex
     app.state.context_class = context_class
     app.state.openapi_path = openapi_path
     app.add_route(openapi_path, openapi.handle_openapi, include_in_schema=False)
-    app.state.metrics = ServiceMetrics()
-    app.state.metrics.registry.register(SchedulerCollector(application.scheduler.get_counters))
-    service = application.service
-    if service.query_log_writer is not None:
-        app.state.metrics.registry.register(QueryLogCollector(service.query_log_writer))
-    if service.vector_engine is not None:
-        app.state.metrics.registry.register(VectorEngineCollector(service.vector_engine))
-    if service.databases is not None:
-        app.state.metrics.registry.register(DatabaseCollector(service.databases))
+    app.state.metrics = metrics or ServiceMetrics()
+    app.state.metrics.registry.register(SchedulerCollector(application.get_counters))
+    for collector in make_process_collectors(application.service):
+        app.state.metrics.add_process_collector(collector)
     app.add_exception_handler(WikiholtError, on_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http_exception)
@@ -143,7 +139,11 @@ def _create_base_app(application: Application, context_class: type[RequestContex
 def _add_middleware(app: FastAPI, application: Application, *, allow_cross_origin: bool) -> None:
     app.add_middleware(
         RequestMiddleware,
-        limits=RequestLimits(application.settings.limit_body_bytes, allow_cross_origin=allow_cross_origin),
+        limits=RequestLimits(
+            application.settings.limit_body_bytes,
+            application.settings.limit_waiting_requests,
+            allow_cross_origin=allow_cross_origin,
+        ),
         metrics=app.state.metrics,
         make_failure_response=_make_failure_response,
     )
@@ -166,7 +166,7 @@ def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
 
 async def on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WikiholtError)
-    return _to_page(request, make_problem_response(error), *get_public_message(error))
+    return await run_in_threadpool(_to_page, request, make_problem_response(error), *get_public_message(error))
 
 
 def _to_page(request: Request, response: Response, message: str, hint: str) -> Response:
@@ -218,7 +218,8 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         hint = f"{_get_openapi_path(request)} lists all paths."
         response = make_error_response(404, "not-found", "Unknown path.", hint)
-        return _to_page(request, response, "There is no page at this address.", "The link may be wrong or outdated.")
+        message, hint = "There is no page at this address.", "The link may be wrong or outdated."
+        return await run_in_threadpool(_to_page, request, response, message, hint)
     if error.status_code == 405:
         allowed = ", ".join(sorted(find_allowed_methods(request)))
         return make_error_response(405, "method-not-allowed", f"This path allows {allowed}.", "", {"Allow": allowed})

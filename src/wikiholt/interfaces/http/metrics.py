@@ -11,6 +11,7 @@ from wikiholt.domain.protocols import VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.scheduler.wiki_records import SchedulerCounters
 from wikiholt.wikis.query_log import QueryLogWriter
+from wikiholt.wikis.service import WikiService
 
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -19,26 +20,58 @@ _DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 class ServiceMetrics:
     """Request metrics of one application, and the registry of all its metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, process_registry: CollectorRegistry | None = None) -> None:
+        """`process_registry` is for a process of several, whose request metrics have shared values: it gets the metrics
+        of the process that have none."""
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
-        self._requests = Counter(
-            "wikiholt_requests", "Requests served", ("route", "method", "status"), registry=self.registry
-        )
+        self._process_registry = process_registry or self.registry
+        add_python_collectors(self._process_registry)
+        request_registry = self.registry if process_registry is None else None
+        labels = ("route", "method", "status")
+        self._requests = Counter("wikiholt_requests", "Requests served", labels, registry=request_registry)
         self._durations = Histogram(
             "wikiholt_request_seconds",
             "Request duration in seconds",
             ("route",),
             buckets=_DURATION_BUCKETS_S,
-            registry=self.registry,
+            registry=request_registry,
         )
+        self._untrusted_headers = Counter(
+            "wikiholt_untrusted_identity_headers",
+            "Names of persons that were ignored, because no trusted proxy sent them",
+            registry=request_registry,
+        )
+
+    def count_untrusted_header(self) -> None:
+        self._untrusted_headers.inc()
+
+    def add_process_collector(self, collector: Collector) -> None:
+        """Add metrics that each process of a service has."""
+        self._process_registry.register(collector)
 
     def record_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one request; status 0 means that the client disconnected before the response."""
         self._requests.labels(route, method if method in _KNOWN_METHODS else "other", str(status)).inc()
         self._durations.labels(route).observe(seconds)
+
+
+def add_python_collectors(registry: CollectorRegistry) -> None:
+    """Add the metrics of the Python process itself."""
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+
+
+def make_process_collectors(service: WikiService) -> list[Collector]:
+    """The collectors for the parts of a service in this process."""
+    collectors: list[Collector] = []
+    if service.query_log_writer is not None:
+        collectors.append(QueryLogCollector(service.query_log_writer))
+    if service.vector_engine is not None:
+        collectors.append(VectorEngineCollector(service.vector_engine))
+    if service.databases is not None:
+        collectors.append(DatabaseCollector(service.databases))
+    return collectors
 
 
 class VectorEngineCollector(Collector):

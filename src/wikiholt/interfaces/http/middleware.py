@@ -1,7 +1,7 @@
 """The ASGI middleware that every request passes.
 
-It removes /w/{slug} from the path, limits the body, answers HEAD like GET, adds common headers, records metrics, and
-turns unexpected exceptions into a 500 response without details.
+It removes /w/{slug} from the path, limits the body and the number of waiting requests, answers HEAD like GET, adds
+common headers, records metrics, and turns unexpected exceptions into a 500 response without details.
 """
 
 import logging
@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import anyio.to_thread
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wikiholt.interfaces.http.metrics import ServiceMetrics
+from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.responses import limit_body
 from wikiholt.wikis.rate_limit import Allowance
 
@@ -26,6 +28,8 @@ SLUG_KEY = "wikiholt.slug"
 ALLOWANCE_KEY = "wikiholt.allowance"
 """Keys in the ASGI scope: the slug in the path, and the remaining rate limit."""
 
+_NEVER_REFUSED_PATHS = frozenset({"/healthz", "/api/v1/health", "/metrics"})
+_OVERLOAD_RETRY_S = 1
 _WIKI_PREFIX_PATTERN = re.compile(r"/w/([^/]*)(/.*)?", re.DOTALL)
 _CSP = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _FIXED_HEADERS = {
@@ -38,9 +42,11 @@ _FIXED_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Maximum size of a body, and whether pages of other origins may read responses."""
+    """Maximum size of a body, how many requests may wait for a thread, and whether pages of other origins may read
+    responses."""
 
     body_bytes: int
+    waiting_requests: int
     allow_cross_origin: bool
 
 
@@ -68,10 +74,10 @@ class RequestMiddleware:
         response = _ResponseSender(scope["method"], send, allow_cross_origin=self._limits.allow_cross_origin)
         # A copy: the server still needs the original method.
         response.scope = scope = dict(scope)
-        redirect = self._prepare_scope(scope)
+        early_response = self._prepare_scope(scope) or self._refuse_if_overloaded(scope)
         try:
-            if redirect is not None:
-                await redirect(scope, receive, response.send)
+            if early_response is not None:
+                await early_response(scope, receive, response.send)
             else:
                 await self._app(scope, limit_body(scope, receive, self._limits.body_bytes), response.send)
         except ClientDisconnect:
@@ -96,6 +102,15 @@ class RequestMiddleware:
         if scope["method"] == "HEAD":
             scope["method"] = "GET"
         return None
+
+    def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
+        """The response to a request for which too many others wait; checks of the service are always answered."""
+        waiting = anyio.to_thread.current_default_thread_limiter().statistics().tasks_waiting
+        if waiting < self._limits.waiting_requests or scope["path"] in _NEVER_REFUSED_PATHS:
+            return None
+        hint = f"Try again in {_OVERLOAD_RETRY_S} s."
+        headers = {"Retry-After": str(_OVERLOAD_RETRY_S)}
+        return make_error_response(503, "overloaded", "Too many requests are waiting.", hint, headers)
 
 
 def _get_route(scope: Scope) -> str:

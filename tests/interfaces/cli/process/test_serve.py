@@ -23,6 +23,7 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli import http_server
+from wikiholt.interfaces.cli.listeners import open_listener
 from wikiholt.interfaces.cli.main import main
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
@@ -214,7 +215,7 @@ def test_a_used_or_invalid_port_and_a_foreign_address_are_rejected(
 
 
 def test_tcp_nodelay_is_set_so_a_body_does_not_wait_for_an_ack() -> None:
-    with http_server._open_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with open_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,0 +1,347 @@
+"""`wikiholt serve` with several processes: starts them, replaces those that end, and stops them.
+
+One child syncs the wikis, the others answer requests at the same socket. The supervisor opens the sockets and loads
+neither a model nor an index. Each child has a connection to it: the child reports its progress there, the supervisor
+asks it to end, and each side learns from it that the other one has ended.
+"""
+
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import count
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from wikiholt.interfaces.cli.listeners import open_listener, open_local_listener, print_address
+from wikiholt.interfaces.cli.local_client import SOCKET_NAME
+from wikiholt.wikis.shared_buckets import create_table
+
+if TYPE_CHECKING:
+    from wikiholt.app.settings.definitions import Settings
+
+_LOG = logging.getLogger("wikiholt.serve")
+
+CHILD_VARIABLE = "_WIKIHOLT_CHILD"
+"""The environment variable that makes `serve` a child of a supervisor."""
+BUCKETS_FILE, COUNTERS_FILE = "buckets", "counters.json"
+"""Files that the processes of a service share."""
+LISTENS, WARM, DRAIN = b"L", b"W", b"D"
+"""What a child reports, and what the supervisor asks a worker for: end when all requests are answered."""
+STOP_LIMIT_S = 45.0
+"""How long children have to end after SIGTERM. Longer than requests and syncs get."""
+DRAIN_LIMIT_S = 60.0
+"""How long a replaced worker has to answer its requests."""
+_STABLE_S = 60.0
+"""A child that ends after this time is replaced at once."""
+_MAX_DELAY_S = 30.0
+_MODULE = "wikiholt.interfaces.cli.main"
+
+
+class ChildRole(StrEnum):
+    SCHEDULER = "scheduler"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """What a child process gets from the supervisor: its role, its name, a directory and open files."""
+
+    role: ChildRole
+    name: str
+    directory: str
+    control: int
+    pipe: int
+    listener: int
+    local_listener: int | None
+
+
+def take_child_spec(environ: MutableMapping[str, str]) -> ChildSpec | None:
+    """The description of this process if a supervisor started it. Processes that this one starts do not get it."""
+    text = environ.pop(CHILD_VARIABLE, None)
+    if text is None:
+        return None
+    values = json.loads(text)
+    return ChildSpec(**{**values, "role": ChildRole(values["role"])})
+
+
+@dataclass(slots=True, eq=False)
+class Child:
+    """A running child process."""
+
+    role: ChildRole
+    name: str
+    process: "subprocess.Popen[bytes]"
+    control: socket.socket
+    started_at: float
+    replaces: "Child | None" = None
+    """The worker that ends when this one is warm."""
+    listens: bool = False
+    stopping: bool = False
+    kill_at: float = inf
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.name} (process {self.process.pid})"
+
+
+def supervise(settings: "Settings", arguments: Sequence[str], *, as_json: bool) -> int:
+    """Run `serve` with these arguments in several processes until SIGTERM or SIGINT. Returns the exit code."""
+    with (
+        open_listener(settings.serve_host, settings.serve_port) as listener,
+        open_local_listener(settings.data / SOCKET_NAME) as local_listener,
+        TemporaryDirectory(prefix="wikiholt-", ignore_cleanup_errors=True) as directory,
+    ):
+        create_table(Path(directory) / BUCKETS_FILE)
+        command = [sys.executable, "-P", "-m", _MODULE, *arguments]
+        spawner = ChildSpawner(command, directory, listener, local_listener)
+        supervisor = Supervisor(spawner, settings.serve_workers, lambda: print_address(listener, as_json=as_json))
+        return supervisor.run()
+
+
+class ChildSpawner:
+    """Starts child processes with the sockets and the pipe of the service."""
+
+    def __init__(
+        self, command: Sequence[str], directory: str, listener: socket.socket, local_listener: socket.socket | None
+    ) -> None:
+        self._command = command
+        self._directory = directory
+        self._listener = listener
+        self._local_listener = local_listener
+        self._pipe_out, self._pipe_in = os.pipe()
+
+    def spawn(self, role: ChildRole, name: str) -> Child:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            spec = ChildSpec(
+                role,
+                name,
+                self._directory,
+                theirs.fileno(),
+                self._pipe_out if role is ChildRole.SCHEDULER else self._pipe_in,
+                self._listener.fileno(),
+                self._local_listener.fileno() if self._local_listener is not None else None,
+            )
+            files = [spec.control, spec.pipe, spec.listener, spec.local_listener]
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, CHILD_VARIABLE: json.dumps(asdict(spec))},
+                pass_fds=[file for file in files if file is not None],
+            )
+        ours.setblocking(False)
+        return Child(role, name, process, ours, time.monotonic())
+
+    def forget(self, child: Child) -> None:
+        """Remove the gauges of an ended child. Its counters stay, and a child of the same name goes on with them."""
+        child.control.close()
+        for file in Path(self._directory).glob(f"gauge_live*_{child.name}.db"):
+            file.unlink(missing_ok=True)
+
+
+class Supervisor:
+    """Keeps one scheduler and a number of workers running."""
+
+    def __init__(self, spawner: ChildSpawner, workers: int, on_ready: Callable[[], None]) -> None:
+        """`on_ready` is called once, when all workers listen."""
+        self._spawner = spawner
+        self._workers = workers
+        self._on_ready = on_ready
+        self._children: list[Child] = []
+        self._due: list[tuple[float, ChildRole]] = []
+        """Children to start, and when."""
+        self._failures: Counter[ChildRole] = Counter()
+        self._to_replace: deque[Child] = deque()
+        self._signals: deque[int] = deque()
+        self._is_ready = self._is_stopping = self._reload_requested = False
+        self._exit_code = 0
+
+    def run(self) -> int:
+        """Run until a signal, or until a child cannot be started at all. Returns the exit code."""
+        with self._catch_signals() as wakeup:
+            self._start(ChildRole.SCHEDULER)
+            while self._children or self._due:
+                self._wait(wakeup)
+                self._handle_signals()
+                self._reload_if_requested()
+                self._start_due()
+                self._kill_overdue()
+        return self._exit_code
+
+    @contextmanager
+    def _catch_signals(self) -> Iterator[socket.socket]:
+        """Queue signals, and make a socket readable when one arrives."""
+        reader, writer = socket.socketpair()
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        with reader, writer, ExitStack() as stack:
+            for end in (reader, writer):
+                end.setblocking(False)
+            previous_file = signal.set_wakeup_fd(writer.fileno())
+            stack.callback(signal.set_wakeup_fd, previous_file)
+            for number in numbers:
+                stack.callback(signal.signal, number, signal.signal(number, lambda got, _: self._signals.append(got)))
+            yield reader
+
+    def _wait(self, wakeup: socket.socket) -> None:
+        """Wait for a signal, a child, or the next thing to do, and handle what children report."""
+        times = [at for at, _ in self._due] + [child.kill_at for child in self._children]
+        left = min(times, default=inf) - time.monotonic()
+        poll = select.poll()
+        for end in (wakeup, *(child.control for child in self._children)):
+            poll.register(end, select.POLLIN)
+        ready = {file for file, _ in poll.poll(None if left == inf else max(0.0, left) * 1000 + 1)}
+        if wakeup.fileno() in ready:
+            wakeup.recv(4096)
+        for child in [child for child in self._children if child.control.fileno() in ready]:
+            self._handle_report(child)
+
+    def _handle_report(self, child: Child) -> None:
+        try:
+            report = child.control.recv(16)
+        except OSError:
+            report = b""
+        if not report:
+            self._handle_end(child, child.process.wait())
+            return
+        if LISTENS in report:
+            child.listens = True
+        if WARM in report and child.replaces is not None:
+            old, child.replaces = child.replaces, None
+            self._drain(old)
+            self._replace_next()
+        if not self._is_ready:
+            self._continue_start(child)
+
+    def _continue_start(self, child: Child) -> None:
+        """Start the workers when the scheduler runs; report that the service is ready when all workers listen."""
+        if child.role is ChildRole.SCHEDULER and len(self._children) == 1 and not self._is_stopping:
+            for _ in range(self._workers):
+                self._start(ChildRole.WORKER)
+        workers = [child for child in self._children if child.role is ChildRole.WORKER]
+        if len(workers) == self._workers and all(worker.listens for worker in workers):
+            self._is_ready = True
+            self._on_ready()
+
+    def _start(self, role: ChildRole, replaces: Child | None = None) -> None:
+        used = {child.name for child in self._children}
+        name = role.value if role is ChildRole.SCHEDULER else next(str(n) for n in count(1) if str(n) not in used)
+        child = self._spawner.spawn(role, name)
+        child.replaces = replaces
+        self._children.append(child)
+
+    def _handle_end(self, child: Child, code: int) -> None:
+        self._children.remove(child)
+        self._spawner.forget(child)
+        successor = next((other for other in self._children if other.replaces is child), None)
+        if successor is not None:
+            successor.replaces = None  # it takes the place at once
+            self._replace_next()
+        elif self._is_stopping:
+            self._exit_code = self._exit_code or max(0, code)
+        elif child.replaces is not None:
+            _LOG.error("%s ended with %s; the old workers go on", child, _describe_exit(code))
+            self._to_replace.clear()
+        elif child.stopping:
+            if child.role is ChildRole.SCHEDULER:
+                self._due.append((0.0, child.role))
+        elif not self._is_ready and code > 0:
+            self._exit_code = code  # it has printed why
+            self._stop()
+        else:
+            self._schedule_replacement(child, code)
+
+    def _schedule_replacement(self, child: Child, code: int) -> None:
+        now = time.monotonic()
+        if now - child.started_at > _STABLE_S:
+            self._failures[child.role] = 0
+        failures = self._failures[child.role]
+        delay = min(_MAX_DELAY_S, 2.0 ** (failures - 1)) if failures else 0.0
+        self._failures[child.role] += 1
+        _LOG.error("%s ended with %s; another one starts in %.0f s", child, _describe_exit(code), delay)
+        self._due.append((now + delay, child.role))
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        due, self._due = self._due, [entry for entry in self._due if entry[0] > now]
+        for at, role in due:
+            if at <= now and not self._is_stopping:
+                self._start(role)
+
+    def _handle_signals(self) -> None:
+        while self._signals:
+            # Without a terminal, SIGHUP is a request of the operator.
+            if self._signals.popleft() == signal.SIGHUP and not (sys.stdin and sys.stdin.isatty()):
+                self._reload_requested = True
+            else:
+                self._stop()
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        self._due.clear()
+        self._to_replace.clear()
+        for child in self._children:
+            self._end(child, STOP_LIMIT_S)
+            child.process.terminate()
+
+    def _reload_if_requested(self) -> None:
+        """Replace the workers, one after the other, then the scheduler; not while an earlier request is in progress."""
+        is_reloading = any(child.replaces for child in self._children)
+        if self._reload_requested and self._is_ready and not self._is_stopping and not is_reloading:
+            self._reload_requested = False
+            _LOG.info("replacing all processes")
+            self._to_replace.extend(
+                child for child in self._children if child.role is ChildRole.WORKER and not child.stopping
+            )
+            self._replace_next()
+
+    def _replace_next(self) -> None:
+        while self._to_replace:
+            old = self._to_replace.popleft()
+            if old in self._children and not old.stopping:
+                self._start(ChildRole.WORKER, old)
+                return
+        for child in self._children:
+            if child.role is ChildRole.SCHEDULER and not child.stopping:
+                self._end(child, STOP_LIMIT_S)
+                child.process.terminate()
+
+    def _drain(self, child: Child) -> None:
+        self._end(child, DRAIN_LIMIT_S + STOP_LIMIT_S)
+        try:
+            child.control.send(DRAIN)
+        except OSError:
+            _LOG.debug("%s has already ended", child)
+
+    @staticmethod
+    def _end(child: Child, limit_s: float) -> None:
+        child.stopping = True
+        child.kill_at = min(child.kill_at, time.monotonic() + limit_s)
+
+    def _kill_overdue(self) -> None:
+        now = time.monotonic()
+        for child in self._children:
+            if child.kill_at <= now:
+                _LOG.error("%s did not end in time and is killed", child)
+                child.kill_at = inf
+                child.process.kill()
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
