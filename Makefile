@@ -65,13 +65,13 @@ format: $(READY)     ## Put the code in order
 	$(BIN)/ruff format .
 
 # All but `gpu`: PyTorch takes gigabytes.
-EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp models minilm,--extra $(extra))
+EXTRAS := $(foreach extra,faiss otterwiki chroma postgres mcp oidc models minilm multilingual,--extra $(extra))
 
 lock: $(READY)       ## Write requirements.lock again from pyproject.toml
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(EXTRAS) --group dev \
 		--no-emit-index-url --no-header -o requirements.lock pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra postgres --extra mcp \
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra postgres --extra mcp --extra oidc \
 		--constraint requirements.lock --no-emit-index-url --no-header -o deploy/requirements.lock pyproject.toml
 
 wheel:               ## The wheel and the sdist in dist; needs no .venv

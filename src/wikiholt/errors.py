@@ -13,6 +13,7 @@ WikiholtError
 ├── AccessDenied          permission denied                            (exit 11, HTTP 403)
 │   ├── Unauthorized      no key, or an unknown key                    (HTTP 401)
 │   ├── Forbidden         the key does not grant this                  (HTTP 403)
+│   ├── SignInUnavailable the OpenID provider does not answer          (HTTP 503)
 │   └── TooManyRequests   rate limited; retry after `retry_after` s    (HTTP 429)
 ├── NotFound              the named object does not exist              (exit 3, HTTP 404)
 │   ├── WikiNotFound
@@ -123,6 +124,11 @@ class Unauthorized(AccessDenied):
 
 class Forbidden(AccessDenied):
     code = "forbidden"
+
+
+class SignInUnavailable(AccessDenied):
+    code = "sign-in-unavailable"
+    status = 503
 
 
 class TooManyRequests(AccessDenied):

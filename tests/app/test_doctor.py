@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.damaged_wiki import DamagedWiki
-from wikiholt.app.doctor import CheckResult, run_checks
+from wikiholt.app.doctor import CheckResult, check_sign_in, run_checks
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import BackupReason, Scope
 from wikiholt.errors import NoPages, NothingIndexed
 from wikiholt.interfaces.cli.output import TerminalStyle, format_status
@@ -108,3 +109,46 @@ def test_expired_keys_are_reported_by_name(wiki: DamagedWiki, monkeypatch: pytes
     assert f"{names[0]} (robot 0)" in fault.detail
     assert fault.detail.endswith("and 2 more")
     assert "key revoke" in fault.advice
+
+
+@pytest.mark.parametrize(
+    ("settings", "details"),
+    [
+        ({}, []),
+        ({"people.remember_days": 30}, ["remembered keys"]),
+        (
+            {"people.proxy_user_header": "Remote-User"},
+            ["serve.trusted_proxies is empty", "people.groups is empty"],
+        ),
+        (
+            {
+                "people.proxy_user_header": "Remote-User",
+                "serve.trusted_proxies": ["*"],
+                "people.groups": ["staff=notes:read", "staff=nowhere:read"],
+            },
+            ["contains *", "people.proxy_groups_header is empty", "the wiki nowhere, which does not exist"],
+        ),
+        ({"people.oidc_client_id": "x"}, ["people.oidc_issuer is empty"]),
+        ({"people.groups": ["staff=*:read"]}, ["no effect"]),
+        (
+            {"people.oidc_issuer": "https://id.example.org", "people.groups": ["staff=*:read"]},
+            ["people.oidc_client_id is empty"],
+        ),
+        (
+            {
+                "people.oidc_issuer": "https://id.example.org",
+                "people.oidc_client_id": "x",
+                "people.groups": ["staff=notes:read"],
+            },
+            ["OpenID Connect"],
+        ),
+    ],
+)
+def test_incomplete_sign_in_settings_are_reported(
+    wiki: DamagedWiki, settings: dict[str, object], details: list[str]
+) -> None:
+    checks = list(check_sign_in(wiki.service, load_settings(wiki.place / "data", overrides=settings)))
+    assert len(checks) == len(details)
+    for check, detail in zip(checks, details, strict=True):
+        assert detail in check.detail
+        assert check.well or check.advice

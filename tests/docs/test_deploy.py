@@ -35,8 +35,8 @@ def read_text(name: str) -> str:
     return (DEPLOY / name).read_text(encoding="utf-8")
 
 
-def load_compose() -> dict[str, Any]:
-    document = yaml.safe_load(read_text("compose.yaml"))
+def load_compose(name: str = "compose.yaml") -> dict[str, Any]:
+    document = yaml.safe_load(read_text(name))
     assert isinstance(document, dict)
     return document
 
@@ -137,8 +137,9 @@ def test_the_image_contains_the_locked_requirements_of_the_extras() -> None:
     assert not {"pytest", "chromadb", "playwright"} & {name for name, _ in ours}
 
 
-def test_every_container_is_restricted() -> None:
-    document = load_compose()
+@pytest.mark.parametrize("file", ["compose.yaml", "compose-one.yaml"])
+def test_every_container_is_restricted(file: str) -> None:
+    document = load_compose(file)
     for name, service in document["services"].items():
         image, _, tag = service["image"].rpartition(":")
         assert image, name
@@ -152,9 +153,24 @@ def test_every_container_is_restricted() -> None:
         assert service["healthcheck"]["test"][0] == "CMD", name
         assert "privileged" not in service
         assert "network_mode" not in service
+
+
+def test_the_database_is_on_an_internal_network() -> None:
+    document = load_compose()
     assert document["services"]["database"]["networks"] == ["back"]
     assert document["networks"]["back"] == {"internal": True}
     assert "ports" not in document["services"]["database"]
+
+
+def test_one_container_serves_the_mounted_wikis_to_this_machine_only() -> None:
+    (container,) = load_compose("compose-one.yaml")["services"].values()
+    node = load_compose()["services"]["node1"]
+    same = ("image", "build", "user", "tmpfs", "stop_grace_period", "healthcheck")
+    assert {name: container[name] for name in same} == {name: node[name] for name in same}
+    data, wikis = container["volumes"]
+    assert data == "data:/data"
+    assert wikis.endswith(f":{parse_arguments(container['command']).directories[0]}:ro")
+    assert container["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
 
 
 def test_secrets_come_from_files_outside_git() -> None:
@@ -216,6 +232,8 @@ def test_nginx_forwards_to_the_nodes_with_trusted_headers() -> None:
     )
     (size,) = http.get_lines("client_max_body_size")
     assert int(size[1].removesuffix("m")) * 1024**2 == load_settings().limit_body_bytes
+    (caddy_size,) = re.findall(r"max_size (\d+)MiB", read_text("Caddyfile"))
+    assert caddy_size == size[1].removesuffix("m")
     assert "$request " not in read_text("nginx.conf"), "queries are not logged"
     assert "$args" not in read_text("nginx.conf")
 
@@ -264,7 +282,7 @@ def test_nginx_accepts_the_file(tmp_path: Path) -> None:
     openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
     subprocess.run([*openssl, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
     text = re.sub(r"server node\d:", "server 127.0.0.1:", read_text("nginx.conf"))
-    text = text.replace("/run/secrets", str(tmp_path)).replace("/tmp/", f"{tmp_path}/")
+    text = text.replace("/tmp/", f"{tmp_path}/").replace("/run/secrets", str(tmp_path))
     (tmp_path / "nginx.conf").write_text(text)
     tried = subprocess.run(
         ["nginx", "-t", "-c", tmp_path / "nginx.conf"], check=False, capture_output=True, text=True, timeout=60

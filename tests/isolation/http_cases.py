@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from tests.isolation.canaries import COMMON_TEXT
 from tests.isolation.http_environment import DOMAIN, ServedEnvironment, ServedWiki
 from wikiholt.interfaces.http.openapi import build_openapi
+from wikiholt.interfaces.http.sign_in import COOKIE_NAME
 
 CALLERS = (
     *("read", "write", "admin", "other's", "other's admin", "operator", "nobody", "nobody", "wrong", "expired"),
     *("revoked", "malformed", "empty", "basic", "two", "both keys", "key and wrong key"),
+    *("browser", "browser", "person", "person", "person without group", "foreign cookie"),
 )
 HOST_CHOICES = ("own", "own", "own", "mine", "other's", "my slug", "other's slug", "elsewhere", "odd")
 PREFIX_CHOICES = ("none", "none", "mine", "mine", "mine", "other's", "other's", "odd")
@@ -28,11 +30,14 @@ SERVICE = (
     "/openapi.json",
     "/docs",
     "/api/v1/health",
+    "/api/v1/me",
     "/metrics",
     "/static",
     "/favicon.ico",
+    "/box.js",
+    "/sign-in",
 )
-PAGES = ("/", "/status")
+PAGES = ("/", "/status", "/edit", "/manage")
 """Web pages without content of a wiki."""
 
 
@@ -51,7 +56,7 @@ class ApiRoute:
 
     @property
     def is_global_route(self) -> bool:
-        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
+        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys", "/api/v1/settings"))
 
     @property
     def covers_several_wikis(self) -> bool:
@@ -182,7 +187,8 @@ class RequestBuilder:
         headers |= self._build_headers(case, me, other)
         body = self._build_body(route, values, rng)
         if body:
-            headers |= {"Content-Type": "application/json"} | self._sign(route, body, me, rng)
+            media_type = "application/x-ndjson" if route.path.endswith(":bulk") else "application/json"
+            headers |= {"Content-Type": media_type} | self._sign(route, body, me, rng)
         if rng.random() < 0.2:
             headers |= {"If-Match": rng.choice(["*", f'"{other.heads[0]}"', '"abc'])}
         url = f"{prefix}{path}" + (f"?{urlencode(pairs)}" if pairs else "")
@@ -235,9 +241,17 @@ class RequestBuilder:
             return frozenset()
         if case.caller == "both keys":
             return frozenset({me.code, other.code} if route.covers_several_wikis and not named_wikis else ())
-        if case.caller in ("nobody", "basic"):
-            public = [wiki for wiki in self._env.wikis if wiki.public and (wiki is one or not named_wikis)]
-            return frozenset(wiki.code for wiki in public) if route.method not in CHANGES else frozenset()
+        public = {wiki.code for wiki in self._env.wikis if wiki.public and (wiki is one or not named_wikis)}
+        own = {me.code} if named_wikis <= {me.slug} else set()
+        # None of these requests proves that a page of the service started it, so none may change anything.
+        if case.caller in ("nobody", "basic", "person without group", "foreign cookie"):
+            return frozenset(public) if route.method not in CHANGES else frozenset()
+        if case.caller == "browser" and route.is_service_route:
+            return frozenset({me.code})  # a page shows its visitor the label of their own key
+        if case.caller in ("browser", "person"):
+            # Once its wiki is removed, the cookie is that of nobody.
+            others = public if case.caller == "person" or me in self._env.wikis_to_remove else set()
+            return frozenset(own | others) if route.method not in CHANGES else frozenset()
         if case.caller == "operator":
             if route.is_global_route:
                 return frozenset(wiki.code for wiki in self._env.wikis)
@@ -266,8 +280,15 @@ class RequestBuilder:
             "both keys": f"{me.keys['read']},{other.keys['read']}",
             "key and wrong key": f"{me.keys['read']},wh_{other.key_ids[0]}_{'a' * 40}",
         }
-        if case.caller == "nobody":
-            return {}
+        signed_in = {
+            "nobody": {},
+            "browser": {"Cookie": f"theme=dark; {COOKIE_NAME}={me.sign_in}"},
+            "foreign cookie": {"Cookie": f"{COOKIE_NAME}={other.sign_in[::-1]}"},
+            "person": {"Remote-User": f"reader {me.number}", "Remote-Groups": f"others,{me.group}"},
+            "person without group": {"Remote-User": f"reader {other.number}", "Remote-Groups": other.slug},
+        }
+        if case.caller in signed_in:
+            return signed_in[case.caller]
         scheme = "Basic" if case.caller == "basic" else "Bearer"
         token = tokens[case.caller] if case.caller in tokens else me.keys.get(case.caller, other_key)
         return {"Authorization": f"{scheme} {token}".strip()}

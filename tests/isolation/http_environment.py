@@ -1,22 +1,22 @@
 """Twenty wikis behind one server, each with unique words in every place that a service can return."""
 
 import dataclasses
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import uvicorn
 from fastapi import FastAPI
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tests.isolation.backends import FileBackend, IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, CanaryWiki
+from tests.support.uvicorn_server import run_server
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app
+from wikiholt.interfaces.http.sign_in import PeerMiddleware
 from wikiholt.testing import FakeEmbedder
 
 WIKI_COUNT, READ_ONLY_COUNT, REMOVED_COUNT = 20, 10, 4
@@ -42,7 +42,13 @@ class ServedWiki(CanaryWiki):
         self.commit_edit(0)
         self.keys: dict[str, str] = {}
         self.key_ids: list[str] = []
+        self.sign_in = ""
         self.id = ""
+
+    @property
+    def group(self) -> str:
+        """The group of the persons who may read this wiki."""
+        return f"readers of {self.get_word('group')}"
 
     @property
     def author(self) -> str:
@@ -127,9 +133,15 @@ class ServedEnvironment:
 
     def _open_application(self) -> Application:
         no_limits = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
-        settings = load_settings(
-            self.data, overrides={"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"} | no_limits
-        )
+        people = {
+            "people.remember_days": 1,
+            "people.proxy_user_header": "Remote-User",
+            "people.proxy_groups_header": "Remote-Groups",
+            "people.groups": [f"{wiki.group}={wiki.slug}:read" for wiki in self.wikis],
+            "serve.trusted_proxies": ["127.0.0.1"],
+        }
+        overrides = {"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"}
+        settings = load_settings(self.data, overrides=overrides | no_limits | people)
         service = build_service(settings)
         embedder = FakeEmbedder()
         service.components = dataclasses.replace(service.components, embedder=lambda: embedder, identity=None)
@@ -138,6 +150,10 @@ class ServedEnvironment:
     def _create_keys(self, wiki: ServedWiki) -> None:
         for scope in (Scope.READ,) if wiki.number < READ_ONLY_COUNT else tuple(Scope):
             wiki.keys[scope] = self._create_key(wiki, scope, wiki.get_word("label"))
+        registry = self.application.service.registry
+        key = registry.keys.find_by_token(wiki.keys[Scope.READ])
+        assert key is not None
+        _, wiki.sign_in = registry.sign_ins.create(key, timedelta(days=1))
         wiki.keys["revoked"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"))
         self.application.service.registry.keys.revoke(wiki.key_ids[-1])
         wiki.keys["expired"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"), timedelta(seconds=0.2))
@@ -150,20 +166,7 @@ class ServedEnvironment:
         return token
 
 
-@contextmanager
-def run_server(app: FastAPI) -> Iterator[str]:
+def run_behind_proxy(app: FastAPI) -> AbstractContextManager[str]:
     """Run the application on a free port. Clients set their own address with X-Forwarded-For."""
-    config = uvicorn.Config(app, port=0, log_config=None, proxy_headers=True, forwarded_allow_ips="127.0.0.1")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="server", daemon=True)
-    thread.start()
-    until = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < until, "the server did not start"
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
+    behind_proxy = PeerMiddleware(ProxyHeadersMiddleware(app, "127.0.0.1"))  # type: ignore[arg-type]
+    return run_server(behind_proxy, proxy_headers=False)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.app.sign_in_check import find_sign_in_problems
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.storage_protocols import DatabaseAdmin
@@ -44,6 +46,24 @@ def fix_logins(service: WikiService) -> Iterator[CheckResult]:
             assert databases is not None
             databases.repair_access(wiki.id)
             yield CheckResult(f"wiki {wiki.slug}", True, "the password of its database role was set again")
+
+
+def check_sign_in(service: WikiService, settings: Settings) -> Iterator[CheckResult]:
+    """Check that the sign-in settings are complete; without any there is no result."""
+    try:
+        slugs = [wiki.slug for wiki in service.list_wikis()]
+    except WikiholtError:
+        return  # run_checks reports it
+    problems = list(find_sign_in_problems(settings, slugs))
+    for detail, advice in problems:
+        yield CheckResult("sign-in", False, detail, advice)
+    methods = {
+        "remembered keys": settings.people_remember_days,
+        "proxy": settings.people_proxy_user_header,
+        "OpenID Connect": settings.people_oidc_issuer,
+    }
+    if not problems and any(methods.values()):
+        yield CheckResult("sign-in", True, ", ".join(name for name, value in methods.items() if value))
 
 
 def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iterator[CheckResult]:

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it needs numpy, which a command that lists wikis does not
     from wikiholt.domain.index import IndexState
+
+
+MANAGED_KIND = "managed"
+"""The kind of a wiki whose repository Wikiholt creates and deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,11 @@ class Wiki:
     def is_directory(self) -> bool:
         """Whether its pages are the files in a directory, not those in a git repository."""
         return self.settings.get("kind") == "directory"
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether Wikiholt itself keeps its repository, which has the only copy of its pages."""
+        return self.settings.get("kind") == MANAGED_KIND
 
     @property
     def location(self) -> tuple[str, str]:
@@ -55,6 +64,9 @@ class Key:
     label: str
     created_at: datetime
     expires_at: datetime | None
+
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= datetime.now(UTC)
 
 
 # Databases.

@@ -1,6 +1,7 @@
 """Access control: turns the identity of a request into a grant for exactly one wiki, or denies it.
 
 The wiki is named by the path (/w/SLUG), by the host, or by the key. If there is only one wiki, it need not be named.
+The client has a key, or is a person whose groups have permissions.
 A denial is the same whether the wiki exists or not, so that requests cannot detect other people's wikis.
 """
 
@@ -8,8 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
+from wikiholt.domain.people import Person
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidInput, Unauthorized, WikiNotFound
+from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.slugs import LOOPBACK_HOSTS, parse_host_header, validate_slug
 
@@ -19,21 +22,31 @@ MAX_KEYS_PER_REQUEST = 50
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """What a request says about itself. `loopback` is whether the service listens only on the loopback interface."""
+    """What a request says about itself. `loopback` is whether the service listens only on the loopback interface.
+
+    `signed_in` is the authenticated client of a request without a token: a valid key, or a person.
+    """
 
     token: str | None = None
     slug: str | None = None
     host: str | None = None
     loopback: bool = False
+    signed_in: Key | Person | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One wiki and the permitted scope. `key` is None if no key was needed."""
+    """One wiki and the permitted scope, for a key, a person, or everyone."""
 
     wiki: Wiki
     scope: Scope
     key: Key | None
+    person: Person | None = None
+
+    @property
+    def client(self) -> Key | Person | None:
+        """The client whose requests are counted together; None if no key was needed."""
+        return self.key or self.person
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +68,27 @@ class AccessPolicy:
         public: bool,
         own_hosts: Iterable[str],
         is_replaced: Callable[[Wiki], bool] = lambda _: False,
+        rules: GroupRules | None = None,
+        requires_sign_in: bool = False,
     ) -> None:
-        """`is_replaced` tells whether a wiki's path now has another repository; its keys are then rejected."""
+        """`is_replaced` tells whether a wiki's path now has another repository; its keys are then rejected.
+
+        With `requires_sign_in` no wiki is open on this machine, even before the first key.
+        """
         self._registry = registry
         self._is_replaced = is_replaced
+        self._rules = rules or GroupRules()
+        self._requires_sign_in = requires_sign_in
         self._domain_suffix = f".{domain}" if domain else ""
         self._public_by_default = public
         self._own_hosts = LOOPBACK_HOSTS | {host.lower().removesuffix(".") for host in own_hosts}
 
     def authorize(self, identity: RequestIdentity, required_scope: Scope) -> Grant:
         """The grant for the requested wiki. Raises Unauthorized, Forbidden, InvalidSlug or WikiNotFound."""
-        key = self._authenticate(identity)
-        slug = self._resolve_slug(identity, self._resolve_host_slug(identity), key)
+        key, person = self._authenticate(identity), _get_person(identity)
+        slug = self._resolve_slug(identity, self._resolve_host_slug(identity), key or person)
+        if person is not None:
+            return self._authorize_person(person, slug, required_scope)
         if key is None:
             return self._authorize_without_key(identity, slug, required_scope)
         if key.wiki_id is None:
@@ -81,18 +103,21 @@ class AccessPolicy:
         Raises what `authorize` raises; Forbidden for a wiki without a key, also if it does not exist.
         """
         names = list(dict.fromkeys(map(validate_slug, slugs)))
-        keys = self._authenticate_all(identity)
-        if any(key.wiki_id is None for key in keys):
+        keys, person = self._authenticate_all(identity), _get_person(identity)
+        if person is not None and not self._names_wiki(identity):
+            granted = [self._authorize_person(person, wiki.slug, Scope.READ) for wiki in self.list_visible(identity)]
+        elif any(key.wiki_id is None for key in keys):
             granted = [Grant(wiki, Scope.ADMIN, keys[0]) for wiki in self._registry.list_wikis()]
         elif len(keys) > 1:
             granted = [self._authorize_with_key(key, key.wiki_id, None, Scope.READ) for key in keys if key.wiki_id]
-        elif len(names) > 1 and identity.token is None:
+        elif len(names) > 1 and identity.token is None and identity.signed_in is None:
             granted = [Grant(wiki, Scope.READ, None) for wiki in self.list_visible(identity)]
         else:
             granted = [self.authorize(identity, Scope.READ)]
         by_slug = {grant.wiki.slug: grant for grant in granted}
         if not by_slug.keys() >= set(names):
-            raise _build_forbidden_error() if identity.token is not None else _build_unauthorized_error()
+            is_client = identity.token is not None or identity.signed_in is not None
+            raise _build_forbidden_error() if is_client else _build_unauthorized_error()
         wanted = [by_slug[name] for name in names] if names else list(by_slug.values())
         return wanted or [self.authorize(identity, Scope.READ)]
 
@@ -101,8 +126,10 @@ class AccessPolicy:
 
         Raises Unauthorized if a key is unknown, or if there are too many.
         """
-        if identity.token is None or identity.slug is not None or self._resolve_host_slug(identity) is not None:
+        if self._names_wiki(identity):
             return []
+        if identity.token is None:
+            return [identity.signed_in] if isinstance(identity.signed_in, Key) else []
         tokens = dict.fromkeys(token.strip() for token in identity.token.split(","))
         if len(tokens) > MAX_KEYS_PER_REQUEST:
             raise _make_unknown_key_error()
@@ -110,21 +137,33 @@ class AccessPolicy:
         return [key for key in found if key is not None]
 
     def require_any_key(self, identity: RequestIdentity) -> None:
-        """Accept any valid key, of any wiki. Raises Unauthorized."""
-        if self._authenticate(identity) is None:
+        """Accept any valid key, of any wiki, and any person. Raises Unauthorized."""
+        if self.get_client(identity) is None:
             raise _build_unauthorized_error()
 
-    def require_operator(self, identity: RequestIdentity) -> Key:
-        """The operator key of the request. Raises Unauthorized without a key and Forbidden for a wiki's key."""
-        key = self._authenticate(identity)
-        if key is None:
+    def require_operator(self, identity: RequestIdentity) -> Key | Person:
+        """The operator of the request. Raises Unauthorized without a client and Forbidden for any other client."""
+        client = self.get_client(identity)
+        if client is None:
             raise _build_unauthorized_error()
-        if key.wiki_id is not None:
-            raise Forbidden(
-                "This key is for one wiki; an operator key is required.",
-                hint="Create one: wikiholt key create --operator",
-            )
-        return key
+        if self.is_operator(client):
+            return client
+        if isinstance(client, Person):
+            raise Forbidden("You are not an operator.", hint="Ask the administrator for the permission.")
+        raise Forbidden(
+            "This key is for one wiki; an operator key is required.",
+            hint="Create one: wikiholt key create --operator",
+        )
+
+    def get_client(self, identity: RequestIdentity) -> Key | Person | None:
+        """The key or person of the request. Raises Unauthorized for an unknown key."""
+        return self._authenticate(identity) or _get_person(identity)
+
+    def is_operator(self, client: Key | Person | None) -> bool:
+        """Whether the client may use and manage all wikis."""
+        if isinstance(client, Person):
+            return self._rules.is_operator(client)
+        return client is not None and client.wiki_id is None
 
     def identify_unverified(self, identity: RequestIdentity) -> Wiki | None:
         """The wiki named by the request, without checking permissions. For requests that are signed."""
@@ -161,29 +200,31 @@ class AccessPolicy:
 
     def list_visible(self, identity: RequestIdentity) -> list[Wiki]:
         """The wikis that this request may list. If the path or host names one, at most that one."""
-        key = self._authenticate(identity)
-        if (
-            identity.slug is not None
-            or self._resolve_host_slug(identity) is not None
-            or (key and key.wiki_id is not None)
-        ):
+        key, person = self._authenticate(identity), _get_person(identity)
+        if self._names_wiki(identity) or (key and key.wiki_id is not None):
             return [self.authorize(identity, Scope.READ).wiki]
         wikis = self._registry.list_wikis()
         if key is not None or self.is_open_access(identity):
             return wikis
+        if person is not None:
+            return [wiki for wiki in wikis if self._get_person_scope(person, wiki) is not None]
         return [wiki for wiki in wikis if self._is_public(wiki)]
 
     def is_open_without_keys(self) -> bool:
         """Whether wikis can be read without a key on this machine, which is so until the first key is created."""
-        return not self._registry.keys.has_ever_had_any()
+        return not self._requires_sign_in and not self._registry.keys.has_ever_had_any()
 
     def _authenticate(self, identity: RequestIdentity) -> Key | None:
         if identity.token is None:
-            return None
+            return identity.signed_in if isinstance(identity.signed_in, Key) else None
         key = self._registry.keys.find_by_token(identity.token)
         if key is None:
             raise _make_unknown_key_error()
         return key
+
+    def _names_wiki(self, identity: RequestIdentity) -> bool:
+        """Whether the path or the host names a wiki."""
+        return identity.slug is not None or self._resolve_host_slug(identity) is not None
 
     def _resolve_host_slug(self, identity: RequestIdentity) -> _HostSlug | None:
         """The slug named by the host: a subdomain of the service's domain, or a wiki's own host."""
@@ -199,11 +240,13 @@ class AccessPolicy:
             return _HostSlug(wiki.slug, is_public=False)
         return _HostSlug(validate_slug(subdomain)) if subdomain is not None else None
 
-    def _resolve_slug(self, identity: RequestIdentity, host_slug: _HostSlug | None, key: Key | None) -> str | None:
+    def _resolve_slug(
+        self, identity: RequestIdentity, host_slug: _HostSlug | None, client: Key | Person | None
+    ) -> str | None:
         requested = validate_slug(identity.slug) if identity.slug is not None else None
         if host_slug is None or requested is None or host_slug.slug == requested:
             return requested or (host_slug.slug if host_slug else None)
-        if key is None and not host_slug.is_public and not self._is_readable(identity, host_slug.slug):
+        if client is None and not host_slug.is_public and not self._is_readable(identity, host_slug.slug):
             # Trying slugs on a host must not reveal whose host it is.
             raise _build_unauthorized_error()
         raise _build_forbidden_error()
@@ -234,11 +277,42 @@ class AccessPolicy:
             )
         return Grant(wiki, key.scope, key)
 
+    def _authorize_person(self, person: Person, slug: str | None, required_scope: Scope) -> Grant:
+        if self._rules.is_operator(person):
+            return Grant(self._get_wiki_or_only(slug), Scope.ADMIN, None, person)
+        if slug is not None:
+            wiki = self._find_wiki(slug)
+        else:
+            visible = [wiki for wiki in self._registry.list_wikis() if self._get_person_scope(person, wiki)]
+            if len(visible) > 1:
+                raise _make_unnamed_error()
+            wiki = visible[0] if visible else None
+        scope = self._get_person_scope(person, wiki) if wiki is not None else None
+        if wiki is None or scope is None:
+            raise Forbidden(
+                "You are signed in, but none of your groups has access to this wiki.",
+                hint="Ask the administrator to add you to a group, then sign in again.",
+            )
+        if not scope.allows(required_scope):
+            raise Forbidden(
+                f"This requires the scope {required_scope}; your groups have {scope}.",
+                hint="Ask the administrator for the permission.",
+            )
+        return Grant(wiki, scope, None, person)
+
+    def _get_person_scope(self, person: Person, wiki: Wiki) -> Scope | None:
+        if self._rules.is_operator(person):
+            return Scope.ADMIN
+        scope = self._rules.get_scope(person, wiki.slug)
+        if scope is None or self._is_replaced(wiki):
+            return Scope.READ if self._is_public(wiki) else None
+        return scope
+
     def _get_wiki_or_only(self, slug: str | None) -> Wiki:
         """The wiki with this slug, or the only one. For callers that may know of every wiki."""
         wiki = self._registry.get(slug) if slug is not None else self._registry.get_only()
         if wiki is None:
-            raise WikiNotFound("No wiki was named.", hint="Name it in the path: /w/SLUG")
+            raise _make_unnamed_error()
         return wiki
 
     def is_open_access(self, identity: RequestIdentity) -> bool:
@@ -268,6 +342,16 @@ def is_public(wiki: Wiki, *, default: bool) -> bool:
     """Whether the wiki can be read without a key: by its own setting, or else by default."""
     setting = wiki.settings.get("public", "")
     return setting == "true" if setting else default
+
+
+def _get_person(identity: RequestIdentity) -> Person | None:
+    if identity.token is None and isinstance(identity.signed_in, Person):
+        return identity.signed_in
+    return None
+
+
+def _make_unnamed_error() -> WikiNotFound:
+    return WikiNotFound("No wiki was named.", hint="Name it in the path: /w/SLUG")
 
 
 def _build_unauthorized_error() -> Unauthorized:

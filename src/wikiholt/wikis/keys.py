@@ -80,7 +80,19 @@ class KeyStore:
         key, digest = found or (None, _EMPTY_DIGEST)
         if not hmac.compare_digest(_hash_token(token), digest) or key is None:
             return None
-        return None if key.expires_at and key.expires_at <= datetime.now(UTC) else key
+        return None if key.is_expired() else key
+
+    def find_valid(self, key_id: str) -> Key | None:
+        """The key of this id; None if it is unknown, revoked or expired. The caller has authenticated the client."""
+        with self._database.read_connection() as connection:
+            key, _ = (_find_key(connection, key_id) if connection else None) or (None, "")
+        return None if key is None or key.is_expired() else key
+
+    def find(self, key_id: str) -> Key | None:
+        """The key with this id, also if it has expired; None if it is unknown or revoked."""
+        with self._database.read_connection() as connection:
+            found = _find_key(connection, key_id) if connection else None
+        return found[0] if found else None
 
     def has_any(self) -> bool:
         """Whether there is any key, including expired ones."""

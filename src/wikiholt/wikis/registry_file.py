@@ -10,6 +10,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexTooNew, IndexUnavailable, StorageError, WikiholtError
@@ -23,6 +24,9 @@ from wikiholt.wikis.registry_recovery import (
     make_lost_registry_error,
     make_outdated_registry_error,
 )
+
+if TYPE_CHECKING:
+    from wikiholt.wikis.sign_ins import SignInFile
 
 _STORAGE_ERROR_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 _BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -109,6 +113,12 @@ class RegistryFile:
         with self._lock, self._translate_errors():
             self.close()
             return replace_file(self.path, rows)
+
+    def open_sign_ins(self) -> "SignInFile":
+        """The sign-ins in a file beside the registry."""
+        from wikiholt.wikis.sign_ins import SIGN_INS_FILE, SignInFile  # noqa: PLC0415 - only a service needs it
+
+        return SignInFile(self.path.with_name(SIGN_INS_FILE), self._timeout_s)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

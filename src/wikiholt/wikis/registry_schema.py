@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from wikiholt.wikis.registry_recovery import LeftoverData
+    from wikiholt.wikis.sign_ins import SignInDatabase
 
 
 class ResultRows(Protocol):
@@ -52,6 +53,10 @@ class RegistryDatabase(Protocol):
         """Replace a damaged or missing registry by these rows; returns the name under which the old one is kept."""
         ...
 
+    def open_sign_ins(self) -> "SignInDatabase":
+        """The sign-ins beside the registry, which have neither checksum nor backups."""
+        ...
+
     def close(self) -> None:
         """Close the database; the next use opens it again."""
         ...
@@ -85,6 +90,8 @@ PURGE_MARK_PREFIX = "struck-"
 """Prefix of a mark with a wiki's id: the wiki was removed and may still be in backups."""
 REPOSITORY_MARK = "repository-"
 """Prefix of a mark with a wiki's id. Its value identifies the wiki's repository."""
+OAUTH_MARK_PREFIX = "oauth-"
+"""Prefix of marks of the authorization server for agents."""
 REPOSITORY_COLUMN = "coalesce((SELECT value FROM marks WHERE name = 'repository-' || wikis.id), '')"
 _CREATE_TABLES = """
 CREATE TABLE wikis (

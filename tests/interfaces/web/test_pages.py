@@ -69,7 +69,7 @@ def test_pages_are_html_under_a_strict_policy_without_anything_inline(client: Te
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == CSP
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert "set-cookie" not in answer.headers
     assert not re.search(r"<script(?![^>]*\ssrc=)[^>]*>|<style|\sstyle=|\son\w+=|javascript:", answer.text)
     assert not re.search(r"(?:href|src|action)=\"?(?:https?:)?//", answer.text), "nothing external"

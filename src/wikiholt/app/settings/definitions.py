@@ -17,9 +17,11 @@ from wikiholt.app.settings.setting import (
     check_directory,
     check_domain,
     check_edit_url,
+    check_header_name,
     check_jwks_location,
     check_optional_directory,
     check_optional_url_template,
+    check_provider_url,
     check_resource_url,
     check_server_url,
     check_store_address,
@@ -28,9 +30,11 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
+from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.language_names import LANGUAGES
+from wikiholt.wikis.people import check_group_rule
 
 ANCHOR_STYLES = ("github", "otterwiki")
 _DAY_S = 86_400
@@ -218,6 +222,12 @@ class Settings:
     discover_interval: float = setting(
         10.0, "Seconds between two scans for new and removed repositories.", minimum=1, maximum=_DAY_S
     )
+    repositories_directory: str = setting(
+        "",
+        "The directory of the repositories of wikis that `create` makes; relative to data, by default `repositories`. "
+        "With PostgreSQL it must be set, and be on storage that all nodes share.",
+        check=check_optional_directory,
+    )
     backup_directory: str = setting("backups", "The directory of the backups; relative to data.", check=check_directory)
     backup_interval: float = setting(
         float(_DAY_S),
@@ -263,6 +273,10 @@ class Settings:
         maximum=50_000,
     )
     mcp_aliases: bool = setting(False, "Whether the tools are also available by their otterwiki-mcp names.")
+    mcp_oauth: bool = setting(
+        False,
+        "Whether agents can get tokens here with OAuth 2.1: a person approves them with a key. Needs oauth.resource.",
+    )
     oauth_issuers: tuple[str, ...] = setting(
         (), "Issuers whose access tokens give agents access to wikis; empty means that only keys do."
     )
@@ -276,6 +290,53 @@ class Settings:
         "The issuers' public keys as a JSON Web Key Set: a file, or an https:// URL.",
         check=check_jwks_location,
     )
+    people_groups: tuple[str, ...] = setting(
+        (),
+        "What the groups of persons may do: editors=handbook:write, staff=*:read for all wikis, *=handbook:read for "
+        "every person, admins=operator.",
+        check=check_group_rule,
+    )
+    people_remember_days: float = setting(
+        0.0,
+        "Days that a browser stays signed in with a key if its user chooses so; 0 disables it.",
+        minimum=0,
+        maximum=400,
+    )
+    people_sign_in_hours: float = setting(
+        12.0,
+        "Hours after which a person who signed in with OpenID Connect must sign in again; also the longest sign-in "
+        "with a key that is not remembered.",
+        minimum=0.1,
+        maximum=9600,
+    )
+    people_proxy_user_header: str = setting(
+        "",
+        "The header in which a proxy of serve.trusted_proxies names the person, such as Remote-User; empty means none.",
+        check=check_header_name,
+    )
+    people_proxy_groups_header: str = setting(
+        "", "The header with the groups of the person, separated by commas.", check=check_header_name
+    )
+    people_proxy_email_header: str = setting(
+        "", "The header with the address of the person, for commits.", check=check_header_name
+    )
+    people_proxy_sign_out_url: str = setting(
+        "", "The address at which the proxy signs persons out.", check=check_provider_url
+    )
+    people_oidc_issuer: str = setting(
+        "",
+        "The issuer of an OpenID provider with which persons sign in; empty means none. Needs the extra oidc.",
+        check=check_provider_url,
+    )
+    people_oidc_name: str = setting("your account", "The name of the OpenID provider on the sign-in page.")
+    people_oidc_client_id: str = setting("", "The id of this service at the OpenID provider.")
+    people_oidc_client_secret: str = setting(
+        "", "The secret of this service at the OpenID provider; empty for a public client.", secret=True
+    )
+    people_oidc_scopes: tuple[str, ...] = setting(
+        ("openid", "profile", "email"), "The scopes to request; some providers need groups too."
+    )
+    people_oidc_groups_claim: str = setting("groups", "The claim that contains the groups of a person.")
     queries_log: bool = setting(
         False, "Whether searches are logged, with each wiki's index, unless the wiki's own setting says otherwise."
     )
@@ -361,8 +422,9 @@ class WikiSettings:
     )
     kind: str = setting(
         "",
-        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
-        choices=("", "git", "directory"),
+        "What its source is: a git repository (empty or git), a directory of files (directory), or a repository that "
+        "Wikiholt keeps (managed). `add` and `create` set it.",
+        choices=("", "git", "directory", MANAGED_KIND),
     )
 
     @classmethod

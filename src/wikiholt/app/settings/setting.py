@@ -270,6 +270,19 @@ def check_resource_url(url: str) -> str:
     return "it must not end with / or contain ?, # or @" if re.search(r"[?#@]|/$", url) else ""
 
 
+def check_header_name(name: str) -> str:
+    """The name of an HTTP header; may be empty."""
+    return "" if re.fullmatch(r"[A-Za-z0-9-]*", name) else "it is not the name of a header"
+
+
+def check_provider_url(url: str) -> str:
+    """An https URL without query; http is allowed for this machine. May be empty."""
+    return check_jwks_location(url) if not url or ("://" in url and not re.search(r"[?#@\s]", url)) else _NOT_HTTPS
+
+
+_NOT_HTTPS = "it must begin with https:// and must not contain ?, # or @"
+
+
 def check_jwks_location(location: str) -> str:
     """A file or an https URL; http is allowed for this machine. May be empty."""
     if "://" not in location:

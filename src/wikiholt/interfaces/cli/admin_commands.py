@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from wikiholt.app.doctor import CheckResult, fix_logins, run_checks
+from wikiholt.app.doctor import CheckResult, check_sign_in, fix_logins, run_checks
 from wikiholt.app.isolation_check import check_isolation
 from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.interfaces.cli.command import (
@@ -28,6 +28,7 @@ def run_doctor(context: CommandContext) -> int:
     settings = context.settings
     results = list(fix_logins(context.service)) if context.arguments.fix else []
     results += run_checks(context.service, settings.data, settings.backup_interval)
+    results += check_sign_in(context.service, settings)
     return _print_results(context, results)
 
 

@@ -16,6 +16,8 @@ from types import FrameType
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
@@ -27,6 +29,7 @@ from wikiholt.interfaces.cli.serve_command import log_start, report_progress
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.request_context import is_loopback
+from wikiholt.interfaces.http.sign_in import PeerMiddleware
 
 REQUEST_TIMEOUT_S = 60.0
 """Maximum time in which a request, head and body, must arrive."""
@@ -173,25 +176,29 @@ def build_config(
     application: Application, metrics: ServiceMetrics | None = None, *, accept_at_once: int = BACKLOG
 ) -> uvicorn.Config:
     """The configuration of the server. It accepts up to `accept_at_once` connections before it does other work."""
-    proxies = application.settings.serve_trusted_proxies
     return uvicorn.Config(
-        create_app(application, metrics),
+        add_proxy_headers(create_app(application, metrics), application.settings.serve_trusted_proxies),
         access_log=False,  # searches must not be logged
         log_config=None,
         http=TimeoutProtocol,
         loop="asyncio",  # regardless of installed packages
         ws="none",
         server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
+        proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
         backlog=accept_at_once,
     )
 
 
+def add_proxy_headers(app: ASGIApp, proxies: Sequence[str]) -> ASGIApp:
+    """Apply the X-Forwarded headers of trusted proxies, as uvicorn does, but keep the address of the connection."""
+    return PeerMiddleware(ProxyHeadersMiddleware(app, list(proxies)) if proxies else app)  # type: ignore[arg-type]
+
+
 def _require_keys(application: Application) -> None:
-    host = application.settings.serve_host
-    if not is_loopback(host) and not application.service.registry.keys.has_any():
+    host, settings = application.settings.serve_host, application.settings
+    has_sign_in = bool(settings.people_proxy_user_header or settings.people_oidc_issuer)
+    if not is_loopback(host) and not has_sign_in and not application.service.registry.keys.has_any():
         raise InvalidSetting(
             f"Listening on {host} would expose every wiki to the network, because no key exists yet.",
             hint="Create one first: wikiholt key create --operator",

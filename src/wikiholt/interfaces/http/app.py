@@ -19,6 +19,7 @@ from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
     admin_routes,
     attachment_routes,
+    bulk_routes,
     index_routes,
     openapi,
     page_routes,
@@ -52,6 +53,7 @@ _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-I
 _WIKI_ROUTERS = (
     search_routes.router,
     search_routes.report_router,
+    bulk_routes.router,
     attachment_routes.router,
     page_routes.router,
     page_routes.write_router,
@@ -164,7 +166,7 @@ def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
 
 async def on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, WikiholtError)
-    return _to_page(request, make_problem_response(error), *get_public_message(error))
+    return await run_in_threadpool(_to_page, request, make_problem_response(error), *get_public_message(error))
 
 
 def _to_page(request: Request, response: Response, message: str, hint: str) -> Response:
@@ -216,7 +218,8 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         hint = f"{_get_openapi_path(request)} lists all paths."
         response = make_error_response(404, "not-found", "Unknown path.", hint)
-        return _to_page(request, response, "There is no page at this address.", "The link may be wrong or outdated.")
+        message, hint = "There is no page at this address.", "The link may be wrong or outdated."
+        return await run_in_threadpool(_to_page, request, response, message, hint)
     if error.status_code == 405:
         allowed = ", ".join(sorted(find_allowed_methods(request)))
         return make_error_response(405, "method-not-allowed", f"This path allows {allowed}.", "", {"Allow": allowed})

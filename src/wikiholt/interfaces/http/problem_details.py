@@ -25,6 +25,7 @@ from wikiholt.errors import (
     NoCommits,
     NothingIndexed,
     RevisionMismatch,
+    SignInUnavailable,
     SourceError,
     StorageError,
     SyncFailed,
@@ -55,6 +56,10 @@ _PUBLIC_MESSAGES: Mapping[type[WikiholtError], tuple[str, str]] = {
     SourceError: ("This wiki's repository cannot be read.", _OPERATOR_HINT),
     ModelError: ("The embedding model cannot be used.", f"mode=keyword works without it. {_OPERATOR_HINT}"),
     SyncFailed: ("This wiki's index could not be updated.", _OPERATOR_HINT),
+    SignInUnavailable: (
+        "The sign-in provider does not answer correctly.",
+        f"Try again later, or use a key. {_OPERATOR_HINT}",
+    ),
     MissingDependency: ("An optional dependency of the service is not installed.", _OPERATOR_HINT),
     WikiholtError: ("Internal error.", _OPERATOR_HINT),
 }

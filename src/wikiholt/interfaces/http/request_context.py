@@ -7,6 +7,7 @@ than the granted one.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -15,10 +16,18 @@ from starlette.requests import Request
 
 from wikiholt.app.bootstrap import Application
 from wikiholt.domain.git import Author
+from wikiholt.domain.people import Person
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import AccessDenied, Forbidden, InvalidQuery, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import ALLOWANCE_KEY, SLUG_KEY
+from wikiholt.interfaces.http.sign_in import (
+    SAFE_METHODS,
+    SignedIn,
+    SignInMethod,
+    find_signed_in,
+    require_same_origin,
+)
 from wikiholt.scheduler.reindex_job import ReindexJob
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SyncState, WikiActivity
@@ -104,34 +113,92 @@ class KeyAdmin:
     wiki: Wiki | None
 
 
+@dataclass(frozen=True, slots=True)
+class ClientDescription:
+    """The client of a request: a key, a person or nobody; `wiki` is the one that it may read here, with its scope."""
+
+    client: Key | Person | None
+    method: SignInMethod
+    wiki: Wiki | None
+    scope: Scope | None
+    is_operator: bool
+
+
 class RequestContext:
     """The client of one request and what it may use."""
 
     def __init__(self, application: Application, request: Request) -> None:
         self._application = application
         self.semantic_chunks_per_page = application.settings.search_semantic_chunks_per_page
+        self._request = request
         self._scope = request.scope
         self._address = request.client.host if request.client else ""
-        self._identity = RequestIdentity(
+        self._unverified_identity = RequestIdentity(
             token=parse_bearer_token(request.headers.get("authorization")),
             slug=request.scope.get(SLUG_KEY),
             host=request.headers.get("host"),
             loopback=is_loopback(application.settings.serve_host),
         )
 
+    @cached_property
+    def signed_in(self) -> SignedIn | None:
+        """The client that a cookie or a trusted proxy names; None without one, or if the request has a key."""
+        if self._unverified_identity.token is not None:
+            return None
+        return find_signed_in(self._application, self._request)
+
+    @cached_property
+    def _identity(self) -> RequestIdentity:
+        """The identity with the signed-in client. Raises Forbidden if another site started a change."""
+        if self.signed_in is None:
+            return self._unverified_identity
+        if self._request.method not in SAFE_METHODS:
+            require_same_origin(self._request)
+        return replace(self._unverified_identity, signed_in=self.signed_in.client)
+
+    def describe_client(self) -> ClientDescription:
+        """Describe who sends the request, and what they may do in the wiki that it names.
+
+        Raises Forbidden for a key of another wiki.
+        """
+        access = self._application.access
+        with self._check_access():
+            client, grant = access.get_client(self._identity), None
+            try:
+                grant = access.authorize(self._identity, Scope.READ)
+            except WikiholtError:
+                if isinstance(client, Key) and client.wiki_id is not None:
+                    raise
+        self._check_rate_limit(client)
+        if self.signed_in is not None:
+            method = self.signed_in.method
+        else:
+            method = SignInMethod.NONE if client is None else SignInMethod.KEY
+        wiki, scope = (grant.wiki, grant.scope) if grant else (None, None)
+        return ClientDescription(client, method, wiki, scope, access.is_operator(client))
+
+    def check_key(self, token: str) -> Key:
+        """The key of a sign-in form. Raises Unauthorized, or TooManyRequests after many unknown keys."""
+        key = self._application.service.registry.keys.find_by_token(token)
+        if key is None:
+            self._application.rate_limiter.refuse_key(self._address, token)
+            raise Unauthorized("This key is unknown; it may have expired or been revoked.", hint="Ask for another key.")
+        self._check_rate_limit(key)
+        return key
+
     def open_wiki(self, required_scope: Scope) -> WikiSession:
         """Open the wiki of this request. Raises AccessDenied without the required scope."""
         with self._check_access():
             grant = self._application.access.authorize(self._identity, required_scope)
-        self._check_rate_limit(grant.key)
+        self._check_rate_limit(grant.client)
         return self._open_session(grant)
 
     def open_wikis(self, slugs: Sequence[str]) -> OpenedWikis:
         """Open the wikis of a search: that of this request, or several with an operator key or the key of each."""
         with self._check_access():
             grants = self._application.access.authorize_search(self._identity, slugs)
-        for key in dict.fromkeys(grant.key for grant in grants):
-            self._check_rate_limit(key)
+        for client in dict.fromkeys(grant.client for grant in grants):
+            self._check_rate_limit(client)
         if len(grants) == 1:
             return OpenedWikis([self._open_session(grants[0])], {})
         if len(grants) > MAX_WIKIS_PER_SEARCH:
@@ -169,7 +236,8 @@ class RequestContext:
 
     def require_known_host(self) -> None:
         """Raise Forbidden without a key if the Host header names no known host (protects against DNS rebinding)."""
-        if self._identity.token is None and not self._application.access.is_known_host(self._identity):
+        identity = self._unverified_identity
+        if identity.token is None and not self._application.access.is_known_host(identity):
             self.count_request()
             raise Forbidden("Unknown host name.", hint="Add the host name to the setting serve.hosts.")
 
@@ -179,7 +247,7 @@ class RequestContext:
         application.scheduler.touch(wiki.id)
         session = WikiSession(grant, handle, application.settings.search_fresh_timeout, application.scheduler)
         if host_grant is None:
-            return session
+            return replace(session, author=grant.person.to_author()) if grant.person is not None else session
         return replace(
             session,
             path_style=host_grant.path_style,
@@ -197,13 +265,14 @@ class RequestContext:
     def require_operator(self) -> Application:
         """Return the application, which reaches all wikis. Raises AccessDenied without an operator key."""
         with self._check_access():
-            key = self._application.access.require_operator(self._identity)
-        self._check_rate_limit(key)
+            client = self._application.access.require_operator(self._identity)
+        self._check_rate_limit(client)
         return self._application
 
     def require_metrics_access(self) -> None:
         """Allow operators, and local clients while no key exists. Raises AccessDenied otherwise."""
-        if self._identity.token is None and self._application.access.is_open_access(self._identity):
+        identity = self._unverified_identity
+        if identity.token is None and self._application.access.is_open_access(identity):
             self._check_rate_limit(None)
         else:
             self.require_operator()
@@ -216,19 +285,15 @@ class RequestContext:
         """Return the wikis that the client may see, and whether the client is the operator."""
         with self._check_access():
             wikis = self._application.access.list_visible(self._identity)
-            key = (
-                self._application.service.registry.keys.find_by_token(self._identity.token)
-                if self._identity.token
-                else None
-            )
-        self._check_rate_limit(key)
-        return wikis, key is not None and key.wiki_id is None
+            client = self._application.access.get_client(self._identity)
+        self._check_rate_limit(client)
+        return wikis, self._application.access.is_operator(client)
 
     def get_key_admin(self) -> "KeyAdmin":
         """Return the keys that the client may manage: one wiki's, or all if an operator names no wiki in the path."""
         with self._check_access():
             try:
-                key = self._application.access.require_operator(self._identity)
+                client = self._application.access.require_operator(self._identity)
                 wiki = (
                     self._application.access.authorize(self._identity, Scope.ADMIN).wiki
                     if self._identity.slug is not None
@@ -236,15 +301,15 @@ class RequestContext:
                 )
             except Forbidden:
                 grant = self._application.access.authorize(self._identity, Scope.ADMIN)
-                assert grant.key is not None
-                key, wiki = grant.key, grant.wiki
-        self._check_rate_limit(key)
+                assert grant.client is not None
+                client, wiki = grant.client, grant.wiki
+        self._check_rate_limit(client)
         return KeyAdmin(self._application.service.registry, wiki)
 
     def identify_unverified(self) -> Wiki | None:
         """Return the wiki that a webhook names. The caller must verify the signature."""
         self._application.rate_limiter.check_failures(self._address)
-        return self._application.access.identify_unverified(self._identity)
+        return self._application.access.identify_unverified(self._unverified_identity)
 
     def notify_by_webhook(self, wiki: Wiki | None, *, verified: bool) -> bool:
         """Schedule a sync of the wiki if its webhook was verified, and return whether it was."""
@@ -264,14 +329,15 @@ class RequestContext:
         try:
             yield
         except WikiholtError as error:
-            if isinstance(error, Unauthorized) and self._identity.token is not None:
-                self._application.rate_limiter.refuse_key(self._address, self._identity.token)
+            token = self._unverified_identity.token
+            if isinstance(error, Unauthorized) and token is not None:
+                self._application.rate_limiter.refuse_key(self._address, token)
             else:
                 self._check_rate_limit(None)
             raise
 
-    def _check_rate_limit(self, key: Key | None) -> None:
-        self._scope[ALLOWANCE_KEY] = self._application.rate_limiter.check(key.id if key else None, self._address)
+    def _check_rate_limit(self, client: Key | Person | None) -> None:
+        self._scope[ALLOWANCE_KEY] = self._application.rate_limiter.check(client.id if client else None, self._address)
 
 
 class HostContext(RequestContext):
@@ -286,6 +352,11 @@ class HostContext(RequestContext):
         if not isinstance(host_grant, HostGrant):
             raise Unauthorized("A key is required.", hint="The host application passed no grant.")
         self._host_grant = host_grant
+
+    @property
+    def signed_in(self) -> None:
+        """Nobody: the host application authenticates its users."""
+        return None
 
     def open_wiki(self, required_scope: Scope) -> WikiSession:
         return self._open_granted(required_scope, allowed=required_scope in self._host_grant.scopes)

@@ -12,12 +12,16 @@ from typing_extensions import TypedDict
 
 from wikiholt import __version__
 from wikiholt.app.bootstrap import Application
+from wikiholt.domain.people import Person
+from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
+from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import NoQuery
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.sign_in import SignInMethod
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +33,7 @@ _PUBLIC_ROUTE: dict[str, Any] = {
     "responses": {422: describe_error_responses()[422]},
     "tags": ["service"],
 }
+_ME_ROUTE = {**_PUBLIC_ROUTE, "responses": describe_error_responses()}
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -44,6 +49,24 @@ class ComponentDocument(TypedDict):
 
     ready: bool
     code: str | None
+
+
+class ClientDocument(TypedDict):
+    """Who sends the request: a key, a person or nobody.
+
+    `wiki` is the wiki of the request, if the client may read it, and `scope` the scope there. A mirror of a remote
+    repository is not `writable`. `method` says how the client is authenticated.
+    """
+
+    kind: Literal["anonymous", "key", "person"]
+    name: str
+    method: SignInMethod
+    wiki: str | None
+    scope: Scope | None
+    writable: bool
+    operator: bool
+    key: str | None
+    groups: list[str]
 
 
 class DamagedIndexesDocument(TypedDict):
@@ -111,6 +134,27 @@ def check_ready(request: Request, context: RequestContextDep, _: NoQuery) -> Res
     indexes = {"repairing": counters.repairing, "broken": counters.broken}
     document = {"status": "ready" if ready else "not ready", **components, "indexes": indexes}
     return make_json_response(document, 200 if ready else 503, _NO_STORE)
+
+
+@router.get("/api/v1/me", response_model=ClientDocument, **_ME_ROUTE)
+def describe_client(context: RequestContextDep, _: NoQuery) -> Response:
+    """Return who the client is."""
+    description = context.describe_client()
+    client, wiki, scope = description.client, description.wiki, description.scope
+    can_write = scope is not None and scope.allows(Scope.WRITE)
+    person = client if isinstance(client, Person) else None
+    document = {
+        "kind": "anonymous" if client is None else "person" if person else "key",
+        "name": client.label if client else "",
+        "method": description.method,
+        "wiki": wiki.slug if wiki else None,
+        "scope": scope,
+        "writable": wiki is not None and can_write and not is_remote(wiki.source),
+        "operator": description.is_operator,
+        "key": None if client is None or person else client.id,
+        "groups": list(person.groups) if person else [],
+    }
+    return make_json_response(document, headers=_NO_STORE)
 
 
 def _check_component(check: Callable[[], object]) -> ComponentDocument:

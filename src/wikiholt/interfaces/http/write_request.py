@@ -18,6 +18,7 @@ from starlette.requests import Request
 from wikiholt.domain.git import Author
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.interfaces.http.sign_in import decode_header
 from wikiholt.wikis.session import WikiSession
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
@@ -59,18 +60,18 @@ def read_body(model: type[BodyT], *, optional: bool = False) -> Any:
         content_type = request.headers.get("content-type", "")
         return LazyBody(model, await request.body(), content_type, optional=optional)
 
-    receive_body.body = (model, optional)  # type: ignore[attr-defined]
+    receive_body.body = (model, optional, "application/json")  # type: ignore[attr-defined]
     return Depends(receive_body)
 
 
 def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:
     """Describe the body of a route for the OpenAPI document; add the models that it uses to `schemas`."""
     for dependency in route.dependant.dependencies:
-        model, optional = getattr(dependency.call, "body", (None, False))
+        model, optional, media_type = getattr(dependency.call, "body", (None, False, ""))
         if model is not None:
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {})
-            return {"required": not optional, "content": {"application/json": {"schema": schema}}}
+            return {"required": not optional, "content": {media_type: {"schema": schema}}}
     return None
 
 
@@ -119,6 +120,12 @@ class PutPage(WriteBody):
     content: _Text
 
 
+class DraftBody(StrictBody):
+    """The text of a page that is not saved."""
+
+    content: _Text
+
+
 class PatchPage(WriteBody):
     """The text to replace, which must occur once, and its replacement."""
 
@@ -159,7 +166,7 @@ def get_author(wiki: WikiSession, body: WriteBody, header: str | None) -> Author
         return Author(body.author.name, body.author.email)
     if header is not None:
         name, _, address = header.removesuffix(">").rpartition(" <")
-        return Author(_decode_header(name), _decode_header(address))
+        return Author(decode_header(name), decode_header(address))
     if wiki.author is not None:
         return wiki.author
     key = wiki.grant.key
@@ -209,11 +216,3 @@ def build_page_exists_error(wiki: WikiSession, path: str, *, by_header: bool) ->
 def _build_precondition_error(current: str | None) -> PreconditionFailed:
     message = "The page has changed since it was read." if current else "The page does not exist."
     return PreconditionFailed(message, current=current, hint="Read it again and apply the change to the new content.")
-
-
-def _decode_header(header: str) -> str:
-    """Decode UTF-8 in a header, which the server decodes as Latin-1."""
-    try:
-        return header.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return header

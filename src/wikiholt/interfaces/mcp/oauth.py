@@ -1,4 +1,4 @@
-"""OAuth 2.1 access tokens of other issuers. This service is a protected resource and issues none.
+"""OAuth 2.1 access tokens of other issuers, and the metadata of this service as a protected resource.
 
 A token gives access to the one wiki in its audience, with its scope, if a configured issuer signed it.
 """
@@ -18,6 +18,7 @@ import jwt
 from typing_extensions import TypedDict
 
 from wikiholt.domain.git import Author
+from wikiholt.domain.people import make_author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.interfaces.http.request_context import TokenIdentity
@@ -99,7 +100,6 @@ SCOPES_BY_NAME: Mapping[str, Scope] = {"read": Scope.READ, "write": Scope.WRITE}
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Asymmetric algorithms only: the verifier must not be able to sign."""
 _LEEWAY_S = 30.0
-_EMAIL_PATTERN = re.compile(r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+")
 
 
 class ResourceMetadata(TypedDict):
@@ -112,6 +112,17 @@ class ResourceMetadata(TypedDict):
     resource_name: str
 
 
+def build_resource_metadata(base: str, issuers: Sequence[str], slug: str) -> ResourceMetadata:
+    """The metadata of a wiki's endpoint (RFC 9728)."""
+    return {
+        "resource": f"{base}/w/{slug}/mcp",
+        "authorization_servers": list(issuers),
+        "scopes_supported": list(SCOPES_BY_NAME),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Wikiholt",
+    }
+
+
 class TokenVerifier:
     """Verifies the tokens of the configured issuers. Safe to use from many threads."""
 
@@ -119,15 +130,6 @@ class TokenVerifier:
         self.base = base
         self._issuers = tuple(issuers)
         self._keys = KeySet(keys)
-
-    def build_metadata(self, slug: str) -> ResourceMetadata:
-        return {
-            "resource": self._format_resource(slug),
-            "authorization_servers": list(self._issuers),
-            "scopes_supported": list(SCOPES_BY_NAME),
-            "bearer_methods_supported": ["header"],
-            "resource_name": "Wikiholt",
-        }
 
     def is_token_format(self, token: str) -> bool:
         """Whether it looks like a JWT. Our own keys do not."""
@@ -171,9 +173,6 @@ class TokenVerifier:
             raise _build_invalid_token_error()
         return slugs.pop()
 
-    def _format_resource(self, slug: str) -> str:
-        return f"{self.base}/w/{slug}/mcp"
-
 
 def _build_invalid_token_error() -> Unauthorized:
     return Unauthorized("This token is invalid or has expired.", hint="Request a new one from its issuer.")
@@ -182,7 +181,5 @@ def _build_invalid_token_error() -> Unauthorized:
 def _build_author(claims: Mapping[str, Any], digest: str) -> Author:
     """The author of commits, from the claims of the token."""
     name = next((claim for claim in (claims.get("name"), claims["sub"]) if isinstance(claim, str)), "")
-    clean_name = re.sub(r"[<>\x00-\x1f\x7f]", "", name).strip()[:200]
     email = claims.get("email")
-    address = email if isinstance(email, str) and len(email) < 255 and _EMAIL_PATTERN.fullmatch(email) else ""
-    return Author(clean_name if any(map(str.isalnum, clean_name)) else "Agent", address or f"{digest}@wikiholt.invalid")
+    return make_author(name, email if isinstance(email, str) else "", digest, default_name="Agent")

@@ -1,7 +1,7 @@
 """The frame of every HTML page: headers, navigation, scripts, and pages that show an error."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
 from urllib.parse import quote, urlencode
@@ -12,6 +12,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message
+from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.http.sign_in import SignInMethod
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
 
 CSP = "; ".join(
@@ -28,7 +30,22 @@ CSP = "; ".join(
         "trusted-types wikiholt-page",
     )
 )
-_HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-cache", "Cross-Origin-Opener-Policy": "same-origin"}
+_HEADERS = {
+    "Content-Security-Policy": CSP,
+    "Cache-Control": "private, no-cache",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # With no-referrer, a form of this page would be sent with `Origin: null`, as one of another site.
+    "Referrer-Policy": "same-origin",
+}
+
+
+_STYLES = {
+    "plain": ("reader.css", "forms.css"),
+    "edit": ("reader.css", "forms.css"),
+    "manage": ("wikis.css", "forms.css"),
+    **dict.fromkeys(("wikis", "status", "statuses"), ("wikis.css",)),
+}
+"""Further style sheets of a view."""
 
 
 @cache
@@ -38,17 +55,57 @@ def load_static_files() -> StaticFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """Who is signed in: `name` is empty if nobody is. Then `sign_in` is the link for it, from the first page."""
+
+    name: str = ""
+    sign_in: str = ""
+    can_sign_out: bool = True
+
+    @classmethod
+    def of_nobody(cls, request: Request) -> "Account":
+        """The account of a request that is not signed in."""
+        settings = request.app.state.application.settings
+        return cls(sign_in="sign-in" if settings.people_remember_days or settings.people_oidc_issuer else "")
+
+    @classmethod
+    def from_request(cls, request: Request) -> "Account":
+        """The account of the request. Errors are left to the page itself."""
+        settings = request.app.state.application.settings
+        try:
+            signed_in = RequestContext(request.app.state.application, request).signed_in
+        except WikiholtError:
+            signed_in = None
+        if signed_in is not None:
+            is_proxy = signed_in.method is SignInMethod.PROXY
+            name = signed_in.client.label or f"key {signed_in.client.id}"
+            return cls(name, can_sign_out=not is_proxy or bool(settings.people_proxy_sign_out_url))
+        signed_out = cls.of_nobody(request)
+        if not signed_out.sign_in or request.method != "GET" or request.scope["path"].endswith("/sign-in"):
+            return signed_out
+        path = (request.scope.get("raw_path") or request.scope["path"].encode()).decode("latin-1")
+        query = request.scope["query_string"].decode("latin-1")
+        return cls(sign_in=f"sign-in?{urlencode({'next': f'{path}?{query}' if query else path})}")
+
+
+@dataclass(frozen=True, slots=True)
 class PageContext:
     """The URL context of a page: below /w/SLUG, or at the root of the service. `base` leads to its first page."""
 
     slug: str | None
     root: str
     base: str = ""
+    account: Account = Account()
 
     @classmethod
     def from_request(cls, request: Request) -> "PageContext":
+        return replace(cls.signed_out(request), account=Account.from_request(request))
+
+    @classmethod
+    def signed_out(cls, request: Request) -> "PageContext":
+        """The context of a page after signing out."""
         slug = request.scope.get(SLUG_KEY)
-        return cls(slug, "../../" if slug is not None else "./")
+        return cls(slug, "../../" if slug is not None else "./", account=Account.of_nobody(request))
 
     @classmethod
     def from_unknown_path(cls, request: Request) -> "PageContext":
@@ -60,8 +117,8 @@ class PageContext:
         raw_path = request.scope.get("raw_path") or request.scope["path"].encode()
         root = "../" * (raw_path.count(b"/") - 1 - service_path.count("/"))
         if page.slug is None:
-            return cls(None, root or "./", root)
-        return cls(page.slug, root or "./", f"{root}w/{quote(page.slug, safe='')}/")
+            return replace(page, root=root or "./", base=root)
+        return replace(page, root=root or "./", base=f"{root}w/{quote(page.slug, safe='')}/")
 
 
 def render_page(
@@ -84,11 +141,12 @@ def render_page(
         name=escape(name),
         base=context.base,
         static=static,
-        style=f'<link rel="stylesheet" href="{static}/reader.css">' if view == "plain" else "",
+        style="\n".join(f'<link rel="stylesheet" href="{static}/{name}">' for name in _STYLES.get(view, ())),
         script=_render_scripts(view, static),
         root=context.root,
         wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
         links=_render_links(context, current),
+        account=_render_account(context),
         main=main,
     )
     return HTMLResponse(html, status, _HEADERS | dict(headers or {}))
@@ -117,13 +175,27 @@ def _render_links(context: PageContext, current: str) -> str:
     )
 
 
+def _render_account(context: PageContext) -> str:
+    account = context.account
+    if account.sign_in:
+        return f'<a id="app.sign-in" href="{escape(context.base + account.sign_in)}">Sign in</a>'
+    if not account.name:
+        return ""
+    name = f'<span class="account" id="app.account" title="Signed in as {escape(account.name)}">'
+    name += f'<span class="visually-hidden">Signed in as </span>{escape(account.name)}</span>'
+    if not account.can_sign_out:
+        return name
+    button = f'<button class="quiet" title="Signed in as {escape(account.name)}">Sign out</button>'
+    return f'{name}<form method="post" action="{context.base}sign-out">{button}</form>'
+
+
 # Errors
 
 
 def wants_html(request: Request) -> bool:
     """Return whether a browser asks for a page, and not a program for data."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    is_page = request.method in ("GET", "HEAD") and not path.startswith(("/api/", "/mcp", "/static/"))
+    is_page = not path.startswith(("/api/", "/mcp", "/static/"))
     return is_page and "text/html" in request.headers.get("accept", "")
 
 
@@ -150,7 +222,12 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
     if isinstance(error, PageNotFound) and error.current_path:
         return RedirectResponse(f"?{urlencode({**request.query_params, 'page': error.current_path})}", 302)
     message, hint = get_public_message(error)
-    if isinstance(error, Unauthorized):
+    context = PageContext.from_request(request)
+    actions = '<a class="button" href="./">Search this wiki</a>'
+    if isinstance(error, Unauthorized) and context.account.sign_in:
+        message, hint = "You are not signed in.", "Sign in to read this page."
+        actions = f'<a class="button primary" href="{escape(context.account.sign_in)}">Sign in</a>'
+    elif isinstance(error, Unauthorized):
         # A plain form cannot send a key.
         hint = "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
     elif isinstance(error, PageNotFound):
@@ -158,9 +235,8 @@ def render_view_error(request: Request, error: WikiholtError, form: str = "") ->
     title = f"<h1>{_get_error_title(error.status)}</h1>"
     main = (
         f'<main id="app.main" class="plain" data-status="{error.status}">{form}{title}{render_message(message, hint)}'
-        '<p class="actions"><a class="button" href="./">Search this wiki</a></p></main>'
+        f'<p class="actions">{actions}</p></main>'
     )
-    context = PageContext.from_request(request)
     return render_page(
         "plain", context, main, current="search", title=_get_error_title(error.status), status=error.status
     )
@@ -173,7 +249,7 @@ def render_message(message: str, hint: str) -> str:
 
 def _get_error_title(status: int) -> str:
     titles = {
-        401: "A key is required",
+        401: "Sign-in is required",
         403: "No access",
         404: "Not found",
         429: "Too many requests",

@@ -42,6 +42,9 @@ REGISTRY_TABLES = TableSet(
         "CREATE TABLE marks (name text PRIMARY KEY, value text NOT NULL)",
         "CREATE TABLE sealed (one int4 PRIMARY KEY CHECK (one = 1), digest text NOT NULL)",
         f"INSERT INTO sealed VALUES (1, '{EMPTY_CHECKSUM}')",
+        "CREATE TABLE sign_ins (digest text PRIMARY KEY, client text NOT NULL, person text NOT NULL,"
+        ' created_at text COLLATE "C" NOT NULL, expires_at text COLLATE "C" NOT NULL)',
+        "CREATE INDEX sign_ins_of_a_client ON sign_ins (client)",
     ),
 )
 
@@ -95,6 +98,9 @@ class PostgresRegistry:
             notify_nodes(connection, REGISTRY_CHANGED)
         return name
 
+    def open_sign_ins(self) -> "PostgresSignIns":
+        return PostgresSignIns(self._catalog)
+
     def close(self) -> None:
         self._verified_pid = None
 
@@ -125,6 +131,23 @@ class PostgresRegistry:
             if self.remains.had_keys():
                 raise make_outdated_registry_error("The registry in PostgreSQL")
         self._verified_pid = os.getpid()
+
+
+class PostgresSignIns:
+    """`SignInDatabase` in the home database, so that all nodes see the same sign-ins."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    @contextmanager
+    def read_connection(self) -> Iterator["_PostgresRegistryConnection"]:
+        with self._catalog.read_connection() as connection:
+            yield _PostgresRegistryConnection(connection)
+
+    @contextmanager
+    def write_transaction(self) -> Iterator["_PostgresRegistryConnection"]:
+        with self._catalog.write_transaction() as connection, _translate_text_errors():
+            yield _PostgresRegistryConnection(connection)
 
 
 def describe_leftover_schemas(catalog: Catalog) -> str:

@@ -20,15 +20,21 @@ const getHeaders = () => { const secret = key.get(); return secret ? { Authoriza
 
 // A file of the wiki, such as an image.
 export async function fetchBlob(path) {
-  const response = await fetch(new URL(path, new URL("./", location.href)), { headers: getHeaders(), credentials: "omit" });
+  const response = await fetch(new URL(path, new URL("./", location.href)), { headers: getHeaders() });
   if (!response.ok) throw new Error(`status ${response.status}`);
   return response.blob();
 }
 
 // The HTML of a page that the server renders, also if it shows an error.
 export const fetchPage = async (url) =>
-  (await fetch(url, { headers: { Accept: "text/html", ...getHeaders() }, credentials: "omit", cache: "no-cache" })).text();
+  (await fetch(url, { headers: { Accept: "text/html", ...getHeaders() }, cache: "no-cache" })).text();
+
+// A request that changes something, or has a body.
+export function send(method, path, body = undefined, parameters = {}, headers = {}) {
+  const type = body ? { "Content-Type": "application/json" } : {};
+  return request(addParameters(new URL(path, BASE), parameters), { method, headers: { ...getHeaders(), ...type, ...headers }, body: body && JSON.stringify(body) });
+}
 
 export function get(path, parameters = {}, signal = undefined) {
-  return request(addParameters(new URL(path, BASE), parameters), { headers: getHeaders(), signal, credentials: "omit" });
+  return request(addParameters(new URL(path, BASE), parameters), { headers: getHeaders(), signal });
 }

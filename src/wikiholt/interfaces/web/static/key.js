@@ -35,8 +35,15 @@ export function openKeyDialog(message, hint, done) {
   input.focus();
 }
 
-// A button that opens the key dialog after a refused request; without a key the dialog opens by itself.
+// The link to the sign-in page, if the service has one and nobody is signed in.
+const getSignInLink = () => byId("sign-in")?.href;
+
+export const hasAccount = () => Boolean(byId("account") || byId("sign-in"));
+
+// A button that opens the key dialog after a refused request; without a key the dialog opens by itself. With a sign-in
+// page it is a link to that page; a person who is signed in gets none.
 export function renderAccessButton(problem, hint, retry) {
+  if (hasAccount()) return getSignInLink() ? el("a", { class: "button primary", href: getSignInLink() }, "Sign in") : "";
   const openDialog = () => openKeyDialog(toSentence(problem.message), hint, retry);
   if (problem.status === 401) openDialog();
   return el("button", { type: "button", class: "primary", on: { click: openDialog } }, "Enter a key");
@@ -44,7 +51,7 @@ export function renderAccessButton(problem, hint, retry) {
 
 export function setUpKeyButton(done) {
   const button = byId("key");
-  button.hidden = false;
+  button.hidden = hasAccount() && !key.get();
   button.textContent = key.get() ? "Key in use" : "Key";
   button.onclick = () => openKeyDialog("", "", done);
 }

@@ -1,9 +1,9 @@
-// The last searches in this wiki, kept on this device; with a key only until the tab is closed.
+// The last searches in this wiki, kept on this device; with a key or sign-in only until the tab is closed.
 import { byId, el } from "./dom.js";
 
 const MAX_SEARCHES = 6;
 const NAME = `wikiholt.recent:${location.pathname}`;
-const hasKey = () => Object.keys(sessionStorage).some((name) => name.startsWith("wikiholt.key:"));
+const hasKey = () => Boolean(byId("account")) || Object.keys(sessionStorage).some((name) => name.startsWith("wikiholt.key:"));
 const getStorage = () => (hasKey() ? sessionStorage : localStorage);
 
 function read() {
