@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import anyio
 import httpx2
 import uvicorn
-from fastapi import FastAPI
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
+from starlette.types import ASGIApp
 
 from tests.support.wait import wait_until
 
@@ -29,14 +29,14 @@ TIMEOUT_S = 120.0
 
 
 @contextmanager
-def run_server(app: FastAPI) -> Iterator[str]:
-    """Run the application on a real server on a free port."""
+def run_server(app: ASGIApp, *, proxy_headers: bool = True) -> Iterator[str]:
+    """Run the application on a real server on a free port. By default clients set their own address."""
     config = uvicorn.Config(
         app,
         port=0,
         log_config=None,
         timeout_graceful_shutdown=5,
-        proxy_headers=True,  # clients set their own address
+        proxy_headers=proxy_headers,
         forwarded_allow_ips="127.0.0.1",
     )
     server = uvicorn.Server(config)
