@@ -91,14 +91,14 @@ def main() -> None:
     parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
     parser.add_argument("--data", type=Path, default=Path("bench/data"))
     parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
-    parser.add_argument("--write", action="store_true", help="write bench/results/calibration.md")
+    parser.add_argument("--write", action="store_true", help="write bench/results/calibration-MODEL.md")
     arguments = parser.parse_args()
     asked = load_queries(arguments.collections, arguments.data, arguments.model)
     found = {mode: collect_hits(mode, asked) for mode in SearchMode}
     text = "\n".join(line for mode in SearchMode for line in format_report(mode, found))
     print(text)
     if arguments.write:
-        write("calibration", f"{__doc__}\n{machine()}\n{text}")
+        write(f"calibration-{arguments.model or 'granite'}", f"{__doc__}\n{machine()}\n{text}")
 
 
 def collect_hits(mode: SearchMode, asked: list[JudgedQuery]) -> Hits:

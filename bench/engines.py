@@ -12,13 +12,10 @@ import argparse
 import os
 import re
 import shutil
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +28,7 @@ from bench.corpus import DATA
 from bench.report import machine, write
 from bench.search import QUESTIONS
 from bench.vectors import ReferenceIndex, resident
+from tests.support.chroma_server import RunningChroma
 from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.vectors.exact import ExactVectorCache
@@ -167,32 +165,6 @@ def get_disk_mb(folder: Path) -> float:
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file()) / 1e6
 
 
-@contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Run a separate `chroma run` and yield its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(folder)]
-    child = subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    url, until = f"http://127.0.0.1:{port}", time.monotonic() + 120
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/api/v2/heartbeat", timeout=5).close()
-                break
-            except OSError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.05)
-        yield url
-    finally:
-        child.kill()
-        child.wait()
-
-
 class RestartingChroma:
     """A Chroma that is reopened for every cache, as by a new process."""
 
@@ -227,7 +199,9 @@ def trials(root: Path, stack: ExitStack) -> list[Trial]:
         return Trial(name, chroma.cache, folder, chroma.close)
 
     def served(folder: Path) -> ChromaConfig:
-        return ChromaConfig(url=stack.enter_context(server(folder)), timeout=60.0, background_timeout=TIMEOUT_S)
+        return ChromaConfig(
+            url=stack.enter_context(RunningChroma(folder)).url, timeout=60.0, background_timeout=TIMEOUT_S
+        )
 
     return [
         of("exact", ExactVectorCache),

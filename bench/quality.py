@@ -11,6 +11,7 @@ in bench/data, so a second run only searches.
 
 import argparse
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,9 @@ DATA = Path("bench/data")
 RERANKER = "ms-marco-MiniLM-L-12-v2"
 HYBRID = "Wikiholt hybrid"
 WARM = 5
+RESULT = Path("bench/results/quality.md")
+TABLE_HEAD = """| collection | queries | search | nDCG@10 | recall@10 | MRR@10 | success@1 | p50 ms | p95 ms |
+|---|---|---|---|---|---|---|---|---|"""
 NOTES = """
 - *BM25 (bm25s)*: k1 1.5, b .75, English stems and stop words, over whole pages with their titles; with *paths too* the
   path of a page is one more line of it. Wikiholt reads paths, and in wiki-dendron many former titles are in paths.
@@ -50,7 +54,8 @@ NOTES = """
 - *txtai hybrid*: version 9.14, `Embeddings(path=…, hybrid=True)` with all-MiniLM-L6-v2; a page is a document.
 - *over our passages*: the same given the passages Wikiholt cuts, each with the page's name and headings before it, with the
   vectors Wikiholt keeps of them; ten passages are requested per page, and the best of each page counts.
-- *Wikiholt semantic* is the default model alone, over passages; *Wikiholt keyword* is words alone.
+- *Wikiholt semantic* is the default model alone, over passages; *Wikiholt keyword* is words alone; *reranked* means that
+  unclear answers are (docs/adr/0038).
 """
 
 
@@ -90,7 +95,8 @@ def main() -> None:
     print(f"\n{differences}")
     if arguments.write:
         load = f"Load when it began {before:.1f}, when it ended {os.getloadavg()[0]:.1f}."
-        write("quality", f"{__doc__}{NOTES}\n{machine()} {load}\n\n{text}\n")
+        kept = "" if arguments.peers else "\n".join(keep_peer_rows(RESULT.read_text(encoding="utf-8")))
+        write("quality", f"{__doc__}{NOTES}\n{machine()} {load}\n\n{text}\n{kept}")
 
 
 def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[EvaluationRun]]]:
@@ -121,12 +127,12 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
             ours(f"Wikiholt {mode}", wiki, mode)
             for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID)
         ]
-        searches += [ours(f"{HYBRID}, reranked", wiki, SearchMode.HYBRID, rerank=True)] if arguments.rerank else []
+        searches += [ours(f"{HYBRID}, reranked", wiki, SearchMode.HYBRID, rerank=None)] if arguments.rerank else []
         for model in arguments.model:
             other = opened("model", model).get_handle(name)
             searches.append(ours(f"{HYBRID}, {model}", other, SearchMode.HYBRID))
             if arguments.rerank:
-                searches.append(ours(f"{HYBRID}, {model}, reranked", other, SearchMode.HYBRID, rerank=True))
+                searches.append(ours(f"{HYBRID}, {model}, reranked", other, SearchMode.HYBRID, rerank=None))
         for asked in collections.queries(directory):
             found = measured(asked, searches, arguments.limit)
             print("\n".join(row(asked.name, run) for run in found), flush=True)
@@ -145,7 +151,7 @@ def bring_up_to_date(service: WikiService, name: str, repository: Path) -> None:
     print(f"{name}: {report.added} pages, {report.chunks_embedded} chunks in {took:.0f} s", flush=True)
 
 
-def ours(label: str, wiki: WikiHandle, mode: SearchMode, *, rerank: bool = False) -> Search:
+def ours(label: str, wiki: WikiHandle, mode: SearchMode, *, rerank: bool | None = False) -> Search:
     def search(_: Question, request: SearchRequest) -> SearchResult:
         return wiki.search(replace(request, rerank=rerank))
 
@@ -178,14 +184,22 @@ def measured(asked: collections.Queries, searches: Sequence[Search], limit: int 
 
 
 def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
-    yield "| collection | queries | search | nDCG@10 | recall@10 | MRR@10 | success@1 | p50 ms | p95 ms |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield TABLE_HEAD
     yield from (row(kind, run) for kind, runs in found.items() for run in runs)
     yield ""
     for label in dict.fromkeys(run.label for runs in found.values() for run in runs):
         outcomes = [each for runs in found.values() for run in runs if run.label == label for each in run.outcomes]
         for note, count in Counter(note for each in outcomes for note in each.notes).items():
             yield f"{label}: {count} of {len(outcomes)} answers said: {note}."
+
+
+def keep_peer_rows(previous: str) -> Iterator[str]:
+    """The rows of the last run with other programs, which do not change with Wikiholt, and of the model it used."""
+    rows = re.findall(r"^\| [^|]+ \| \d+ \| (?!Wikiholt (?!hybrid, all-Mini))[^|]+ \| .+$", previous, re.MULTILINE)
+    if rows:
+        yield "\nAn earlier run over the complete collections; *our passages* and their vectors are those of all-MiniLM-L6-v2:\n"
+        yield TABLE_HEAD
+        yield from rows
 
 
 def row(kind: str, run: EvaluationRun) -> str:

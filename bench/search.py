@@ -1,10 +1,12 @@
 """The latency of warm searches compared with embedding the query alone, at about 1,000, 10,000 and 100,000 chunks.
 
-    python -m bench.search [--corpus BUNDLE] [--write]
+    python -m bench.search [--corpus BUNDLE] [--sizes mdn-1k,mdn-10k] [--write]
 
 Uses the index that bench.sync makes (run that first) and smaller ones of the same pages, whose vectors are taken from
-it. Every query is sent to every wiki in turn, and embedded alone in the same turn, so that the ratios hold on a noisy
-machine. Memory is that of a separate process that opens one wiki and searches it.
+it; with --sizes only smaller ones, which are embedded. Every query is sent to every wiki in turn, and embedded alone in
+the same turn, so that the ratios hold on a noisy machine. CPU is the process time of a query in its best round, without
+display texts cached by earlier searches; the median of all queries counts. Memory is that of a separate process that
+opens one wiki and searches it.
 """
 
 import argparse
@@ -14,7 +16,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,13 @@ from wikiholt.app.bootstrap import build_wiki_config, open_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.search import SearchMode
+from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.request import SearchRequest
+from wikiholt.text import snippets
+from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
 SIZES = {"mdn-1k": 77, "mdn-10k": 770, "mdn-100k": 7600, "mdn": 0}
@@ -62,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, default=DEFAULT)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(SIZES), help="measure only these")
     parser.add_argument("--write", action="store_true", help="write bench/results/search.md")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -70,10 +76,10 @@ def main() -> None:
         return
     large = cloned(arguments.corpus, DATA / "mdn.git")
     service = open_service(DATA / "sync")
-    for slug, pages in SIZES.items():
-        prepare(service, slug, large, pages)
+    for slug in arguments.sizes:
+        prepare(service, slug, large, SIZES[slug])
     asked = QUESTIONS + titles(large, 80)
-    rows = measured(service, asked, arguments.rounds)
+    rows = measured(service, arguments.sizes, asked, arguments.rounds)
     print("\n".join(rows))
     service.close()
     if arguments.write:
@@ -103,12 +109,14 @@ def prepare(service: WikiService, slug: str, large: BareWiki, pages: int) -> Non
         repository = smaller(large, DATA / f"{slug}.git", pages) if pages else large
         service.add(slug, str(repository.path.resolve()), {})
     shop, wiki = service.components, service.get_handle(slug).wiki
-    known = shop.store.open(service.get_handle("mdn").wiki.id)
-    embedder = Remembering(shop.embedder(), known) if pages else shop.embedder()
+    has_large = "mdn" in [wiki.slug for wiki in service.list_wikis()]
+    known = shop.store.open(service.get_handle("mdn").wiki.id) if has_large and pages else None
+    embedder = Remembering(shop.embedder(), known) if known is not None else shop.embedder()
     settings = load_settings()
     parts = build_wiki_config(wiki, settings, open_backend(settings, BackupPolicy()))
     Syncer(wiki.id, shop.store, parts.source, embedder, parts.pipeline, 60).sync()
-    known.close()
+    if known is not None:
+        known.close()
 
 
 def titles(wiki: BareWiki, count: int) -> list[str]:
@@ -122,47 +130,70 @@ def titles(wiki: BareWiki, count: int) -> list[str]:
     return found
 
 
-def measured(service: WikiService, asked: list[str], rounds: int) -> list[str]:
-    times: dict[tuple[str, str], list[float]] = {}
-    alone: list[float] = []
+class Times:
+    """Wall and CPU times by wiki and kind of search."""
+
+    def __init__(self) -> None:
+        self._walls: dict[tuple[str, str], list[float]] = {}
+        self._cpus: dict[tuple[str, str], dict[str, float]] = {}
+
+    def measure(self, slug: str, kind: str, query: str, work: Callable[[], object]) -> None:
+        snippets._to_display_text.cache_clear()
+        began, cpu_began = time.perf_counter(), time.process_time()
+        work()
+        cpu, wall = time.process_time() - cpu_began, time.perf_counter() - began
+        self._walls.setdefault((slug, kind), []).append(wall)
+        best = self._cpus.setdefault((slug, kind), {})
+        best[query] = min(cpu, best.get(query, cpu))
+
+    def get_medians(self, slug: str, kind: str) -> tuple[float, float]:
+        """The medians of wall and CPU time in milliseconds."""
+        walls, cpus = self._walls[slug, kind], self._cpus[slug, kind].values()
+        return statistics.median(walls) * 1e3, statistics.median(cpus) * 1e3
+
+
+KINDS = {str(mode): (mode, PageFilter()) for mode in SearchMode}
+KINDS["hybrid, in a folder"] = (SearchMode.HYBRID, PageFilter(path_prefix="web"))
+
+
+def measured(service: WikiService, slugs: list[str], asked: list[str], rounds: int) -> list[str]:
+    times = Times()
     embedder = service.components.embedder()
-    for slug in SIZES:
+    for slug in slugs:
         service.get_handle(slug).search(SearchRequest("warm up"))
         service.get_handle(slug).wait_for_caches(600)
         service.get_handle(slug).search(SearchRequest("warm up"))
     for _ in range(rounds):
         for query in asked:
-            began = time.perf_counter()
-            embedder.embed_query(query)
-            alone.append(time.perf_counter() - began)
-            for slug in SIZES:
-                for mode in SearchMode:
-                    began = time.perf_counter()
-                    answer = service.get_handle(slug).search(SearchRequest(query, mode=mode))
-                    times.setdefault((slug, mode), []).append(time.perf_counter() - began)
-                    assert not answer.degraded, answer.notes
-    embed = statistics.median(alone) * 1e3
+            times.measure("", "alone", query, partial(embedder.embed_query, query))
+            for slug in slugs:
+                for kind, (mode, where) in KINDS.items():
+                    request = SearchRequest(query, mode=mode, where=where)
+                    times.measure(slug, kind, query, partial(search, service.get_handle(slug), request))
+    alone, alone_cpu = times.get_medians("", "alone")
     rows = [
-        f"Embedding the query alone: p50 {embed:.2f} ms, p95 {statistics.quantiles(alone, n=20)[18] * 1e3:.2f} ms.",
+        f"Embedding the query alone: p50 {alone:.2f} ms, CPU {alone_cpu:.2f} ms.",
         "",
-        "| chunks | pages | mode | p50 ms | p95 ms | p50 ÷ embedding alone | peak memory MB |",
-        "|---|---|---|---|---|---|---|",
+        "| chunks | pages | mode | p50 ms | p50 ÷ embedding alone | CPU ms | CPU ÷ embedding alone | peak memory MB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for slug in SIZES:
+    for slug in slugs:
         state = service.get_handle(slug).get_status().state
         assert state is not None
-        peak = json.loads(
-            subprocess.run(
-                [sys.executable, "-m", "bench.search", "--memory-of", slug], capture_output=True, check=True
-            ).stdout
-        )
-        for mode in SearchMode:
-            spread = statistics.quantiles(times[slug, mode], n=20)
-            p50, p95 = spread[9] * 1e3, spread[18] * 1e3
+        command = [sys.executable, "-m", "bench.search", "--memory-of", slug]
+        peak = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        for kind in KINDS:
+            p50, cpu = times.get_medians(slug, kind)
             rows.append(
-                f"| {state.chunks:,} | {state.pages:,} | {mode} | {p50:.2f} | {p95:.2f} | {p50 / embed:.2f} | {peak['mb']:.0f} |"
+                f"| {state.chunks:,} | {state.pages:,} | {kind} | {p50:.2f} | {p50 / alone:.2f} | {cpu:.2f} |"
+                f" {cpu / alone_cpu:.2f} | {peak['mb']:.0f} |"
             )
     return rows
+
+
+def search(handle: WikiHandle, request: SearchRequest) -> None:
+    answer = handle.search(request)
+    assert not answer.degraded, answer.notes
 
 
 def memory(slug: str) -> dict[str, float]:

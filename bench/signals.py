@@ -1,14 +1,16 @@
-"""Further signals for hybrid ranking, chosen by the other collections: the figures of docs/adr/0034.
+"""Further signals for hybrid ranking, chosen by the other collections: the figures of docs/adr/0034 and 0038.
 
     python -m bench.signals [--collections DIR] [--data DIR] [--write]
 
-Uses the indexes of bench.quality (run that first). The first table has the difference of nDCG@10 to hybrid search as it
+Uses the indexes of bench.quality (run that first), and keeps the signals of all queries in bench/data/signals, so that a
+further trial takes seconds; delete them after a change of an index. The first table has the difference of nDCG@10 to hybrid search as it
 is. The second chooses the best of all combinations by the mean of all collections but one, and shows what it gives on
 that one. A signal is worth its cost only if it gains there.
 """
 
 import argparse
 import math
+import pickle
 import random
 import re
 from collections import Counter
@@ -20,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
+from bench.ranking import calls
 from bench.report import machine, write
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
@@ -30,10 +33,13 @@ from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice
 from wikiholt.text.bm25 import to_terms
 from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+from wikiholt.wikis.service import WikiService
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 FEEDBACK_PAGES, FEEDBACK_TERMS = 5, 8
 LONG_QUERY_WORDS = 8
+MANY_TERMS = 6
+MANY_LINKS = 20
 COMBINATIONS = 250
 
 
@@ -55,6 +61,17 @@ class Signals:
     """The mean of the three nearest passages, on the common scale."""
     feedback: FloatArray
     """The keyword share of terms taken from the best pages (RM3)."""
+    terms: int
+    second: FloatArray
+    """The second nearest passage, on the common scale; of a page with one passage that one."""
+    rare_feedback: FloatArray
+    """The same as `feedback`, with the rarest terms that two of the best pages share."""
+    links: FloatArray
+    """The number of links to the page, saturated."""
+    coverage: FloatArray
+    """The share of the query's terms that the nearest passage and the name contain; rare ones weigh more."""
+    rarest: FloatArray
+    """Whether the nearest passage or the name contains the rarest term."""
 
 
 class Weights(NamedTuple):
@@ -67,6 +84,13 @@ class Weights(NamedTuple):
     soft_name: float = 0.0
     passages: float = 0.0
     feedback: float = 0.0
+    meaning_terms: float = 0.0
+    """Weight that moves from words to meaning if the query has many terms."""
+    second: float = 0.0
+    """Part of the meaning that is the second passage's."""
+    rare_feedback: float = 0.0
+    links: float = 0.0
+    coverage: float = 0.0
 
 
 CHOICES: dict[str, tuple[float, ...]] = {
@@ -77,6 +101,11 @@ CHOICES: dict[str, tuple[float, ...]] = {
     "soft_name": (0.0, 0.05, 0.1),
     "passages": (0.0, 0.1, 0.2),
     "feedback": (0.0, 0.05, 0.1),
+    "meaning_terms": (0.0, 0.05, 0.1),
+    "second": (0.0, 0.1, 0.2, 0.3),
+    "rare_feedback": (0.0, 0.02, 0.05),
+    "links": (0.0, 0.005, 0.01, 0.02),
+    "coverage": (0.0, 0.02, 0.05),
 }
 TRIED = {
     **{f"headings {w}": Weights(heading=w) for w in (0.05, 0.1, 0.2)},
@@ -86,6 +115,11 @@ TRIED = {
     **{f"three passages {w}": Weights(passages=w) for w in (0.1, 0.2)},
     **{f"RM3 {w}": Weights(feedback=w) for w in (0.05, 0.1, 0.2)},
     **{f"names {w}": Weights(name=w) for w in (0.2, 0.4)},
+    **{f"meaning +{w} from six terms on": Weights(meaning_terms=w) for w in (0.05, 0.1, 0.15)},
+    **{f"second passage {w} of the meaning": Weights(second=w) for w in (0.1, 0.2, 0.3, 0.4)},
+    **{f"RM3, rarest terms {w}": Weights(rare_feedback=w) for w in (0.02, 0.05, 0.1)},
+    **{f"links {w}": Weights(links=w) for w in (0.005, 0.01, 0.02)},
+    **{f"terms in the passage {w}": Weights(coverage=w) for w in (0.02, 0.05, 0.1)},
 }
 
 
@@ -95,18 +129,31 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("bench/data"))
     parser.add_argument("--write", action="store_true", help="write bench/results/signals.md")
     arguments = parser.parse_args()
-    service = open_service(arguments.data / "quality")
-    embedder = service.components.embedder()
-    queries: list[Signals] = []
-    for name in NAMES:
-        index = service.components.store.open(service.get_handle(name).wiki.id)
-        queries += IndexSignals(index, embedder).read_all(arguments.collections / name)  # type: ignore[arg-type]
-        index.close()
-        print(name, len(queries), flush=True)
+    queries = [each for name in NAMES for each in read_signals(name, arguments.collections, arguments.data)]
     text = "\n".join([*format_single(queries), "", *format_held_out(queries)])
     print(text)
     if arguments.write:
         write("signals", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+
+
+def open_indexes(data: Path, model: str) -> WikiService:
+    """The indexes of bench.quality with this model; empty means the default one."""
+    ending = f"-{model.split('-', maxsplit=1)[0]}" if model else ""
+    return open_service(data / f"quality{ending}", overrides={"model": model} if model else {})
+
+
+def read_signals(name: str, directory: Path, data: Path, model: str = "") -> list[Signals]:
+    """The signals of a collection's queries, from its file if there is one."""
+    file = data / "signals" / f"{name}{model}.pickle"
+    if not file.exists():
+        service = open_indexes(data, model)
+        index = service.components.store.open(service.get_handle(name).wiki.id)
+        found = list(IndexSignals(index, service.components.embedder()).read_all(directory / name))  # type: ignore[arg-type]
+        service.close()
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(pickle.dumps([vars(each) for each in found]))
+        print(name, len(found), flush=True)
+    return [Signals(**fields) for fields in pickle.loads(file.read_bytes())]
 
 
 class IndexSignals:
@@ -135,12 +182,16 @@ class IndexSignals:
         self._names = {page_id: get_significant_terms(page.name) for page_id, page in self._pages.items()}
         by_page = [set().union(*(self._terms[c.chunk_id] for c in each)) for each in chunks.values()]
         self._counts = Counter(term for terms in by_page for term in terms)
+        self._links = calls(index, self._pages)
 
     def read_all(self, directory: Path) -> Iterator[Signals]:
         for kind in collections.queries(directory):
-            for query, text in kind.texts.items():
-                if parse_query(text):
-                    yield self._read(kind, query, text)
+            yield from self.read_kind(kind)
+
+    def read_kind(self, kind: collections.Queries) -> Iterator[Signals]:
+        for query, text in kind.texts.items():
+            if parse_query(text):
+                yield self._read(kind, query, text)
 
     def _read(self, kind: collections.Queries, query: str, text: str) -> Signals:
         words, plain = parse_query(text), to_plain_query(text)
@@ -158,7 +209,10 @@ class IndexSignals:
         share = np.array([shares.get(page, 0.0) for page in pages])
         cosine = np.array([values[0] for values in nearest])
         order = np.argsort(-(cosine + share))[:FEEDBACK_PAGES]
-        feedback = self._find_feedback([pages[i] for i in order], terms, cosines)
+        feedback, rare = (
+            self._find_feedback([pages[i] for i in order], terms, cosines, shared) for shared in (False, True)
+        )
+        links = [sum(page not in left_out for page, _ in self._links.get(each, ())) for each in pages]
         return Signals(
             kind.name,
             kind.collection,
@@ -174,20 +228,39 @@ class IndexSignals:
             np.array(soft),
             np.array([(v[:3].mean() - scale.unrelated) / (scale.related - scale.unrelated) for v in nearest]),
             np.array([feedback.get(page, 0.0) for page in pages]),
+            len(terms),
+            np.array([(v[:2][-1] - scale.unrelated) / (scale.related - scale.unrelated) for v in nearest]),
+            np.array([rare.get(page, 0.0) for page in pages]),
+            np.minimum(1, np.log1p(links) / math.log(MANY_LINKS)),
+            *np.array([self._cover(page, terms, cosines) for page in pages]).reshape(-1, 2).T,
         )
 
-    def _find_feedback(self, pages: Sequence[int], terms: frozenset[str], cosines: FloatArray) -> dict[int, float]:
-        """Page id → share of the best score of the terms that are frequent in the best passages and rare elsewhere."""
+    def _get_nearest_terms(self, page: int, cosines: FloatArray) -> Counter[str]:
+        rows = self._rows.get(page)
+        return self._terms[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])] if rows else Counter()
+
+    def _cover(self, page: int, terms: frozenset[str], cosines: FloatArray) -> tuple[float, bool]:
+        """The share of the terms in the page's nearest passage and name, and whether the rarest is among them."""
+        weights = {term: math.log((len(self._pages) + 1) / (self._counts[term] + 1)) for term in sorted(terms)}
+        contained = self._get_nearest_terms(page, cosines).keys() | self._names[page]
+        share = sum(weight for term, weight in weights.items() if term in contained) / (sum(weights.values()) or 1.0)
+        return share, bool(weights) and max(weights, key=lambda term: weights[term]) in contained
+
+    def _find_feedback(
+        self, pages: Sequence[int], terms: frozenset[str], cosines: FloatArray, shared: bool
+    ) -> dict[int, float]:
+        """Page id → share of the best score of the terms that are frequent in the best passages and rare elsewhere,
+        or of the rarest that two of them share."""
         weights: Counter[str] = Counter()
         count = len(self._pages)
-        for page in pages:
-            rows = self._rows.get(page)
-            if rows is None:
-                continue
-            found = self._terms[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])]
+        passages = [self._get_nearest_terms(page, cosines) for page in pages]
+        for found in passages:
             for term, times in found.items():
                 if len(term) > 2 and term not in terms and 0 < self._counts[term] < count / 10:
                     weights[term] += times / found.total() * math.log(count / self._counts[term])  # type: ignore[assignment]
+        if shared:
+            often = [term for term in weights if sum(term in found for found in passages) > 1]
+            weights = Counter({term: count - self._counts[term] for term in often})
         query = KeywordQuery(tuple(term for term, _ in weights.most_common(FEEDBACK_TERMS)))
         best = self._index.get_max_keyword_score(query) if query else 0.0
         return (
@@ -201,8 +274,12 @@ def measure(weights: Weights, queries: Sequence[Signals]) -> dict[str, float]:
     for each in queries:
         part = weights.meaning if each.words < LONG_QUERY_WORDS else weights.meaning_long
         names = weights.name * each.name + weights.heading * each.heading + weights.soft_name * each.soft_name
-        score = part * each.cosine + (1 - part) * each.share + names * each.cosine
+        part += weights.meaning_terms * (each.terms >= MANY_TERMS)
+        meaning = np.maximum(0, (1 - weights.second) * each.cosine + weights.second * each.second)
+        score = part * meaning + (1 - part) * each.share + names * each.cosine
         score = score + weights.passages * each.passages + weights.feedback * each.feedback
+        score = score + weights.rare_feedback * each.rare_feedback + weights.links * each.links
+        score = score + weights.coverage * each.coverage
         grades = each.grade[np.lexsort((-each.cosine, -score))[:10]]
         discounts = 1 / np.log2(np.arange(2, 12))
         gain, ideal = (float((g * discounts[: len(g)]).sum()) for g in (grades, each.ideal))

@@ -20,7 +20,7 @@ from tests.crash.crash_round import FailureOutcome
 from tests.crash.fault_injection import UNSYNCED, FaultInjector, InjectedFault
 from tests.crash.git_failures import GitFailure
 from tests.crash.operations import OPERATIONS, SERVE, make_context, run_operation
-from tests.crash.server_process import RandomClient, run_random_client, run_server
+from tests.crash.server_process import run_server, start_clients
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_up_to
 
@@ -172,11 +172,7 @@ class Failure:
         """Start another process on the same data: clients of a service, or a command."""
         if self.operation == SERVE:
             outcome.concurrent_operation = "clients"
-            (self._scratch / "address").unlink(missing_ok=True)
-            client = RandomClient(self._scratch / "address", operator, self._stop.exists)
-            return ChildProcess(
-                self._scratch / "concurrent", lambda channel: run_random_client(client, rng, channel, f"{page_prefix}b")
-            )
+            return start_clients(self._scratch, operator, self._stop, rng, f"{page_prefix}b")
         if rng.random() > _CONCURRENT_PROBABILITY or self.kind in ("git", "out of memory"):
             return None
         outcome.concurrent_operation = name = rng.choice(OPERATIONS[self.operation].concurrent)

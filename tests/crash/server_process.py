@@ -12,7 +12,7 @@ from random import Random
 from urllib.parse import urlsplit
 
 import wikiholt.interfaces.cli.http_server  # noqa: F401 - the command imports it lazily; import it once for all rounds
-from tests.crash.child_process import TIMEOUT_S, ChildChannel
+from tests.crash.child_process import TIMEOUT_S, ChildChannel, ChildProcess
 from tests.crash.random_edits import COMMON_WORD, make_page
 from tests.support.services import FAST_SERVE_SETTINGS, REAL_MODEL, install_fake_model
 from wikiholt.interfaces.cli.main import main
@@ -82,6 +82,13 @@ class RandomClient:
             return 0, {}
         finally:
             connection.close()
+
+
+def start_clients(scratch: Path, operator: str, stop: Path, rng: Random, page_prefix: str) -> ChildProcess:
+    """Start a process that sends requests to the service that is about to start, until the file `stop` exists."""
+    (scratch / "address").unlink(missing_ok=True)
+    client = RandomClient(scratch / "address", operator, stop.exists)
+    return ChildProcess(scratch / "concurrent", lambda channel: run_random_client(client, rng, channel, page_prefix))
 
 
 def run_random_client(client: RandomClient, rng: Random, channel: ChildChannel, page_prefix: str) -> dict[str, int]:

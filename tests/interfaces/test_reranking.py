@@ -48,7 +48,7 @@ def run(place: Path, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
 
 @packaged
 @pytest.mark.model
-def test_one_setting_reranks_and_one_option_does_not(run: CommandRunner) -> None:
+def test_one_setting_reranks_unless_the_answer_is_clear_and_options_override_it(run: CommandRunner) -> None:
     search = (
         "--set",
         RERANK_MODEL_OPTION,
@@ -59,12 +59,13 @@ def test_one_setting_reranks_and_one_option_does_not(run: CommandRunner) -> None
         "night",
         "how long are copies kept",
     )
-    code, out, _ = run(*search)
+    code, out, _ = run(*search, "--rerank")
     assert code == 0
     assert out.startswith("1. Backups")
     assert "hybrid · reranked · " in out
-    assert run(*search, "--json").parse()["reranked"]
-    plain = run(*search, "--no-rerank", "--json").parse()
+    assert not run(*search, "--json").parse()["reranked"], "the answer is clear"
+    assert run(*search, "--mode", "semantic", "--json").parse()["reranked"]
+    plain = run(*search, "--mode", "semantic", "--no-rerank", "--json").parse()
     assert (plain["reranked"], plain["degraded"]) == (False, False)
 
 
@@ -75,8 +76,8 @@ def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: CommandRunne
 
 
 def test_a_missing_reranker_degrades_the_answer_and_doctor_says_why(run: CommandRunner) -> None:
-    missing = ("--set", "rerank.model=no-such-model")
-    code, out, _ = run(*missing, "search", "-w", "night", "how long are copies kept", "--json")
+    missing = ("--set", "rerank.model=no-such-model", "--set", RERANK_BUDGET_OPTION)
+    code, out, _ = run(*missing, "search", "-w", "night", "how long are copies kept", "--rerank", "--json")
     document = json.loads(out)
     assert (code, document["reranked"], document["degraded"]) == (0, False, True)
     assert document["results"][0]["path"] == "backup"
@@ -123,8 +124,8 @@ def reranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplica
 def test_over_http_the_answer_says_whether_it_was_reranked(reranked: ServedApplication) -> None:
     client = reranked.make_client("read")
     query = {"q": "drum worn out"}
-    for address in ("search", "semantic-search"):
-        for value, expected in ((None, True), ("true", True), ("false", False)):
+    for address, by_default in (("search", False), ("semantic-search", True)):  # in hybrid search the answer is clear
+        for value, expected in ((None, by_default), ("true", True), ("false", False)):
             params = {**query, **({"rerank": value} if value else {})}
             answer = client.get(f"/api/v1/{address}", params=params)
             assert (answer.status_code, answer.json()["reranked"]) == (200, expected)
@@ -133,7 +134,7 @@ def test_over_http_the_answer_says_whether_it_was_reranked(reranked: ServedAppli
 
 
 def test_the_noscript_page_says_whether_it_was_reranked(reranked: ServedApplication) -> None:
-    response = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out"})
+    response = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out", "mode": "semantic"})
     assert (response.status_code, "Reranked." in response.text) == (200, True)
 
 

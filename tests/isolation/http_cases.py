@@ -37,7 +37,7 @@ SERVICE = (
     "/box.js",
     "/sign-in",
 )
-PAGES = ("/", "/status")
+PAGES = ("/", "/status", "/edit", "/manage")
 """Web pages without content of a wiki."""
 
 
@@ -56,7 +56,7 @@ class ApiRoute:
 
     @property
     def is_global_route(self) -> bool:
-        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
+        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys", "/api/v1/settings"))
 
     @property
     def covers_several_wikis(self) -> bool:
@@ -187,7 +187,8 @@ class RequestBuilder:
         headers |= self._build_headers(case, me, other)
         body = self._build_body(route, values, rng)
         if body:
-            headers |= {"Content-Type": "application/json"} | self._sign(route, body, me, rng)
+            media_type = "application/x-ndjson" if route.path.endswith(":bulk") else "application/json"
+            headers |= {"Content-Type": media_type} | self._sign(route, body, me, rng)
         if rng.random() < 0.2:
             headers |= {"If-Match": rng.choice(["*", f'"{other.heads[0]}"', '"abc'])}
         url = f"{prefix}{path}" + (f"?{urlencode(pairs)}" if pairs else "")

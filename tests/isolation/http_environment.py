@@ -1,19 +1,17 @@
 """Twenty wikis behind one server, each with unique words in every place that a service can return."""
 
 import dataclasses
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import uvicorn
 from fastapi import FastAPI
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tests.isolation.backends import FileBackend, IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, CanaryWiki
+from tests.support.uvicorn_server import run_server
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -168,21 +166,7 @@ class ServedEnvironment:
         return token
 
 
-@contextmanager
-def run_server(app: FastAPI) -> Iterator[str]:
+def run_behind_proxy(app: FastAPI) -> AbstractContextManager[str]:
     """Run the application on a free port. Clients set their own address with X-Forwarded-For."""
     behind_proxy = PeerMiddleware(ProxyHeadersMiddleware(app, "127.0.0.1"))  # type: ignore[arg-type]
-    config = uvicorn.Config(behind_proxy, port=0, log_config=None, proxy_headers=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="server", daemon=True)
-    thread.start()
-    until = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < until, "the server did not start"
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
+    return run_server(behind_proxy, proxy_headers=False)

@@ -1,5 +1,6 @@
 """Isolation over HTTP: no caller, request or host name gets content of a wiki that the caller may not read."""
 
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,9 +18,9 @@ from tests.isolation.http_cases import (
     list_routes,
     make_random_address,
 )
-from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, run_server
+from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, run_behind_proxy
 from tests.isolation.http_gate import LeakDetector, find_foreign_words
-from tests.isolation.http_load import BATCH_COUNT, RANDOM, make_own_request, run_load
+from tests.isolation.http_load import BATCH_COUNT, RANDOM, make_own_request, read_stored, run_load
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, WikiNotFound
@@ -59,7 +60,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedEnvironment]
 
 @pytest.fixture(scope="module")
 def base(env: ServedEnvironment) -> Iterator[str]:
-    with run_server(env.app) as address:
+    with run_behind_proxy(env.app) as address:
         yield address
 
 
@@ -163,6 +164,34 @@ def test_a_missing_wiki_and_a_forbidden_wiki_get_the_same_response(
     assert detector.leaks == []
 
 
+def test_the_admin_of_one_wiki_manages_no_other(env: ServedEnvironment, detector: LeakDetector) -> None:
+    me, other = env.wikis[13], env.wikis[14]
+    stored, head = read_stored(env, other), other.repository.get_head()
+    keys = env.application.service.registry.keys.list(other.id)
+    content = json.dumps({"content": "# Home"}).encode()
+    changed = json.dumps({"settings": {"public": "true"}}).encode()
+    calls = [
+        ("GET", path, b"") for path in ("me", "keys", "backups", "report", "reindex/status", f"wikis/{other.slug}")
+    ]
+    calls += [("GET", "settings", b""), ("POST", "keys", b"{}"), ("DELETE", f"keys/{other.key_ids[0]}", b"")]
+    calls += [("POST", path, b"") for path in ("wake", "reindex", "reindex?dry_run=true", "backup", "restore")]
+    calls += [("POST", "preview/Home", content), ("PUT", "pages/Home", content), ("DELETE", "pages/Home", b"")]
+    calls += [("PATCH", f"wikis/{other.slug}", changed), ("DELETE", f"wikis/{other.slug}", b"")]
+    headers = {"Host": "127.0.0.1", "Authorization": f"Bearer {me.keys['admin']}", "Content-Type": "application/json"}
+    for method, path, body in calls:
+        sent = BuiltRequest(method, f"/w/{other.slug}/api/v1/{path}", headers, body, caller="another wiki's admin")
+        answer = detector.send(sent)
+        assert answer is not None
+        assert answer.status_code == 403, f"{method} {path}: {answer.status_code}"
+    revoked = detector.send(BuiltRequest("DELETE", f"/api/v1/keys/{other.key_ids[0]}", headers, caller="an admin"))
+    assert revoked is not None
+    assert revoked.status_code == 404
+    assert detector.leaks == []
+    assert env.application.service.registry.keys.list(other.id) == keys
+    assert other.repository.get_head() == head
+    assert read_stored(env, other) == stored
+
+
 # ── checks of the leak detector ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -190,7 +219,7 @@ class VerboseAccess(AccessPolicy):
 def find_leaks(env: ServedEnvironment, builder: RequestBuilder, access: AccessPolicy) -> list[str]:
     """The leaks of a service with these access rules."""
     app = create_app(replace(env.application, access=access))
-    with run_server(app) as address:
+    with run_behind_proxy(app) as address:
         detector = LeakDetector(env, address)
         rng = Random(3)
         found = [builder.build(_make_case(rng, len(builder.routes))) for _ in range(400)]
@@ -227,7 +256,7 @@ def test_the_leak_detector_finds_a_search_in_the_wrong_wiki(
         return original(wrong_handle, request, interface=interface)
 
     monkeypatch.setattr(WikiHandle, "search", search)
-    with run_server(env.app) as address:
+    with run_behind_proxy(env.app) as address:
         detector = LeakDetector(env, address)
         detector.send(make_own_request(detector, env.wikis[0], "/api/v1/search?q=pump&mode=keyword"))
         detector.close()

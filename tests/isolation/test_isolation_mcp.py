@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.interfaces.mcp.mcp_client import make_message, run_server
+from tests.interfaces.mcp.mcp_client import make_message
 from tests.support.served_application import BETA, ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, get_tools
 
 CANARY, SECRET = "betacanary", "hiddenbeta"
@@ -27,6 +28,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "recent_changes": {},
     "page_history": {"path": "Home"},
     "find_orphans": {},
+    "list_attachments": {"path": "Home"},
     "write_page": {"path": "Written", "content": "x"},
     "edit_page": {"path": "Home", "old_string": "Beta", "new_string": "x"},
     "append_to_page": {"path": "Home", "text": "x"},

@@ -14,7 +14,7 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidQuery, ModelMissing
 from wikiholt.search.ranking import Candidate, compute_evidence, get_competition, rank_candidates, with_likelihoods
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, format_path_words, reorder_candidates
+from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, format_path_words, reorder_candidates, should_rerank
 from wikiholt.testing import FakeReranker
 from wikiholt.wikis.handle import WikiHandle
 
@@ -73,7 +73,7 @@ def test_scores_stay_in_bounds_and_never_rise_down_the_list(
 def test_name_headings_and_passage_are_read_of_each_page_once(rerank_wiki: RerankFixture) -> None:
     reader = FakeReranker()
     handle = rerank_wiki.open_handle(lambda: reader)
-    handle.search(SearchRequest("inspect the boiler", 1))
+    handle.search(SearchRequest("inspect the boiler", 1, rerank=True))
     ((query, texts),) = reader.calls
     assert query == "inspect the boiler"
     assert len(texts) == len(set(texts)) == 2 * RERANK_DEPTH
@@ -159,6 +159,35 @@ def test_rerank_false_does_not_call_the_reranker(rerank_wiki: RerankFixture, pla
     handle.close()
 
 
+def _make_candidates(share: float, other: float) -> list[Candidate]:
+    """Two pages that contain these shares of the words, at distances to match."""
+    return [Candidate(1, 1, 1 - share, share), Candidate(2, 2, 1 - other, other)]
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [((0.95, 0.2), False), ((0.5, 0.48), True), ((0.05, 0.04), False)],
+    ids=["clear", "unclear", "hopeless"],
+)
+def test_a_hybrid_search_is_reranked_if_its_answer_is_unclear(shares: tuple[float, float], expected: bool) -> None:
+    candidates = _make_candidates(*shares)
+    competition = get_competition(SearchMode.HYBRID, candidates)
+    assert should_rerank(SearchRequest("boiler"), candidates, competition) is expected
+    assert should_rerank(SearchRequest("boiler", rerank=True), candidates, competition)
+    assert not should_rerank(SearchRequest("boiler", rerank=False), candidates, competition)
+    assert should_rerank(SearchRequest("boiler", mode=SearchMode.SEMANTIC), candidates, competition)
+    assert not should_rerank(SearchRequest("boiler", rerank=True), [], competition)
+
+
+def test_a_clear_answer_does_not_load_the_reranker(rerank_wiki: RerankFixture, plain: WikiHandle) -> None:
+    handle = rerank_wiki.open_handle(_raise_missing_model)
+    answer = handle.search(SearchRequest("boiler inspect", 5))
+    assert answer.hits == plain.search(SearchRequest("boiler inspect", 5)).hits
+    assert (answer.reranked, answer.degraded) == (False, False)
+    assert handle.search(SearchRequest("boiler inspect", 5, rerank=True)).degraded
+    handle.close()
+
+
 def test_rerank_without_a_configured_reranker_is_refused(plain: WikiHandle) -> None:
     with pytest.raises(InvalidQuery, match="no reranker") as caught:
         plain.search(SearchRequest(QUERY, 5, rerank=True))
@@ -185,16 +214,15 @@ def test_several_passages_of_a_page_are_reranked_separately_and_all_kept(rerank_
     handle.close()
 
 
-def test_a_page_rated_higher_by_the_reranker_comes_first_with_a_higher_likelihood() -> None:
+def test_a_page_rated_higher_by_the_reranker_comes_first_with_the_likelihood_of_that_place() -> None:
     one, other = Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)
     among = get_competition(SearchMode.HYBRID, [one, other])
     best = reorder_candidates(
         SearchMode.HYBRID, [one, other], [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], among
     )
     assert [hit.page_id for hit in best] == [2, 1]
-    first, second = (hit.likelihood or 0.0 for hit in best)
-    unread = with_likelihoods(SearchMode.HYBRID, [one], among)[0].likelihood or 0.0
-    assert 0 <= second < unread < first <= 1
+    unread = with_likelihoods(SearchMode.HYBRID, [one, other], among)
+    assert [hit.likelihood for hit in best] == [hit.likelihood for hit in unread]
 
 
 def test_a_models_cosines_count_on_the_common_scale() -> None:

@@ -246,6 +246,7 @@ _BY_MODULE = {
         "name",
     ),
     "storage/sqlite/page_queries.py": (
+        "', '.join(PageRow._fields)",
         "HAS_ALIAS",
         "_LINK_COLUMNS",
         "execute(sql)",

@@ -5,7 +5,6 @@ import hmac
 import logging
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,9 +14,9 @@ from typing import ClassVar
 
 import httpx
 import pytest
-import uvicorn
 
 from tests.support.served_application import serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.cli.http_server import TimeoutProtocol
 from wikiholt.interfaces.cli.log_output import SafeFormatter
 
@@ -101,18 +100,10 @@ class ShortTimeoutProtocol(TimeoutProtocol):
 
 
 @contextmanager
-def run_server(directory: Path) -> Iterator[int]:
-    with serve_application(directory) as served, socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(served.app, log_config=None, access_log=False, http=ShortTimeoutProtocol, ws="none")
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join(30)
+def run_impatient_server(directory: Path) -> Iterator[int]:
+    """The port of a server with short timeouts."""
+    with serve_application(directory) as served, run_server(served.app, http=ShortTimeoutProtocol, ws="none") as url:
+        yield httpx.URL(url).port or 0
 
 
 @pytest.mark.parametrize(
@@ -126,7 +117,7 @@ def run_server(directory: Path) -> Iterator[int]:
     ids=["silent", "head", "body", "second"],
 )
 def test_an_incomplete_request_times_out(tmp_path: Path, beginning: bytes) -> None:
-    with run_server(tmp_path) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
+    with run_impatient_server(tmp_path) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
         slow.sendall(beginning)
         while slow.recv(65536):
             pass  # the response to the complete request
@@ -134,7 +125,7 @@ def test_an_incomplete_request_times_out(tmp_path: Path, beginning: bytes) -> No
 
 
 def test_connections_beyond_the_limit_are_closed_and_later_ones_accepted(tmp_path: Path) -> None:
-    with run_server(tmp_path) as port:
+    with run_impatient_server(tmp_path) as port:
         connections = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
         for connection in connections:
             try:

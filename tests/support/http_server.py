@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,7 +19,7 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def run_handler(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+def run_handler(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[int]:
     """Serve until the block ends, with a thread for each connection. Returns the port."""
     server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -11,7 +11,7 @@ from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets, no_shared_buckets
-from wikiholt.wikis.registry import REGISTRY_FILE, Registry
+from wikiholt.wikis.registry import REGISTRY_FILE, REPOSITORIES_DIRECTORY, Registry
 from wikiholt.wikis.registry_recovery import LeftoverData
 
 KEYWORD_CACHE_MIN_PAGES = 300
@@ -48,7 +48,9 @@ def open_backend(settings: Settings, backups: BackupPolicy) -> Backend:
     if not settings.store:
         store = SqliteStore(settings.data / "wikis")
         return Backend(
-            store, Registry(file, backups=backups), lambda wiki_id: SqliteQueryLog(store.get_directory(wiki_id))
+            store,
+            Registry(file, backups=backups, repositories=get_repositories_directory(settings)),
+            lambda wiki_id: SqliteQueryLog(store.get_directory(wiki_id)),
         )
     return _open_postgres(settings, backups, file)
 
@@ -77,7 +79,12 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     )
     return Backend(
         store,
-        Registry(file, backups=backups, database=registry_store.PostgresRegistry(catalog, remains=leftovers)),
+        Registry(
+            file,
+            backups=backups,
+            database=registry_store.PostgresRegistry(catalog, remains=leftovers),
+            repositories=get_repositories_directory(settings),
+        ),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
         KEYWORD_CACHE_MIN_PAGES_REMOTE,
         PostgresDatabaseAdmin(catalog, pool, store, scratch, settings.postgres_connections),
@@ -86,6 +93,11 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
             catalog, settings.postgres_lease, settings.postgres_connections * _count_processes(settings)
         ),
     )
+
+
+def get_repositories_directory(settings: Settings) -> Path:
+    """The directory of the repositories of managed wikis."""
+    return settings.data / Path(settings.repositories_directory or REPOSITORIES_DIRECTORY).expanduser()
 
 
 def _count_processes(settings: Settings) -> int:

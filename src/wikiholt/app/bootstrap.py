@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
-from wikiholt.app.backends import Backend, open_backend
+from wikiholt.app.backends import Backend, get_repositories_directory, open_backend
 from wikiholt.app.model_setup import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
@@ -28,6 +28,7 @@ from wikiholt.domain.wiki import Wiki
 from wikiholt.embedding.lazy import Lazy, PreviousModels
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.git.fetch import FetchLimits
+from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
 from wikiholt.git.mirror import SharedHead
 from wikiholt.git.remote import RemoteSource
 from wikiholt.git.remote_url import is_remote
@@ -107,6 +108,15 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         max_open=_get_max_open_wikis(),
         repositories=SourceIdentities(),
         complete_settings=detect_source_kind,
+        managed_repositories=_open_managed_repositories(settings),
+    )
+
+
+def _open_managed_repositories(settings: Settings) -> RepositoryDirectory:
+    is_private = bool(settings.store) and not settings.repositories_directory
+    return RepositoryDirectory(
+        get_repositories_directory(settings),
+        reason_against="Other nodes could not read a repository in the data directory." if is_private else "",
     )
 
 
@@ -286,7 +296,7 @@ def build_wiki_config(wiki: Wiki, settings: Settings, backend: Backend, roots: S
         path = Path(wiki.source)
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
         confined = Path(own.confined) if own.confined else next(entries, None)
-        source = GitSource(
+        source = (ManagedSource if wiki.is_managed else GitSource)(
             path, subdirectory=own.subdirectory, ignore=own.ignore, extensions=extensions, confined_to=confined
         )
     logs = own.log_queries == "true" if own.log_queries else settings.queries_log

@@ -14,7 +14,7 @@ from pathlib import Path
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.domain.wiki import Wiki
-from wikiholt.errors import Conflict, IndexCorrupt, IndexMissing, StorageError, WikiholtError
+from wikiholt.errors import Conflict, IndexCorrupt, IndexMissing, SourceMissing, StorageError, WikiholtError
 from wikiholt.wikis.registry import find_missing_rows
 from wikiholt.wikis.service import WikiService
 
@@ -110,6 +110,7 @@ class StoreMigration:
 
     def _migrate_wiki(self, wiki: Wiki, *, registered: bool) -> WikiMigration:
         try:
+            self._require_pages(wiki)
             planned = self._plan_wiki(wiki)
             if registered and _read_state(self._target.components.store, wiki.id) is not None:
                 # The target uses it already and may be newer. It must not be replaced.
@@ -121,6 +122,15 @@ class StoreMigration:
             return planned
         except WikiholtError as error:
             return WikiMigration(wiki.slug, MigrationOutcome.FAILED, error=error)
+
+    def _require_pages(self, wiki: Wiki) -> None:
+        """Raise SourceMissing if the target would not find the repository of a managed wiki, which is not copied."""
+        path = self._target.registry.get_managed_path(wiki.id)
+        if wiki.is_managed and not path.is_dir():
+            raise SourceMissing(
+                f"The repository of this wiki is not at {path}.",
+                hint=f"Set repositories.directory to {Path(wiki.source).parent}, or copy the repository there.",
+            )
 
     def _is_intact(self, wiki: Wiki) -> bool:
         """Whether the copy of an interrupted migration equals the source, byte for byte."""

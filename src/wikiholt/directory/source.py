@@ -21,6 +21,7 @@ from wikiholt.directory.directory_writer import DirectoryWriter
 from wikiholt.directory.ignored_files import list_ignored_files
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
 from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
+from wikiholt.git.filenames import validate_page_file
 from wikiholt.git.mirror import MirrorSource, SharedHead
 from wikiholt.git.objects import PageFiles, decode_file_name
 from wikiholt.git.process import GitRunner
@@ -112,6 +113,9 @@ class DirectorySource(MirrorSource):
             writer.write(edits, author, message)
             self._publish_head()
         return self._find_commit(None)
+
+    def check_page_file(self, file: str) -> None:
+        validate_page_file(file, self._files)
 
     def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         return {file: _to_file_entry(entry) for file, entry in super().read_tree(revision).items()}

@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
+from wikiholt.domain.page import Chunk, Link, Page, PageProblem, PageTerms
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -26,6 +26,22 @@ class PageEntry:
     hashes: tuple[bytes, ...]
     vectors: FloatArray
     terms: PageTerms
+
+
+@dataclass(frozen=True, slots=True)
+class PageContents:
+    """What an index has of a page and its blob, so that a page that moved need not be prepared again."""
+
+    name: str
+    warnings: tuple[str, ...]
+    words: int
+    length: int
+    chunks: tuple[Chunk, ...]
+    """Their positions in the body are not stored and 0."""
+    hashes: tuple[bytes, ...]
+    vectors: FloatArray
+    terms: PageTerms
+    links: tuple[Link, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from wikiholt.domain.git import (
@@ -84,6 +85,9 @@ class Source(Protocol):
         path, author or message.
         """
 
+    def check_page_file(self, file: str) -> None:
+        """Raise InvalidPage unless a page may be written to this file, whatever is there now. Cheap."""
+
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
         """Fetch from the remote, if there is one, and return whether something changed.
 
@@ -108,6 +112,19 @@ class RepositoryIdentities(Protocol):
 
     def matches(self, wiki: Wiki) -> bool:
         """Whether the repository at the wiki's path is the recorded one. Cheap enough for every request."""
+
+
+class ManagedRepositories(Protocol):
+    """The repositories of managed wikis, one per wiki, named by its id."""
+
+    def create(self, wiki_id: str) -> None:
+        """Create an empty repository. Raises InvalidSetting if other nodes could not read it, and StorageError."""
+
+    def delete(self, wiki_id: str) -> None:
+        """Delete a repository, if it exists. Raises StorageError."""
+
+    def write_backup(self, wiki_id: str, directory: Path) -> None:
+        """Write all commits as a git bundle into the directory, and delete older bundles. Raises StorageError."""
 
 
 class SourceWatcher(Protocol):

@@ -14,6 +14,7 @@ from wikiholt.domain.index import (
     IntArray,
     KeywordDelta,
     KeywordRow,
+    PageContents,
     Recipe,
     VectorDelta,
     VectorHits,
@@ -77,6 +78,9 @@ class WikiIndex(Protocol):
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         """The vectors of chunks whose embedded text has one of these hashes, by hash."""
+
+    def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
+        """File → contents, of those of these pages that match their checksums."""
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         """The best pages by BM25, best first."""

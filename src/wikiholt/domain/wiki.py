@@ -10,6 +10,10 @@ if TYPE_CHECKING:  # it needs numpy, which a command that lists wikis does not
     from wikiholt.domain.index import IndexState
 
 
+MANAGED_KIND = "managed"
+"""The kind of a wiki whose repository Wikiholt creates and deletes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wiki:
     """A registered wiki: users know it by its slug, files and tables by its id."""
@@ -26,6 +30,11 @@ class Wiki:
     def is_directory(self) -> bool:
         """Whether its pages are the files in a directory, not those in a git repository."""
         return self.settings.get("kind") == "directory"
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether Wikiholt itself keeps its repository, which has the only copy of its pages."""
+        return self.settings.get("kind") == MANAGED_KIND
 
     @property
     def location(self) -> tuple[str, str]:

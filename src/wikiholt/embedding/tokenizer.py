@@ -16,14 +16,16 @@ _SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 _SPACE_MARKS = ("Ġ", "▁")
 """How byte-level (RoBERTa) and unigram (XLM-R) vocabularies write the space, which is a part of the word after it."""
 _FIRST_BERT_WORD_ID, _FIRST_MARKED_WORD_ID = 1996, 4
+_MAX_CACHED_WORDS = 50_000
 
 
 class ModelTokenizer:
-    """One model's tokenizer. Safe to use from many threads: it is immutable."""
+    """One model's tokenizer. Safe to use from many threads."""
 
     def __init__(self, data: bytes, card: ModelCard) -> None:
         self._tokenizer = _load_tokenizer(data, card)
         self._card = card
+        self._ids_by_word: dict[str, tuple[int, ...]] = {}
         marks = (mark for mark in _SPACE_MARKS if self._tokenizer.token_to_id(f"{mark}the") is not None)
         self._space_mark = next(marks, "")
         self.first_word_id = _FIRST_MARKED_WORD_ID if self._space_mark else _FIRST_BERT_WORD_ID
@@ -80,26 +82,38 @@ class ModelTokenizer:
     def encode_words(self, texts: Sequence[str]) -> list[list[int]]:
         """For each text the ids of its distinct words or word pieces, in no particular order, without punctuation.
 
-        Much faster than the tokenizer: words in the vocabulary are looked up, and only the others are tokenized.
+        Much faster than the tokenizer: words in the vocabulary are looked up, and only the others are tokenized. The
+        ids of words are cached.
         """
-        get_id = self._tokenizer.token_to_id
+        words_by_text = [_WORD_PATTERN.findall(_replace_surrogates(text).lower()) for text in texts]
+        words = set[str]().union(*words_by_text)
+        known = self._ids_by_word
+        if new_words := [word for word in words if word not in known]:
+            found = self._find_word_ids(new_words)
+            if len(known) + len(found) > _MAX_CACHED_WORDS:
+                # Other threads may read the old cache, so it is replaced and not cleared.
+                known = self._ids_by_word = {word: known[word] for word in words.difference(new_words)}
+            known.update(found)
+        return [list({token_id: None for word in words for token_id in known[word]}) for words in words_by_text]
+
+    def _find_word_ids(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         mark = self._space_mark
         space = " " if mark else ""
-        words_by_text = [dict.fromkeys(_WORD_PATTERN.findall(_replace_surrogates(text).lower())) for text in texts]
-        ids_by_word: dict[str, list[int]] = {}
-        rare: list[str] = []
-        for word in {word: None for words in words_by_text for word in words}:
-            token_id = get_id(mark + word)
-            ids_by_word[word] = [] if token_id is None else [token_id]
+        ids_by_word: dict[str, tuple[int, ...]] = {}
+        rare: dict[str, list[int]] = {}
+        for word in words:
+            token_id = self._tokenizer.token_to_id(mark + word)
             if token_id is None:
-                rare.append(word)
+                rare[word] = []
+            else:
+                ids_by_word[word] = (token_id,)
         if rare:
-            spelled = [space + word for word in rare]
+            spelled, pieces = [space + word for word in rare], list(rare.values())
             encoding = self._tokenizer.encode(spelled, is_pretokenized=True, add_special_tokens=False)
             for token_id, word_index in zip(encoding.ids, encoding.word_ids, strict=True):
                 if word_index is not None:
-                    ids_by_word[rare[word_index]].append(token_id)
-        return [list({token_id: None for word in words for token_id in ids_by_word[word]}) for words in words_by_text]
+                    pieces[word_index].append(token_id)
+        return ids_by_word | {word: tuple(ids) for word, ids in rare.items()}
 
     def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[IntArray, IntArray]:
         """Token ids and type ids of a query and a text for a reranker, at most `max_tokens`.
@@ -128,4 +142,4 @@ def _load_tokenizer(data: bytes, card: ModelCard) -> Tokenizer:
 
 def _replace_surrogates(text: str) -> str:
     """Replace each lone surrogate by one character, so that spans stay correct."""
-    return _SURROGATE_PATTERN.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATE_PATTERN.sub("\ufffd", text)

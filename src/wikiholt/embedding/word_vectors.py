@@ -6,6 +6,7 @@ full model which sentence of a passage is closest to a query, in microseconds (d
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -53,30 +54,30 @@ class WordVectors:
         self._first = tokenizer.first_word_id
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], list[float]]:
-        """A function that scores how close each sentence of a passage is to the query; scores are comparable within one
-        passage and do not depend on other queries."""
+        """A function that scores how close each sentence is to the query; a score does not depend on the other
+        sentences and queries."""
         query_ids = np.unique(np.array(self._tokenizer.encode_words([query])[0], np.int64))
         vectors, weights = self._get_vectors(query_ids), self._weights[query_ids]
+        offsets = vectors @ self._mean
         total = float(weights.sum())
 
         def score(sentences: Sequence[str]) -> list[float]:
             sentence_ids = self._tokenizer.encode_words(sentences)
-            ids = list({token_id: None for token_ids in sentence_ids for token_id in token_ids})
-            if not ids or not len(query_ids):
+            if not len(query_ids) or not any(sentence_ids):
                 return [0.0] * len(sentence_ids)
-            column_by_id = {token_id: index for index, token_id in enumerate(ids)}
-            similarities = _multiply(vectors, self._get_vectors(np.array(ids, np.int64)))
+            ids, rows = np.unique(np.fromiter(chain.from_iterable(sentence_ids), np.int64), return_inverse=True)
+            similarities = (_multiply(self._table[ids], vectors) - offsets) / self._get_norms(ids)[:, None]
             rarity = self._weights[ids]
-            reverse = similarities.max(axis=0) * rarity
-            scores: list[float] = []
-            for token_ids in sentence_ids:
-                columns = [column_by_id[token_id] for token_id in token_ids]
-                if not columns:
-                    scores.append(-1.0)
-                    continue
-                forward = float(similarities[:, columns].max(axis=1) @ weights) / total
-                scores.append(forward + _REVERSE_WEIGHT * float(reverse[columns].sum()) / float(rarity[columns].sum()))
-            return scores
+            reverse = similarities.max(axis=1) * rarity
+            lengths = np.fromiter(map(len, sentence_ids), np.int64, len(sentence_ids))
+            has_words = lengths > 0
+            starts = (np.cumsum(lengths) - lengths)[has_words]
+            # `vecdot` and `reduceat` sum every sentence in the same order, so equal sentences have equal scores.
+            forward = np.vecdot(np.maximum.reduceat(similarities[rows], starts), weights) / total
+            reverse_means = np.add.reduceat(reverse[rows], starts) / np.add.reduceat(rarity[rows], starts)
+            scores = np.full(len(sentence_ids), -1.0)
+            scores[has_words] = forward + _REVERSE_WEIGHT * reverse_means
+            return scores.tolist()
 
         return score
 
@@ -92,13 +93,25 @@ class WordVectors:
         rarity[: self._first] = _SIGN_WEIGHT
         return np.asarray(rarity, np.float32)
 
+    @cached_property
+    def _norms(self) -> FloatArray:
+        """The lengths of vectors without the mean; not a number until they are needed."""
+        return np.full(len(self._table), np.nan, np.float32)
+
+    def _get_norms(self, ids: IntArray) -> FloatArray:
+        norms = self._norms[ids]
+        missing = ids[np.isnan(norms)]
+        if len(missing):
+            self._norms[missing] = np.maximum(np.linalg.norm(self._table[missing] - self._mean, axis=1), 1e-6)
+            norms = self._norms[ids]
+        return norms
+
     def _get_vectors(self, ids: IntArray) -> FloatArray:
-        vectors = self._table[ids] - self._mean
-        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        return np.asarray(vectors / np.maximum(norms, 1e-6)[:, None], np.float32)
+        vectors = (self._table[ids] - self._mean) / self._get_norms(ids)[:, None]
+        return np.asarray(vectors, np.float32)
 
 
 def _multiply(left: FloatArray, right: FloatArray) -> FloatArray:
     """The product of all rows of both, in parts small enough to stay in the calling thread."""
-    step = max(1, _MAX_SMALL_PRODUCT // left.size)
-    return np.concatenate([left @ right[start : start + step].T for start in range(0, len(right), step)], axis=1)
+    step = max(1, _MAX_SMALL_PRODUCT // right.size)
+    return np.concatenate([left[start : start + step] @ right.T for start in range(0, len(left), step)])

@@ -8,7 +8,7 @@ the edited files still have the expected blobs.
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from wikiholt.domain.git import Author, FileEdit
@@ -28,6 +28,7 @@ COMMITTER_ENVIRONMENT = {"GIT_COMMITTER_NAME": "Wikiholt", "GIT_COMMITTER_EMAIL"
 _MAX_MESSAGE_BYTES = 64 * 1024
 _MAX_AUTHOR_CHARS = 1024
 _RETRY_DELAY_S = 0.01
+_MIN_FILES_OF_A_PACK = 16
 # Git strips these characters from both ends of a name; a name of only such characters becomes empty.
 _STRIPPED_CHARACTERS = ".,:;<>\"\\' \t"
 
@@ -196,15 +197,29 @@ def make_not_writable_error() -> NotWritable:
 
 def write_blobs(git: GitRunner, edits: Sequence[FileEdit]) -> dict[str, str]:
     """Write the new file contents to the object store, without filters."""
-    blobs = {}
-    for edit in edits:
-        if edit.data is not None:
-            result = git.run("hash-object", "-w", "--no-filters", "--stdin", input_data=edit.data)
-            if result.status != 0:
-                _LOG.warning("git could not write an object: %s", result.stderr)
-                raise make_not_writable_error()
-            blobs[edit.file] = result.stdout.decode().strip()
-    return blobs
+    contents = {edit.file: edit.data for edit in edits if edit.data is not None}
+    if len(contents) >= _MIN_FILES_OF_A_PACK:
+        # One process and one pack, instead of a process and a file for each.
+        ids = _run_object_writer(git, _format_blob_stream(contents.values()), "fast-import", "--quiet").split()
+        return dict(zip(contents, ids, strict=True))
+    return {
+        file: _run_object_writer(git, data, "hash-object", "-w", "--no-filters", "--stdin").strip()
+        for file, data in contents.items()
+    }
+
+
+def _format_blob_stream(contents: Iterable[bytes]) -> bytes:
+    """The input of fast-import that stores these blobs and prints their ids."""
+    blobs = [b"blob\nmark :%d\ndata %d\n%b\n" % (n, len(data), data) for n, data in enumerate(contents, 1)]
+    return b"".join((*blobs, *(b"get-mark :%d\n" % n for n in range(1, len(blobs) + 1))))
+
+
+def _run_object_writer(git: GitRunner, input_data: bytes, *arguments: str) -> str:
+    result = git.run(*arguments, input_data=input_data)
+    if result.status != 0:
+        _LOG.warning("git could not write an object: %s", result.stderr)
+        raise make_not_writable_error()
+    return result.stdout.decode()
 
 
 def validate_commit(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:

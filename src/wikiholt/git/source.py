@@ -20,6 +20,7 @@ from wikiholt.domain.git import (
 from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceCorrupt
 from wikiholt.git.commit import CommitWriter
+from wikiholt.git.filenames import validate_page_file
 from wikiholt.git.history import find_change_dates, find_old_versions, read_file_history, read_page_log, resolve_commit
 from wikiholt.git.journal import has_unfinished_write
 from wikiholt.git.objects import (
@@ -167,6 +168,10 @@ class GitSource:
     def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Commit these edits on HEAD and return the commit id, or the id of HEAD when they change nothing."""
         return self._make_writer().commit(edits, author, message)
+
+    def check_page_file(self, file: str) -> None:
+        """Raise InvalidPage unless a page may be written to this file."""
+        validate_page_file(file, self._page_files)
 
     def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
         """Finish the write of a killed process; a local repository has nothing to fetch."""

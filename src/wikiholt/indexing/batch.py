@@ -20,8 +20,9 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
+from wikiholt.indexing.moved_pages import prepare_moved
 from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
-from wikiholt.indexing.pipeline import PreparedPage, TextPipeline, iter_batches
+from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
 
 _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 """Faults of the model itself. ModelSelfTestFailed is not listed: a single text may cause an invalid vector."""
@@ -123,7 +124,7 @@ class BatchIndexer:
         """
         stats = BatchStats()
         on_progress(stats)
-        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries)) as prepared:
+        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries, moved)) as prepared:
             pending: _Batch | None = None
             for results in prepared:
                 if pending is not None and pause():
@@ -143,24 +144,27 @@ class BatchIndexer:
                 on_progress(stats)
         return stats
 
-    def _iter_prepared(self, entries: Mapping[str, TreeEntry]) -> Generator[list[PreparedPage | PageProblem]]:
+    def _iter_prepared(
+        self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str]
+    ) -> Generator[list[PreparedPage | PageProblem]]:
         """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
-        workers = self._start_workers(len(entries))
-        ahead: deque[tuple[list[PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        workers = self._start_workers(len(entries.keys() - moved.keys()))
+        ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
         try:
             for files in iter_batches(entries):
                 tasks, problems = self._pipeline.read_batch(
                     self._source, {file: entries[file] for file in files}, self._changed_at, self._former_files
                 )
+                pages, tasks = self._prepare_moved(tasks, moved)
                 if workers is None:
-                    yield [*problems, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
+                    yield [*problems, *pages, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
                     continue
-                ahead.append((problems, workers.submit(tasks)))
+                ahead.append(([*problems, *pages], workers.submit(tasks)))
                 if len(ahead) > _BATCHES_AHEAD:
-                    problems, collect = ahead.popleft()
-                    yield [*problems, *collect()]
-            for problems, collect in ahead:
-                yield [*problems, *collect()]
+                    results, collect = ahead.popleft()
+                    yield [*results, *collect()]
+            for results, collect in ahead:
+                yield [*results, *collect()]
         finally:
             if workers is not None:
                 workers.close()
@@ -175,11 +179,34 @@ class BatchIndexer:
     def _build_batch(self, results: Sequence[PreparedPage | PageProblem]) -> _Batch:
         pages = [result for result in results if isinstance(result, PreparedPage)]
         problems = [result for result in results if isinstance(result, PageProblem)]
-        texts = {h: text for page in pages for h, text in zip(page.hashes, page.texts, strict=True)}
         known: dict[bytes, FloatArray] = {}
+        texts: dict[bytes, str] = {}
+        for page in pages:
+            if page.vectors is not None:
+                known |= zip(page.hashes, page.vectors, strict=True)
+            else:
+                texts |= zip(page.hashes, page.texts, strict=True)
         for index in self._vector_sources:
             known |= index.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
+
+    def _prepare_moved(
+        self, tasks: Sequence[PageTask], moved: Mapping[str, str]
+    ) -> tuple[list[PreparedPage], list[PageTask]]:
+        """Prepare moved pages from what the index has of them; also returns the remaining tasks."""
+        old_files = [moved[task.file] for task in tasks if task.file in moved]
+        contents = self._index.get_page_contents(old_files) if old_files else {}
+        prepared: list[PreparedPage] = []
+        remaining: list[PageTask] = []
+        for task in tasks:
+            old_file = moved.get(task.file, "")
+            known = contents.get(old_file)
+            page = prepare_moved(self._pipeline, task, old_file, known) if known is not None else None
+            if page is not None:
+                prepared.append(page)
+            else:
+                remaining.append(task)
+        return prepared, remaining
 
     def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: PauseCheck) -> _EmbedResult:
         """Embed the texts until `pause` returns NOW. Texts with an invalid vector are left out of the result."""

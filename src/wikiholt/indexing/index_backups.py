@@ -42,13 +42,16 @@ class IndexBackups:
         lock_timeout: float,
         is_registered: Callable[[], bool] = lambda: True,
         is_being_removed: Callable[[], bool] = never_stop,
+        save_pages: Callable[[Path], None] | None = None,
     ) -> None:
+        """`save_pages` adds a copy of the pages to the directory of the backups."""
         self._wiki_id = wiki_id
         self._store = store
         self._policy = policy
         self._lock_timeout = lock_timeout
         self._is_registered = is_registered
         self._is_being_removed = is_being_removed
+        self._save_pages = save_pages
         index_directory = store.get_directory(wiki_id)
         self._directory = BackupDirectory(
             index_directory / "backups" if policy.directory is None else policy.directory / index_directory.name
@@ -77,6 +80,7 @@ class IndexBackups:
             raise
         finally:
             index.close()
+        self._copy_pages()
         # Keep the new backup explicitly: if the clock was set back, it may look like the oldest.
         self._directory.prune(self._policy.keep_count, keep_files=(backup_file, *keep_files))
         return _to_backup(backup_file, state)
@@ -84,7 +88,15 @@ class IndexBackups:
     def ensure_current(self, reason: BackupReason, stop: Callable[[], bool] = never_stop) -> Backup:
         """The newest backup if it is intact and equals the published index, else a new one."""
         self._directory.remove_abandoned()  # also if no backup is created below
-        return self._find_current() or self._create(reason, stop)
+        current = self._find_current()
+        if current is None:
+            return self._create(reason, stop)
+        self._copy_pages()
+        return current
+
+    def _copy_pages(self) -> None:
+        if self._save_pages is not None:
+            self._save_pages(self._directory.directory)
 
     def _find_current(self) -> Backup | None:
         newest = self.find_newest()

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import cast
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
-from wikiholt.domain.index import Recipe
+from wikiholt.domain.index import FloatArray, Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
 from wikiholt.domain.protocols import ModelInfo, Source, TokenCounter
 from wikiholt.text.bm25 import build_page_terms
@@ -60,7 +60,7 @@ class PageTask:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPage:
-    """A page without its vectors. `texts` are the texts to embed, one per chunk."""
+    """A page to be embedded. `texts` are the texts to embed, one per chunk."""
 
     blob: str
     page: Page
@@ -68,6 +68,8 @@ class PreparedPage:
     texts: tuple[str, ...]
     hashes: tuple[bytes, ...]
     terms: PageTerms
+    vectors: FloatArray | None = None
+    """The vectors, if they are known; then `texts` is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class TextPipeline:
             page = self.parse(file, blob.id, blob.data, task.changed_at)
             if isinstance(page, PageProblem):
                 return page
-            return self._prepare_page(_add_former_names(page, task.former_files), blob.id, counter)
+            return self._prepare_page(add_former_names(page, task.former_files), blob.id, counter)
         except PageWorkLimitExceeded:
             detail = (
                 f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
@@ -170,7 +172,7 @@ class TextPipeline:
         return tasks, problems
 
     def _prepare_page(self, page: Page, blob: str, counter: TokenCounter) -> PreparedPage:
-        if not page.metadata.hidden and self._is_hidden(page.file):
+        if not page.metadata.hidden and self.is_hidden(page.file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
             # Hidden pages are listed but have no searchable content.
@@ -185,7 +187,8 @@ class TextPipeline:
     def _get_work_limit(self) -> int:
         return max(_WORK_PER_BYTE * self.max_bytes, _MIN_WORK_LIMIT)
 
-    def _is_hidden(self, file: str) -> bool:
+    def is_hidden(self, file: str) -> bool:
+        """Whether the settings hide this file from searches."""
         return bool(self.hide) and _compile_patterns(self.hide, self._ignores_case)(file)
 
     @property
@@ -198,7 +201,7 @@ class TextPipeline:
         return find_unused_patterns(self.hide, files, self._ignores_case)
 
 
-def _add_former_names(page: Page, former_files: Sequence[str]) -> Page:
+def add_former_names(page: Page, former_files: Sequence[str]) -> Page:
     """The page with its former names and paths as aliases, after its own."""
     if not former_files:
         return page

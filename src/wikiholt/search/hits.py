@@ -1,16 +1,15 @@
 """Turns ranked pages into hits: the chunk to show, its snippet, a score, a link."""
 
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from urllib.parse import quote
 
-from wikiholt.domain.search import Hit, SearchMode, Snippet, Span, StoredChunk, StoredPage
+from wikiholt.domain.search import Hit, SearchMode, Snippet, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.passages import PassageChooser
 from wikiholt.search.ranking import Candidate, HitRating, rate_hits
 from wikiholt.text.dialect import GFM, Dialect
-from wikiholt.text.snippets import SentenceScorer, build_snippet, find_match_spans
+from wikiholt.text.snippets import SentenceScorer, SnippetBuilder
 
 _LEADING_HEADINGS = re.compile(r"\A(?:\s*#{1,6}[ \t][^\n]*(?:\n|\Z))+\s*")
 
@@ -18,6 +17,8 @@ LEAD_SNIPPET_CHARS = 300
 """Length of the first hit's snippet: up to three lines. The others have up to two."""
 
 SNIPPET_CHARS = 150
+
+_Row = tuple[Candidate, StoredPage, StoredChunk | None, HitRating]
 
 
 class HitBuilder:
@@ -45,42 +46,28 @@ class HitBuilder:
         """
         pages = self._index.get_pages([candidate.page_id for candidate in candidates])
         existing = [candidate for candidate in candidates if candidate.page_id in pages]
-        rows = zip(existing, chooser.choose(self._index, existing, pages), rate_hits(mode, existing), strict=True)
-        make_snippet = partial(
-            build_snippet,
-            query=chooser.query,
-            language=self._language,
-            sentence_scorer=sentence_scorer,
-            dialect=self.dialect,
-        )
-        find_spans = partial(find_match_spans, query=chooser.query, language=self._language)
-        hits: list[Hit] = []
-        seen: set[tuple[int, int | None]] = set()
-        for candidate, chunk, rating in rows:
+        snippets = SnippetBuilder(chooser.query, self._language, sentence_scorer, self.dialect)
+        chosen = chooser.choose(self._index, existing, pages)
+        rows: dict[tuple[int, int | None], _Row] = {}
+        for candidate, chunk, rating in zip(existing, chosen, rate_hits(mode, existing), strict=True):
             passage = (candidate.page_id, chunk.index if chunk else None)
-            if passage not in seen:
-                seen.add(passage)
-                length = LEAD_SNIPPET_CHARS if has_lead and not hits else SNIPPET_CHARS
-                make = partial(make_snippet, length=length)
-                hits.append(self._build_hit(candidate, pages[candidate.page_id], chunk, rating, make, find_spans))
-        return hits
+            rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk, rating))
+        lengths = [LEAD_SNIPPET_CHARS if has_lead and not number else SNIPPET_CHARS for number in range(len(rows))]
+        texts = [strip_leading_headings(chunk.text) if chunk else "" for _, _, chunk, _ in rows.values()]
+        return [
+            self._build_hit(row, snippet or snippets.build([row[1].name], [length])[0], snippets)
+            for row, snippet, length in zip(rows.values(), snippets.build(texts, lengths), lengths, strict=True)
+        ]
 
-    def _build_hit(
-        self,
-        candidate: Candidate,
-        page: StoredPage,
-        chunk: StoredChunk | None,
-        rating: HitRating,
-        make_snippet: Callable[[str], Snippet],
-        find_spans: Callable[[str], tuple[Span, ...]],
-    ) -> Hit:
+    def _build_hit(self, row: _Row, snippet: Snippet, snippets: SnippetBuilder) -> Hit:
+        candidate, page, chunk, rating = row
         anchor = chunk.anchor if chunk else ""
         headings = chunk.heading_path if chunk else ()
         return Hit(
             name=page.name,
             path=page.path,
             url=format_page_link(self._url, page.path, anchor),
-            snippet=(make_snippet(strip_leading_headings(chunk.text)) if chunk else None) or make_snippet(page.name),
+            snippet=snippet,
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
             score=rating.score,
             confidence=rating.confidence,
@@ -97,8 +84,8 @@ class HitBuilder:
             total_chunks=page.chunks,
             page_words=page.words,
             file=page.file,
-            name_matches=find_spans(page.name),
-            heading_matches=tuple(map(find_spans, headings)),
+            name_matches=snippets.find_spans(page.name),
+            heading_matches=tuple(map(snippets.find_spans, headings)),
         )
 
 

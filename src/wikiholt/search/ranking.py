@@ -63,8 +63,9 @@ In questions with a single right page all others count as wrong, however good th
 four in ten of the next four are right. Fitted to both kinds of questions with equal weight.
 """
 
-HIGH_SCORE = 0.65
-"""Scores from here on are rated high: nine in ten such hits are right, which covers most right hits (docs/adr/0034)."""
+HIGH_SCORE = 0.7
+"""Scores from here on are rated high: nine in ten such hits are right, and two thirds of right hits are high. See
+docs/adr/0038."""
 
 MEDIUM_SCORES = {SearchMode.HYBRID: 0.25, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
 """The same for medium. Of the first hits of questions that a wiki answers, under two in a hundred are below in hybrid
@@ -94,7 +95,7 @@ class Candidate(NamedTuple):
     scale: CosineScale = _DEFAULT_SCALE
     """How to interpret the distance; depends on the model."""
     likelihood: float | None = None
-    """How likely this is the page wanted: by its evidence, or by a reranker. None until computed."""
+    """How likely this is the page wanted: by its evidence, or by the place a reranker gave it. None until computed."""
     order_score: float | None = None
     """The score by which a reranker ordered it. None means its evidence."""
 

@@ -34,7 +34,7 @@ class SearchRequest:
     """Maximum hits per page, each with another passage. Keyword search always returns one."""
 
     rerank: bool | None = None
-    """Whether to rerank the best pages. None means yes if a reranker is configured."""
+    """Whether to rerank the best pages. None means: if a reranker is configured and the answer is unclear."""
 
     offset: int = 0
     """Number of hits to skip."""

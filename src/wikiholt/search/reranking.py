@@ -5,10 +5,9 @@ only lengthens the list. If the reranker is late or fails, the results keep thei
 """
 
 import logging
-import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,12 +15,25 @@ from wikiholt.domain.protocols import Reranker
 from wikiholt.domain.search import SearchMode, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, WikiholtError
-from wikiholt.search.ranking import Candidate, Competition, compute_evidence, compute_likelihood, get_score_features
+from wikiholt.search.ranking import (
+    Candidate,
+    Competition,
+    compute_evidence,
+    compute_likelihood,
+    get_score_features,
+    limit_likelihoods,
+    with_likelihoods,
+)
+from wikiholt.search.request import SearchRequest
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.model_text import to_plain_text
 
 RERANK_DEPTH = 10
 """Pages that are reranked. docs/adr/0025 lists the quality and cost of other depths."""
+
+UNCLEAR_LIKELIHOODS = (0.2, 0.9)
+"""A hybrid search is reranked if the likelihood of its first page is between these: a clear answer does not change, and
+a hopeless one does not become right. Chosen with bench/unclear, see docs/adr/0038."""
 
 NAME_WEIGHT, PASSAGE_WEIGHT = 0.2, 0.1
 """The most that the reranker's scores of a page's name and passage add to evidence.
@@ -31,9 +43,6 @@ Most wiki queries are names. A reranker trained on questions and answers scores 
 
 _CLEAR_LOGIT = 12.0
 """The logit of a clear yes. The negative value is a clear no."""
-
-_ODDS_WEIGHT, _NEUTRAL_LOGIT_SUM = 0.05, 6.0
-"""How far the sum of both logits moves the odds that a page is right, and the sum that leaves them unchanged."""
 
 _PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 
@@ -119,10 +128,22 @@ class PageReranker:
         ]
 
 
+def should_rerank(request: SearchRequest, candidates: Sequence[Candidate], competition: Competition) -> bool:
+    """Whether to rerank: as the request says, or else if it can pay. In semantic search, which gains most, it can."""
+    if request.rerank is not None or request.mode is not SearchMode.HYBRID or not candidates:
+        return bool(candidates) and request.rerank is not False
+    lowest, highest = UNCLEAR_LIKELIHOODS
+    features = get_score_features(request.mode, candidates[0], competition)
+    return lowest <= compute_likelihood(request.mode, features) < highest
+
+
 def reorder_candidates(
     mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], competition: Competition
 ) -> list[Candidate]:
-    """Sort the candidates by evidence plus reranker scores, and set their likelihoods."""
+    """Sort the candidates by evidence plus reranker scores. Each has the likelihood of its place before.
+
+    The reranker knows better which page is the right one, but not how likely it is (docs/adr/0038).
+    """
     totals = [
         compute_evidence(mode, candidate)
         + NAME_WEIGHT * _to_share(score.name)
@@ -130,45 +151,16 @@ def reorder_candidates(
         for candidate, score in zip(candidates, scores, strict=True)
     ]
     order = sorted(range(len(candidates)), key=lambda i: (-totals[i], i))
-    total_by_page: dict[int, float] = {}
-    for i in order:
-        total_by_page.setdefault(candidates[i].page_id, totals[i])
-    return [_with_likelihood(mode, candidates[i], totals[i], scores[i], total_by_page, competition) for i in order]
-
-
-def _with_likelihood(
-    mode: SearchMode,
-    candidate: Candidate,
-    total: float,
-    scores: RerankScores,
-    total_by_page: Mapping[int, float],
-    competition: Competition,
-) -> Candidate:
-    """The candidate with its likelihood. Its lead is by total score, and the reranker's logits move the odds."""
-    features = get_score_features(mode, candidate, competition)
-    best_other = next((total for page_id, total in total_by_page.items() if page_id != candidate.page_id), None)
-    lead = features.lead if best_other is None else total - best_other
-    return candidate._replace(
-        likelihood=_update_likelihood(compute_likelihood(mode, features._replace(lead=lead)), scores),
-        order_score=total,
-    )
+    scored = limit_likelihoods(with_likelihoods(mode, candidates, competition))
+    return [
+        candidates[i]._replace(likelihood=place.likelihood, order_score=totals[i])
+        for i, place in zip(order, scored, strict=True)
+    ]
 
 
 def _to_share(logit: float) -> float:
     """A logit as a share of a clear yes."""
-    return (_limit_logit(logit) + _CLEAR_LOGIT) / (2 * _CLEAR_LOGIT)
-
-
-def _limit_logit(logit: float) -> float:
-    return max(-_CLEAR_LOGIT, min(_CLEAR_LOGIT, logit))
-
-
-def _update_likelihood(likelihood: float, scores: RerankScores) -> float:
-    """The likelihood after adding the reranker's logits to the log odds."""
-    odds = likelihood * math.exp(
-        _ODDS_WEIGHT * (_limit_logit(scores.name) + _limit_logit(scores.passage) - _NEUTRAL_LOGIT_SUM)
-    )
-    return odds / (odds + 1 - likelihood)
+    return (max(-_CLEAR_LOGIT, min(_CLEAR_LOGIT, logit)) + _CLEAR_LOGIT) / (2 * _CLEAR_LOGIT)
 
 
 def _make_texts(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> RerankTexts:

@@ -50,7 +50,7 @@ from wikiholt.search.ranking import (
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
+from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig, should_rerank
 from wikiholt.search.search_context import SearchContext
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
@@ -260,8 +260,8 @@ class Searcher:
         return self._reranker is not None and context.request.rerank is not False
 
     def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
-        """Rerank the best candidates, if a reranker is configured and not switched off."""
-        if self._reranker is None or context.request.rerank is False or not candidates:
+        """Rerank the best candidates, if a reranker is configured and the request asks for it or they are unclear."""
+        if self._reranker is None or not should_rerank(context.request, candidates, competition):
             return candidates
         result = self._reranker.rerank(context.interpreted.text, context.request.mode, candidates, competition)
         context.reranked = not result.error

@@ -35,7 +35,15 @@ class TitleMatcher:
         ]
         titles = self._get_titles(set(page_ids), version) if queries[0][1] else {}
         return {
-            page_id: max(compute_dice(terms, name) for language, terms in queries for name in title[language])
+            page_id: max(
+                (
+                    compute_dice(terms, name)
+                    for language, terms in queries
+                    for name in title[language]
+                    if not terms.isdisjoint(name)
+                ),
+                default=0.0,
+            )
             for page_id, title in titles.items()
         }
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -143,6 +144,27 @@ class StoreConformance(ListingConformance, NotesConformance):
         vectors = index.find_vectors_by_hash([*stored.hashes, b"no such hash"])
         assert vectors.keys() == set(stored.hashes)
         np.testing.assert_array_equal(vectors[stored.hashes[1]], stored.vectors[1])
+
+    def test_contents_of_pages_are_read_as_they_were_stored(self, index: WikiIndex) -> None:
+        stored = make_entry("a.md", ["alpha", "bet\u0101"], EMBEDDER, tags=["T"], links=["other.md", "wiki"])
+        index.apply(IndexChange(pages=(stored, make_entry("b.md", [], EMBEDDER))))
+        contents = index.get_page_contents(["a.md", "b.md", "gone.md"])
+        assert contents.keys() == {"a.md", "b.md"}
+        found = contents["a.md"]
+        page = stored.page
+        expected = (page.name, page.warnings, page.words, page.length, stored.hashes, stored.terms, page.links)
+        assert (
+            found.name,
+            found.warnings,
+            found.words,
+            found.length,
+            found.hashes,
+            found.terms,
+            found.links,
+        ) == expected
+        assert [replace(chunk, start=0, end=0) for chunk in stored.chunks] == list(found.chunks)
+        np.testing.assert_array_equal(found.vectors, stored.vectors)
+        assert contents["b.md"].vectors.shape == (0, EMBEDDER.dimensions)
 
     # ── search ───────────────────────────────────────────────────────────────────────────────────
 

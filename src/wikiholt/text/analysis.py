@@ -49,7 +49,8 @@ _COMBINING_MARKS = (
 _UNSPACED_SCRIPTS = f"{CJK_RANGES}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
 _SHARP_SUFFIX = r"(?:(?<=\b[a-zA-Z])(?<![.\-'’·][a-zA-Z])(?:\+\+|#)(?!\w))?"
 TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-'’·]\w++|[{_COMBINING_MARKS}]++\w*+){{0,99999}}){_SHARP_SUFFIX}")
-_ASCII_TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-']\w++){{0,99999}}){_SHARP_SUFFIX}", re.ASCII)
+ASCII_TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-']\w++){{0,99999}}){_SHARP_SUFFIX}", re.ASCII)
+"""Finds the same tokens in ASCII text, in less time."""
 _SCRIPT_RUN_PATTERN = re.compile(rf"([{_UNSPACED_SCRIPTS}]+)|[^{_UNSPACED_SCRIPTS}]+")
 _TOKEN_PART_PATTERN = re.compile(rf"(?:[^\W_]|[{_COMBINING_MARKS}])+")
 _CAMEL_PART_PATTERN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
@@ -242,7 +243,7 @@ def make_bigrams(run: str) -> list[str]:
 
 def _find_tokens(text: str) -> list[str]:
     if text.isascii():
-        return _ASCII_TOKEN_PATTERN.findall(text)
+        return ASCII_TOKEN_PATTERN.findall(text)
     return TOKEN_PATTERN.findall(unicodedata.normalize("NFKC", text))
 
 

@@ -194,6 +194,8 @@ _SKIPPED = re.compile(
     r"|[ \t>]*+(?:`{3,}+|~{3,}+)[^`\n]*+",
     re.IGNORECASE,
 )
+_MARKUP_STARTS = frozenset("-=*_:|+>#[{`~iIeE0123456789")
+"""First characters of ASCII lines that _RULE, _SKIPPED or _LINE_START may match."""
 _LINE_END = re.compile(r"(?:(?:^|[ \t]++)\^[\w-]++|[ \t]*+\{[#.:](?!\w+\.)[^{}\n]*+\})[ \t]*+$")
 _ROW = re.compile(r"[ \t]*+\||.*[^\\]\|[ \t]*+$|.* \| ")
 _CELLS = re.compile(r"(?<!\\)\|")
@@ -331,15 +333,17 @@ def _iter_markdown_blocks(text: str) -> Iterator[tuple[bool, str]]:
     lines: list[str] = []
     for line in text.split("\n"):
         stripped = line.strip()
-        if not stripped or _RULE.fullmatch(line):
+        # Most lines begin like none of these patterns.
+        may_be_markup = stripped[:1] in _MARKUP_STARTS or not line.isascii()
+        if not stripped or (may_be_markup and _RULE.fullmatch(line)):
             yield bool(_SETEXT.fullmatch(line)) and len(lines) == 1, " ".join(lines)
             lines = []
             continue
-        if _SKIPPED.fullmatch(line):
+        if may_be_markup and _SKIPPED.fullmatch(line):
             continue
-        start = _LINE_START.match(line)
+        start = _LINE_START.match(line) if may_be_markup else None
         is_heading, is_item = bool(start and start["heading"]), bool(start and start["item"])
-        words = _clean_line(line[start.end() if start else 0 :])
+        words = _clean_line(line[start.end() :] if start else line.lstrip(" \t"))
         is_row = "|" in words and bool(_ROW.match(words))
         if is_heading or is_item or is_row:
             yield False, " ".join(lines)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from wikiholt.domain.search import KeywordQuery
 from wikiholt.text.analysis import (
@@ -169,6 +169,7 @@ class QueryVariant:
     query: KeywordQuery
 
 
+@lru_cache(maxsize=256)
 def build_query_variants(text: str, language: str) -> tuple[QueryVariant, ...]:
     """The variants of a query that differ in their terms; the wiki's main language and the text as typed come first."""
     languages, text = split_languages(language), text[:MAX_QUERY_CHARS]

@@ -41,7 +41,7 @@ def iter_segments(markdown: str, *, use_all_fences: bool = False) -> Iterator[tu
 
     With `use_all_fences`, all fences decide whether a fragment begins in code, not only the first.
     """
-    fences = list(_FENCE_LINE.finditer(markdown))
+    fences = list(_FENCE_LINE.finditer(markdown)) if "```" in markdown or "~~~" in markdown else []
     starts_in_code = _is_likely_in_code(markdown, fences) if use_all_fences else _is_start_in_code(markdown, fences)
     fence = fences[0][1] if starts_in_code else ""
     position = 0

@@ -4,11 +4,11 @@ import re
 from dataclasses import replace
 from datetime import datetime
 
-from wikiholt.domain.page import Heading, Page, PageProblem
+from wikiholt.domain.page import Heading, Page, PageMetadata, PageProblem
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_blocks import convert_blocks
-from wikiholt.text.frontmatter import Frontmatter, add_inline_metadata, split_frontmatter, to_utc
+from wikiholt.text.frontmatter import add_inline_metadata, split_frontmatter, to_utc
 from wikiholt.text.markdown import AnchorStyle, parse_outline
 from wikiholt.text.page_names import find_namespace_name, get_page_path, make_page_name
 
@@ -38,10 +38,15 @@ def parse_page(
     if decoded is None:
         return PageProblem(file, blob, "binary", "the file contains binary data, not text")
     page = _build_page(file, decoded.text, anchors, dialect)
-    metadata = page.metadata
-    if metadata.last_updated is None and committed is not None:
-        metadata = replace(metadata, last_updated=to_utc(committed))
+    metadata = add_commit_date(page.metadata, committed)
     return replace(page, metadata=metadata, warnings=decoded.warnings + page.warnings)
+
+
+def add_commit_date(metadata: PageMetadata, committed: datetime | None) -> PageMetadata:
+    """The metadata with the date of the commit, unless the page has its own."""
+    if metadata.last_updated is not None or committed is None:
+        return metadata
+    return replace(metadata, last_updated=to_utc(committed))
 
 
 def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) -> Page:
@@ -50,7 +55,7 @@ def _build_page(file: str, text: str, anchors: AnchorStyle, dialect: Dialect) ->
     outline = parse_outline(body, front.body_line, anchors, file, dialect)
     if outline.metadata.tags or outline.metadata.fields:
         front = add_inline_metadata(front, outline.metadata.tags, outline.metadata.fields)
-    name = _find_content_name(front, outline.headings)
+    name = get_title(front.metadata) or _find_heading_name(outline.headings)
     metadata = front.metadata
     if dialect.has_note_markup and (full_name := find_namespace_name(file)):
         metadata = replace(metadata, aliases=(*metadata.aliases, full_name))
@@ -76,9 +81,12 @@ def _count_words(text: str) -> int:
     return len(text.split()) if len(text) < 1_000_000 else sum(1 for _ in re.finditer(r"\S+", text))
 
 
-def _find_content_name(front: Frontmatter, headings: tuple[Heading, ...]) -> str:
-    if front.metadata.title:
-        return front.metadata.title[:_MAX_NAME_CHARS]
+def get_title(metadata: PageMetadata) -> str:
+    """The name of a page from its frontmatter; empty if it has none."""
+    return metadata.title[:_MAX_NAME_CHARS] if metadata.title else ""
+
+
+def _find_heading_name(headings: tuple[Heading, ...]) -> str:
     if headings and headings[0].level == 1:
         return headings[0].text[:_MAX_NAME_CHARS].strip()
     return ""

@@ -7,6 +7,7 @@ a search finds pages with any of the words anyway.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
 
@@ -57,6 +58,7 @@ class ParsedFields:
         return replace(where, any_of=where.any_of + self.any_of, none_of=where.none_of + self.none_of)
 
 
+@lru_cache(maxsize=256)
 def parse_fields(query: str) -> ParsedFields:
     """Parse the fields and alternatives of a query. Raises InvalidQuery, which says at which column it is wrong."""
     query = query[:MAX_QUERY_CHARS]

@@ -4,6 +4,9 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import numpy as np
 
 # Han, Kana, Hangul and their compatibility forms: scripts without spaces, or matched below the word level
 CJK_RANGES = (
@@ -103,7 +106,29 @@ class TokenCounter:
         self._starts = array("q")
         self._ends = array("q")
         covered = 0
-        for start, end in _iter_spans(text, token_spans):
+        for offset, spans in _iter_parts(text, token_spans):
+            covered = self._add_tokens(text, offset, spans, covered, token_spans)
+        if len(text) - covered > _MAX_GAP_CHARS:
+            self._add_evenly(covered, len(text), (len(text) - covered) // 16)
+
+    def _add_tokens(
+        self, text: str, offset: int, spans: Sequence[tuple[int, int]], covered: int, token_spans: TokenSpans
+    ) -> int:
+        """Add the tokens of a part of the text and return the end of the last one."""
+        if not spans:
+            return covered
+        flat = np.fromiter(chain.from_iterable(spans), np.int64, 2 * len(spans)) + offset
+        starts, ends = flat[::2], flat[1::2]
+        gaps = starts[1:] - ends[:-1]
+        if (
+            (ends - starts).max() <= _MAX_TOKEN_CHARS
+            and starts[0] - covered <= _MAX_GAP_CHARS
+            and gaps.max(initial=0) <= _MAX_GAP_CHARS
+        ):
+            self._starts.frombytes(starts.tobytes())
+            self._ends.frombytes(ends.tobytes())
+            return int(ends[-1])
+        for start, end in ((offset + start, offset + end) for start, end in spans):
             if start - covered > _MAX_GAP_CHARS:
                 self._add_evenly(covered, start, (start - covered) // 16)
             if end - start > _MAX_TOKEN_CHARS:
@@ -112,8 +137,7 @@ class TokenCounter:
                 self._starts.append(start)
                 self._ends.append(end)
             covered = end
-        if len(text) - covered > _MAX_GAP_CHARS:
-            self._add_evenly(covered, len(text), (len(text) - covered) // 16)
+        return covered
 
     def count(self, start: int, end: int) -> int:
         """The number of tokens that the range touches."""
@@ -143,8 +167,8 @@ class TokenCounter:
             self._ends.append(start + size * (index + 1) // count)
 
 
-def _iter_spans(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, int]]:
-    """The token spans of a text, tokenized in parts: a tokenizer takes about 200 bytes of memory per character."""
+def _iter_parts(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, Sequence[tuple[int, int]]]]:
+    """Parts of a text by their offsets, with their token spans: a tokenizer takes about 200 bytes per character."""
     begin = 0
     while begin < len(text):
         end = begin + _STRETCH_CHARS
@@ -153,6 +177,5 @@ def _iter_spans(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, int]]
             cut = text.rfind("\n", begin, end)
             cut = cut if cut > begin else text.rfind(" ", begin, end)
             end = cut + 1 if cut > begin else end
-        for start, stop in token_spans(text[begin:end]):
-            yield begin + start, begin + stop
+        yield begin, token_spans(text[begin:end])
         begin = end

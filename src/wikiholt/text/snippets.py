@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
 from wikiholt.text.analysis import (
+    ASCII_TOKEN_PATTERN,
     TOKEN_PATTERN,
     get_query_analyser,
     iter_script_runs,
@@ -14,7 +16,7 @@ from wikiholt.text.analysis import (
     split_languages,
 )
 from wikiholt.text.dialect import GFM, Dialect
-from wikiholt.text.display_text import to_display_text
+from wikiholt.text.display_text import DisplayText, to_display_text
 from wikiholt.text.keyword_query import get_stop_terms
 from wikiholt.text.languages import get_stopword_text
 from wikiholt.text.segmentation import CJK_RANGES
@@ -26,6 +28,9 @@ _SENTENCE_START_CHARS = 40
 _Match = tuple[int, int, str]
 SentenceScorer = Callable[[Sequence[str]], Sequence[float]]
 
+_to_display_text = lru_cache(maxsize=1024)(to_display_text)
+"""Searches return the same passages again: while a query is typed, and for the next person who asks."""
+
 
 def build_snippet(
     text: str,
@@ -36,49 +41,77 @@ def build_snippet(
     sentence_scorer: SentenceScorer | None = None,
     dialect: Dialect = GFM,
 ) -> Snippet:
-    """About `length` characters of display text around the best match.
-
-    The snippet is cut between words and is at most `length` characters plus two ellipses. `matches` are the ranges of
-    words that match by their terms, so a search for "running" marks "runs". `sentence` is the visible part of the
-    sentence closest to the query: the one with the highest score of `sentence_scorer`, or else with the most matched
-    words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
-    """
-    display_text = to_display_text(text, dialect)
-    plain, sentences = display_text.text, display_text.sentences
-    matches = find_matches(plain, query, language) if query else []
-    closest = _find_closest_sentence(plain, sentences, matches, sentence_scorer)
-    start, end = _find_window(plain, matches, closest, max(length, 1))
-    lead = ELLIPSIS if start > 0 else ""
-    tail = ELLIPSIS if end < len(plain) else ""
-    shift = len(lead) - start
-    spans = tuple(Span(a + shift, b + shift) for a, b, _ in matches if start <= a and b <= end)
-    return Snippet(
-        f"{lead}{plain[start:end]}{tail}", _merge_spans(spans), _clip_span(plain, closest, start, end, shift)
-    )
+    """One snippet, as `SnippetBuilder.build` makes it."""
+    (snippet,) = SnippetBuilder(query, language, sentence_scorer, dialect).build([text], [length])
+    return snippet
 
 
-def find_matches(plain: str, query: KeywordQuery, language: str) -> list[_Match]:
-    """Start, end and term of each word of a text that matches a query.
+class SnippetBuilder:
+    """Builds the snippets of one search."""
 
-    Function words match only if the query has no other words.
-    """
-    return list(_iter_matches(plain, query, language))
+    def __init__(
+        self,
+        query: KeywordQuery,
+        language: str = "english",
+        sentence_scorer: SentenceScorer | None = None,
+        dialect: Dialect = GFM,
+    ) -> None:
+        self._matcher = QueryMatcher(query, language)
+        self._sentence_scorer = sentence_scorer
+        self._dialect = dialect
 
+    def build(self, texts: Sequence[str], lengths: Sequence[int]) -> list[Snippet]:
+        """For each text a part of its display text around the best match, with about as many characters as `lengths`.
 
-def find_match_spans(text: str, query: KeywordQuery, *, language: str = "english") -> tuple[Span, ...]:
-    """The ranges of a name or heading that match the query."""
-    matches = find_matches(text, query, language) if query else ()
-    return _merge_spans(tuple(Span(start, end) for start, end, _ in matches))
+        A snippet is cut between words and is at most its length plus two ellipses. `matches` are the ranges of words
+        that match by their terms, so a search for "running" marks "runs". `sentence` is the visible part of the
+        sentence closest to the query: the one with the highest score of the scorer, or else with the most matched
+        words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
+        """
+        displayed = [_to_display_text(text, self._dialect) for text in texts]
+        rows = zip(displayed, self._score_sentences(displayed), lengths, strict=True)
+        return [self._build_one(text, scores, max(length, 1)) for text, scores, length in rows]
+
+    def find_spans(self, text: str) -> tuple[Span, ...]:
+        """The ranges of a name or heading that match the query."""
+        return _merge_spans(tuple(Span(start, end) for start, end, _ in self._matcher.find(text)))
+
+    def _score_sentences(self, displayed: Sequence[DisplayText]) -> Iterator[Sequence[float]]:
+        """The scores of the sentences of each text, made in one call; none for a text with a single sentence."""
+        counts = [len(text.sentences) if len(text.sentences) > 1 else 0 for text in displayed]
+        if self._sentence_scorer is None or not any(counts):
+            return iter([()] * len(displayed))
+        sentences = [
+            text.text[sentence.start : sentence.end]
+            for text, count in zip(displayed, counts, strict=True)
+            for sentence in text.sentences[:count]
+        ]
+        scores = iter(self._sentence_scorer(sentences))
+        return (list(islice(scores, count)) for count in counts)
+
+    def _build_one(self, displayed: DisplayText, scores: Sequence[float], length: int) -> Snippet:
+        plain, sentences = displayed.text, displayed.sentences
+        matches = self._matcher.find(plain)
+        closest = (
+            sentences[0]
+            if self._sentence_scorer is not None and len(sentences) == 1
+            else _find_closest_sentence(sentences, matches, scores)
+        )
+        start, end = _find_window(plain, matches, closest, length)
+        lead = ELLIPSIS if start > 0 else ""
+        tail = ELLIPSIS if end < len(plain) else ""
+        shift = len(lead) - start
+        spans = tuple(Span(a + shift, b + shift) for a, b, _ in matches if start <= a and b <= end)
+        return Snippet(
+            f"{lead}{plain[start:end]}{tail}", _merge_spans(spans), _clip_span(plain, closest, start, end, shift)
+        )
 
 
 def _find_closest_sentence(
-    plain: str, sentences: Sequence[Span], matches: Sequence[_Match], sentence_scorer: SentenceScorer | None
+    sentences: Sequence[Span], matches: Sequence[_Match], scores: Sequence[float]
 ) -> Span | None:
     """The sentence closest to the query, the first of equals; None if there is no evidence."""
-    if sentence_scorer is not None and len(sentences) == 1:
-        return sentences[0]
-    if sentence_scorer is not None and sentences:
-        scores = sentence_scorer([plain[sentence.start : sentence.end] for sentence in sentences])
+    if scores:
         score, closest = max(zip(scores, sentences, strict=True), key=itemgetter(0))
         if score > 0:
             return closest
@@ -113,50 +146,74 @@ def _get_all_stopwords(language: str) -> frozenset[str]:
     return frozenset(word for each in split_languages(language) for word in get_stopword_text(each).split())
 
 
-def _iter_matches(plain: str, query: KeywordQuery, language: str) -> Iterator[_Match]:
-    analyser = get_query_analyser(language)
-    query_terms = frozenset(query.terms).union(*query.phrases)
-    stop_terms = _get_all_stop_terms(language)
-    significant_terms = query_terms - stop_terms or query_terms
-    prefix = query.prefix
-    # A stem begins like its word, so most words can be skipped without analysis.
-    heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*query_terms, prefix) if term}))
-    if plain.isascii() and not heads.search(plain.lower()):
-        return
-    for match in TOKEN_PATTERN.finditer(plain):
-        token = match[0]
-        ascii_only = token.isascii()
-        if ascii_only and not heads.search(token.lower()):
-            continue
-        for is_unspaced, run, offset in [(False, token, 0)] if ascii_only else [*iter_script_runs(token)]:
-            begin = match.start() + offset
+class QueryMatcher:
+    """Finds the words of texts that match one query. Function words match only if the query has no other words."""
+
+    def __init__(self, query: KeywordQuery, language: str) -> None:
+        self._analyser = get_query_analyser(language)
+        self._language = language
+        self._terms = frozenset(query.terms).union(*query.phrases)
+        self._stop_terms = _get_all_stop_terms(language)
+        self._significant_terms = self._terms - self._stop_terms or self._terms
+        self._prefix = query.prefix
+        # A stem begins like its word, so most words can be skipped without analysis.
+        heads = {term[:2] for term in (*self._terms, query.prefix) if term}
+        self._heads = re.compile("|".join(map(re.escape, heads))) if query else None
+        self._matches_by_token: dict[str, tuple[_Match, ...]] = {}
+
+    def find(self, plain: str) -> list[_Match]:
+        """Start, end and term of each word of a text that matches the query."""
+        is_ascii = plain.isascii()
+        if self._heads is None or (is_ascii and not self._heads.search(plain.lower())):
+            return []
+        found: list[_Match] = []
+        known = self._matches_by_token
+        for match in (ASCII_TOKEN_PATTERN if is_ascii else TOKEN_PATTERN).finditer(plain):
+            token = match[0]
+            matches = known.get(token)
+            if matches is None:
+                is_skipped = token.isascii() and not self._heads.search(token.lower())
+                matches = known[token] = () if is_skipped else tuple(self._iter_token_matches(token))
+            if matches:
+                begin = match.start()
+                found += [(begin + start, begin + end, term) for start, end, term in matches]
+        return found
+
+    def _iter_token_matches(self, token: str) -> Iterator[_Match]:
+        for is_unspaced, run, offset in [(False, token, 0)] if token.isascii() else iter_script_runs(token):
             if is_unspaced:
-                for position, pair in enumerate(make_bigrams(run), begin):
-                    if pair in significant_terms:
-                        yield position, position + len(pair), pair
-                    elif prefix and pair.startswith(prefix):
-                        yield position, position + len(prefix), pair
-                    else:
-                        yield from (
-                            (position + n, position + n + 1, char)
-                            for n, char in enumerate(pair)
-                            if char in significant_terms
-                        )
-                continue
-            terms = analyser.get_token_terms(run)
-            # The full identifier comes after its parts and is more specific.
-            term = next(
-                (term for term in (*reversed(terms), *analyser.get_token_forms(run)) if term in query_terms), None
-            )
-            # The term of a function word may also be that of another word: "nogle" and "nøgle" in Danish.
-            if term is not None and term not in significant_terms and run.lower() in _get_all_stopwords(language):
-                term = None
-            if term is None and prefix and not stop_terms.issuperset(terms):
-                term = next(
-                    (term for term in (*terms, *analyser.get_token_forms(run)) if term.startswith(prefix)), None
+                yield from self._iter_bigram_matches(run, offset)
+            elif (term := self._find_word_term(run)) is not None:
+                yield offset, offset + len(run), term
+
+    def _iter_bigram_matches(self, run: str, offset: int) -> Iterator[_Match]:
+        for position, pair in enumerate(make_bigrams(run), offset):
+            if pair in self._significant_terms:
+                yield position, position + len(pair), pair
+            elif self._prefix and pair.startswith(self._prefix):
+                yield position, position + len(self._prefix), pair
+            else:
+                yield from (
+                    (position + n, position + n + 1, char)
+                    for n, char in enumerate(pair)
+                    if char in self._significant_terms
                 )
-            if term is not None:
-                yield begin, begin + len(run), term
+
+    def _find_word_term(self, word: str) -> str | None:
+        """The term by which a word matches."""
+        terms, forms = self._analyser.get_token_terms(word), self._analyser.get_token_forms(word)
+        # The full identifier comes after its parts and is more specific.
+        term = next((term for term in (*reversed(terms), *forms) if term in self._terms), None)
+        # The term of a function word may also be that of another word: "nogle" and "nøgle" in Danish.
+        if (
+            term is not None
+            and term not in self._significant_terms
+            and word.lower() in _get_all_stopwords(self._language)
+        ):
+            term = None
+        if term is None and self._prefix and not self._stop_terms.issuperset(terms):
+            term = next((term for term in (*terms, *forms) if term.startswith(self._prefix)), None)
+        return term
 
 
 def _find_window(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
@@ -24,6 +25,7 @@ from wikiholt.errors import (
     IndexRepairing,
     IndexUnavailable,
     NothingIndexed,
+    PageNotFound,
     QueryLogNotFound,
     WikiholtError,
 )
@@ -65,8 +67,9 @@ class WikiHandle:
         is_registered: Callable[[], bool] = lambda: True,
         is_being_removed: Callable[[], bool] = never_stop,
         on_damage: Callable[[], None] = lambda: None,
+        save_pages: Callable[[Path], None] | None = None,
     ) -> None:
-        """`on_damage` is called when the index proves damaged; the wiki then needs a sync."""
+        """`on_damage` is called when the index proves damaged. `save_pages` adds the pages to their backups."""
         self.wiki: Final = wiki
         self._config = config
         self._components = components
@@ -85,6 +88,7 @@ class WikiHandle:
             components.lock_timeout,
             is_registered,
             is_being_removed,
+            save_pages,
         )
         self._repair = IndexRepair(wiki.id, wiki.slug, components.store, self.backups, on_damage)
         writer = components.query_log_writer
@@ -112,9 +116,13 @@ class WikiHandle:
         self, path: str, n: int = 5, where: PageFilter | None = None, *, snapshot: IndexSnapshot | None = None
     ) -> SearchResult:
         """The pages whose passages are nearest to those of this page. Needs no model."""
-        return self._run_search(
-            lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
-        )
+        try:
+            return self._run_search(
+                lambda searcher, known: searcher.find_similar(path, n, where or PageFilter(), known=known), snapshot
+            )
+        except PageNotFound:
+            self.pages.resolve_path(path)  # its error names the page that has this former name
+            raise
 
     @property
     def query_log(self) -> WikiQueryLog:

@@ -36,6 +36,7 @@ from wikiholt.wikis.slugs import parse_host_header, parse_hosts, validate_slug
 if TYPE_CHECKING:
     from wikiholt.indexing.backup_directory import BackupPolicy
     from wikiholt.wikis.keys import KeyStore
+    from wikiholt.wikis.oauth_grants import OAuthGrants
     from wikiholt.wikis.registry_backups import RegistryBackups
     from wikiholt.wikis.sign_ins import SignInStore
 
@@ -46,6 +47,8 @@ _WIKI_ID_COLUMNS = {"wikis": "id", "hosts": "wiki_id", "keys": "wiki_id"}
 """The column with the id of the wiki a row belongs to; None for an operator's key."""
 _WIKI_COLUMNS = ", ".join((*TABLE_COLUMNS["wikis"], REPOSITORY_COLUMN))
 _MAX_SHOWN_CHARS = 80
+REPOSITORIES_DIRECTORY = "repositories"
+"""The directory of the repositories of managed wikis, in a data directory."""
 REGISTRY_FILE = "registry.sqlite"
 """The registry in a data directory."""
 
@@ -69,8 +72,13 @@ class Registry:
         timeout: float = 10.0,
         backups: "BackupPolicy | None" = None,
         database: RegistryDatabase | None = None,
+        repositories: Path | None = None,
     ) -> None:
-        """Uses the file `path`, or `database`. Backups are beside that path unless the policy names a directory."""
+        """Uses the file `path`, or `database`. Backups are beside that path unless the policy names a directory.
+
+        `repositories` is the directory of the repositories of managed wikis; by default it is beside that path too.
+        """
+        self._repositories = repositories or path.parent / REPOSITORIES_DIRECTORY
         self._backup_policy = backups
         self._backup_directory = (backups and backups.directory) or path.parent / "backups"
         leftovers = LeftoverData(path.parent / "wikis", self._backup_directory)
@@ -88,6 +96,13 @@ class Registry:
         return KeyStore(self._database)
 
     @cached_property
+    def oauth(self) -> "OAuthGrants":
+        """The clients and tokens of the authorization server for agents."""
+        from wikiholt.wikis.oauth_grants import OAuthGrants  # noqa: PLC0415
+
+        return OAuthGrants(self._database, self.keys)
+
+    @cached_property
     def sign_ins(self) -> "SignInStore":
         """The browsers that are signed in."""
         from wikiholt.wikis.sign_ins import SignInStore  # noqa: PLC0415
@@ -103,11 +118,16 @@ class Registry:
         policy = self._backup_policy or BackupPolicy()
         return RegistryBackups(self._database, self._backup_directory / "registry", policy.keep_count)
 
-    def add(self, slug: str, source: str, settings: Mapping[str, str] | None = None) -> Wiki:
-        """Register a wiki under a new random id. Raises InvalidSlug, WikiExists or, for its hosts, InvalidSetting."""
-        wiki = _make_wiki(slug, source, settings or {})
+    def add(
+        self, slug: str, source: str, settings: Mapping[str, str] | None = None, wiki_id: str | None = None
+    ) -> Wiki:
+        """Register a wiki under a new random id, or `wiki_id`. A managed wiki has an empty source.
+
+        Raises InvalidSlug, WikiExists or, for its hosts, InvalidSetting.
+        """
+        wiki = self._resolve_source(_make_wiki(slug, source, settings or {}, wiki_id or make_wiki_id()))
         with self._database.write_transaction() as transaction:
-            if _find_by_column(transaction.connection, "slug", slug) is not None:
+            if self._find_by_column(transaction.connection, "slug", slug) is not None:
                 raise WikiExists(f"There is already a wiki {slug!r}.", hint="Choose another slug, or remove it first.")
             return _insert_new(transaction, self._bind_repository(transaction, wiki))
 
@@ -119,8 +139,8 @@ class Registry:
         added = []
         with self._database.write_transaction() as transaction:
             for slug, source, settings in wikis:
-                wiki = _make_wiki(slug, source, settings)
-                if _find_by_column(transaction.connection, "slug", slug) is None:
+                wiki = _make_wiki(slug, source, settings, make_wiki_id())
+                if self._find_by_column(transaction.connection, "slug", slug) is None:
                     added.append(_insert_new(transaction, self._bind_repository(transaction, wiki)))
         return added
 
@@ -146,7 +166,7 @@ class Registry:
         query = f"SELECT {_WIKI_COLUMNS} FROM wikis WHERE id = (SELECT wiki_id FROM hosts WHERE host = ?)"  # noqa: S608
         with self._database.read_connection() as connection:
             row = connection.execute(query, (name,)).fetchone() if connection else None
-        return _parse_wiki(row) if row else None
+        return self._parse_wiki(row) if row else None
 
     def get_only(self) -> Wiki | None:
         """The only wiki; None if there is none or more than one."""
@@ -154,7 +174,7 @@ class Registry:
             if connection is None:
                 return None
             rows = connection.execute(f"SELECT {_WIKI_COLUMNS} FROM wikis LIMIT 2").fetchall()  # noqa: S608
-        return _parse_wiki(rows[0]) if len(rows) == 1 else None
+        return self._parse_wiki(rows[0]) if len(rows) == 1 else None
 
     def list_wikis(self) -> list[Wiki]:
         """Every wiki, by slug."""
@@ -162,7 +182,7 @@ class Registry:
             if connection is None:
                 return []
             rows = connection.execute(f"SELECT {_WIKI_COLUMNS} FROM wikis ORDER BY slug").fetchall()  # noqa: S608
-        return [_parse_wiki(row) for row in rows]
+        return [self._parse_wiki(row) for row in rows]
 
     def get_version(self) -> str | None:
         """A token that changes with every change of the registry; cheaper than a list. None if there is no registry."""
@@ -189,7 +209,7 @@ class Registry:
     def rebind(self, wiki: Wiki) -> Wiki:
         """Record the repository that is at the wiki's path now as the wiki's own. Raises WikiNotFound."""
         with self._database.write_transaction() as transaction:
-            known = _find_by_column(transaction.connection, "id", wiki.id)
+            known = self._find_by_column(transaction.connection, "id", wiki.id)
             if known is None:
                 raise _make_not_found_error(wiki.slug)
             return self._bind_repository(transaction, known)
@@ -209,7 +229,7 @@ class Registry:
         Its index is not touched. With `wiki_id`, only if the slug still belongs to that wiki.
         """
         with self._database.write_transaction() as transaction:
-            wiki = _find_by_column(transaction.connection, "slug", slug)
+            wiki = self._find_by_column(transaction.connection, "slug", slug)
             if wiki is None or wiki_id not in (None, wiki.id):
                 raise _make_not_found_error(slug)
             transaction.delete("wikis", "id", wiki.id)
@@ -226,7 +246,7 @@ class Registry:
     def update_settings(self, slug: str, changes: Mapping[str, str]) -> Wiki:
         """Change some settings of a wiki; an empty value unsets one."""
         with self._database.write_transaction() as transaction:
-            old = _find_by_column(transaction.connection, "slug", slug)
+            old = self._find_by_column(transaction.connection, "slug", slug)
             if old is None:
                 raise _make_not_found_error(slug)
             wiki = replace(old, settings={name: value for name, value in {**old.settings, **changes}.items() if value})
@@ -234,6 +254,10 @@ class Registry:
             transaction.delete("hosts", "wiki_id", old.id)
             _insert_wiki(transaction, wiki)
         return wiki
+
+    def get_managed_path(self, wiki_id: str) -> Path:
+        """The path of the repository of a managed wiki with this id."""
+        return self._repositories / f"{wiki_id}.git"
 
     def suggest_slugs(self, slug: str) -> tuple[str, ...]:
         """Similar slugs, most similar first. For the operator's terminal only, never for visitors."""
@@ -249,7 +273,20 @@ class Registry:
 
     def _find_wiki(self, column: str, value: str) -> Wiki | None:
         with self._database.read_connection() as connection:
-            return _find_by_column(connection, column, value) if connection else None
+            return self._find_by_column(connection, column, value) if connection else None
+
+    def _find_by_column(self, connection: RegistryConnection, column: str, value: str) -> Wiki | None:
+        if "\0" in value or not value.isascii():  # no slug or id contains these
+            return None
+        row = connection.execute(f"SELECT {_WIKI_COLUMNS} FROM wikis WHERE {column} = ?", (value,)).fetchone()  # noqa: S608
+        return self._parse_wiki(row) if row else None
+
+    def _parse_wiki(self, row: tuple[str, str, str, str, str, str]) -> Wiki:
+        return self._resolve_source(_parse_row(row))
+
+    def _resolve_source(self, wiki: Wiki) -> Wiki:
+        """The wiki with the path of its repository, which is not stored for a managed wiki: the directory may move."""
+        return replace(wiki, source=str(self.get_managed_path(wiki.id))) if wiki.is_managed else wiki
 
     def _bind_repository(self, transaction: RegistryTransaction, wiki: Wiki) -> Wiki:
         """Record the wiki's repository, and return the wiki with it."""
@@ -260,8 +297,8 @@ class Registry:
         return replace(wiki, repository=repository)
 
 
-def _make_wiki(slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
-    return Wiki(_make_id(), validate_slug(slug), source, datetime.now(UTC), dict(settings))
+def _make_wiki(slug: str, source: str, settings: Mapping[str, str], wiki_id: str) -> Wiki:
+    return Wiki(wiki_id, validate_slug(slug), source, datetime.now(UTC), dict(settings))
 
 
 def _insert_new(transaction: RegistryTransaction, wiki: Wiki) -> Wiki:
@@ -277,24 +314,19 @@ def _insert_wiki(transaction: RegistryTransaction, wiki: Wiki) -> None:
         if transaction.connection.execute("SELECT 1 FROM hosts WHERE host = ?", (host,)).fetchone():
             raise WikiExists(f"The host {host!r} belongs to another wiki.", hint="Remove it from that wiki first.")
         transaction.insert("hosts", (host, wiki.id))
+    source = "" if wiki.is_managed else wiki.source
     transaction.insert(
-        "wikis", (wiki.id, wiki.slug, wiki.source, _dump_settings(wiki.settings), wiki.created_at.isoformat())
+        "wikis", (wiki.id, wiki.slug, source, _dump_settings(wiki.settings), wiki.created_at.isoformat())
     )
 
 
-def _make_id() -> str:
+def make_wiki_id() -> str:
+    """A new random id of a wiki."""
     # 100 random bits: never derived from the slug, never the same twice.
     return base64.b32encode(os.urandom(13)).decode().lower()[:20]
 
 
-def _find_by_column(connection: RegistryConnection, column: str, value: str) -> Wiki | None:
-    if "\0" in value or not value.isascii():  # no slug or id contains these
-        return None
-    row = connection.execute(f"SELECT {_WIKI_COLUMNS} FROM wikis WHERE {column} = ?", (value,)).fetchone()  # noqa: S608
-    return _parse_wiki(row) if row else None
-
-
-def _parse_wiki(row: tuple[str, str, str, str, str, str]) -> Wiki:
+def _parse_row(row: tuple[str, str, str, str, str, str]) -> Wiki:
     wiki_id, slug, source, settings, created_at, repository = row
     try:
         parsed = json.loads(settings)

@@ -90,6 +90,8 @@ PURGE_MARK_PREFIX = "struck-"
 """Prefix of a mark with a wiki's id: the wiki was removed and may still be in backups."""
 REPOSITORY_MARK = "repository-"
 """Prefix of a mark with a wiki's id. Its value identifies the wiki's repository."""
+OAUTH_MARK_PREFIX = "oauth-"
+"""Prefix of marks of the authorization server for agents."""
 REPOSITORY_COLUMN = "coalesce((SELECT value FROM marks WHERE name = 'repository-' || wikis.id), '')"
 _CREATE_TABLES = """
 CREATE TABLE wikis (

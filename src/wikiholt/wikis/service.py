@@ -1,20 +1,28 @@
 """The service that interfaces call. Owns the open wikis and returns handles, each bound to one wiki."""
 
 import logging
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from pathlib import Path
 from threading import Lock
 
-from wikiholt.domain.protocols import Embedder, KeywordCache, RepositoryIdentities, Source, VectorEngine
-from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
-from wikiholt.domain.wiki import Key, Wiki
+from wikiholt.domain.protocols import (
+    Embedder,
+    KeywordCache,
+    ManagedRepositories,
+    RepositoryIdentities,
+    Source,
+    VectorEngine,
+)
+from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
+from wikiholt.domain.wiki import MANAGED_KIND, Key, Wiki
 from wikiholt.errors import (
     Busy,
     IndexCorrupt,
+    InvalidSetting,
     InvalidSource,
     NoCommits,
     RepositoryReplaced,
@@ -24,64 +32,11 @@ from wikiholt.errors import (
 from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
+from wikiholt.wikis.pending_removals import PendingRemovals
 from wikiholt.wikis.query_log import QueryLogWriter
-from wikiholt.wikis.registry import Registry
+from wikiholt.wikis.registry import Registry, make_wiki_id
 from wikiholt.wikis.registry_recovery import RECOVERY_HINT
 from wikiholt.wikis.slugs import validate_slug
-
-_NOTE_NAME = "leaving"
-_POLL_INTERVAL_S = 0.5
-"""Seconds between two reads of a wiki's note, because writers ask continuously."""
-_NOTE_MARGIN_S = 60.0
-"""Extra lifetime of a note, beyond the time a removal waits. It then expires if the removal was killed."""
-
-
-class PendingRemovals:
-    """Used from many threads. If `shared`, other nodes are informed by a note stored with the index."""
-
-    def __init__(self, store: IndexStore, lock_timeout: float, *, shared: bool) -> None:
-        """`lock_timeout` is how long a removal waits for a writer."""
-        self._store = store
-        self._note_ttl = timedelta(seconds=lock_timeout + _NOTE_MARGIN_S)
-        self._shared = shared
-        self._local: set[str] = set()
-        self._cached: dict[str, tuple[float, bool]] = {}
-
-    @contextmanager
-    def mark_removing(self, wiki_id: str) -> Iterator[None]:
-        """Mark the wiki as being removed for the duration of the block."""
-        self._local.add(wiki_id)
-        try:
-            self._write_note(wiki_id, (datetime.now(UTC) + self._note_ttl).isoformat())
-            yield
-        finally:
-            self._write_note(wiki_id, "")
-            self._local.discard(wiki_id)
-
-    def __contains__(self, wiki_id: str) -> bool:
-        if wiki_id in self._local or not self._shared:
-            return wiki_id in self._local
-        read_at, removing = self._cached.get(wiki_id, (0.0, False))
-        if time.monotonic() - read_at >= _POLL_INTERVAL_S:
-            removing = self._read_note(wiki_id)
-            self._cached[wiki_id] = (time.monotonic(), removing)
-        return removing
-
-    def _write_note(self, wiki_id: str, text: str) -> None:
-        if self._shared:
-            with suppress(WikiholtError):  # without the note the removal is only slower
-                self._store.set_note(wiki_id, _NOTE_NAME, text)
-
-    def _read_note(self, wiki_id: str) -> bool:
-        try:
-            note = self._store.get_note(wiki_id, _NOTE_NAME)
-            return bool(note) and datetime.fromisoformat(note or "") > datetime.now(UTC)
-        except (WikiholtError, ValueError, TypeError):
-            return False
-
-
-# The service
-
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,6 +51,14 @@ class RemovedWiki:
     hosts: tuple[str, ...]
 
 
+def _require_same_kind(old: str, new: str) -> None:
+    """Raise InvalidSetting if a wiki would become a managed one, or cease to be one."""
+    if old != new and MANAGED_KIND in (old, new):
+        raise InvalidSetting(
+            f"The kind {MANAGED_KIND!r} cannot be set or changed.", hint="Create such a wiki with `wikiholt create`."
+        )
+
+
 class WikiService:
     """The wikis of one data directory."""
 
@@ -108,6 +71,7 @@ class WikiService:
         max_open: int = 64,
         repositories: RepositoryIdentities | None = None,
         complete_settings: Callable[[str, Mapping[str, str]], Mapping[str, str]] = lambda _, settings: settings,
+        managed_repositories: ManagedRepositories | None = None,
     ) -> None:
         """Up to `max_open` handles are kept open; the least recently used is closed first.
 
@@ -127,6 +91,7 @@ class WikiService:
         self._lock = Lock()
         self._repositories = repositories
         self._complete_settings = complete_settings
+        self._managed_repositories = managed_repositories
         registry.backups.remove_leftovers = self._remove_leftovers
         if repositories is not None:
             registry.bind = repositories.bind
@@ -134,13 +99,35 @@ class WikiService:
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, after checking its repository and settings."""
         validate_slug(slug)
+        _require_same_kind("", settings.get("kind", ""))
         settings = self._complete_settings(source, settings)
         self._validate(Wiki("", slug, source, datetime.now(UTC), settings))
         return self.registry.add(slug, source, settings)
 
+    def create(self, slug: str, settings: Mapping[str, str]) -> Wiki:
+        """Register a wiki whose repository Wikiholt keeps, and create that repository, without pages.
+
+        Raises InvalidSetting if other nodes could not read the repository.
+        """
+        repositories, settings = self._require_managed(), {**settings, "kind": MANAGED_KIND}
+        self._config_for(Wiki("", validate_slug(slug), "/", datetime.now(UTC), settings))  # checks the settings
+        wiki_id = make_wiki_id()
+        repositories.create(wiki_id)
+        try:
+            return self.registry.add(slug, "", settings, wiki_id)
+        except BaseException:
+            repositories.delete(wiki_id)
+            raise
+
+    def _require_managed(self) -> ManagedRepositories:
+        if self._managed_repositories is None:
+            raise InvalidSetting("This service keeps no repositories.", hint="Add a wiki with its source instead.")
+        return self._managed_repositories
+
     def configure(self, slug: str, changes: Mapping[str, str]) -> Wiki:
         """Change settings of a wiki, after checking them. An empty value unsets a setting."""
         wiki = self.registry.get(slug)
+        _require_same_kind(wiki.settings.get("kind", ""), changes.get("kind", wiki.settings.get("kind", "")))
         settings = {name: text for name, text in {**wiki.settings, **changes}.items() if text}
         self._validate(replace(wiki, settings=settings))
         changed = self.registry.update_settings(slug, changes)
@@ -148,8 +135,9 @@ class WikiService:
         return changed if changed.is_directory == wiki.is_directory else self.registry.rebind(changed)
 
     def remove(self, slug: str, wiki_id: str | None = None) -> RemovedWiki:
-        """Remove a wiki's index, then its registration, keys and hosts. Its pages and commits are never touched.
+        """Remove a wiki's index, then its registration, keys and hosts, and of a managed wiki also its repository.
 
+        The pages and commits of other wikis are never touched.
         With `wiki_id`, only if the slug still belongs to that wiki. Raises WikiNotFound.
         """
         wiki = self.registry.get(slug)
@@ -169,8 +157,10 @@ class WikiService:
             return RemovedWiki(wiki, (*removed, *handle.remove()), unregistered.keys, unregistered.hosts)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
-        """Delete what a sync created again for a wiki whose removal was killed."""
+        """Delete the managed repository of a removed wiki, and what a sync created again while it was removed."""
         components = self.components
+        if self._managed_repositories is not None:
+            self._managed_repositories.delete(wiki_id)
         backups = IndexBackups(wiki_id, components.store, components.backup_policy, components.lock_timeout)
         if not components.store.exists(wiki_id):
             backups.delete_all()
@@ -350,7 +340,15 @@ class WikiService:
             is_registered=lambda: self._is_registered(wiki),
             is_being_removed=lambda: self.is_being_removed(wiki.id),
             on_damage=lambda: self.on_damage(wiki.id),
+            save_pages=self._make_page_saver(wiki),
         )
+
+    def _make_page_saver(self, wiki: Wiki) -> Callable[[Path], None] | None:
+        """The function that adds the pages of a managed wiki to a directory of backups; None for other wikis."""
+        repositories = self._managed_repositories
+        if repositories is None or not wiki.is_managed:
+            return None
+        return lambda directory: repositories.write_backup(wiki.id, directory)
 
     def _validate(self, wiki: Wiki) -> None:
         """Read the wiki's tree with its settings and raise any error."""

@@ -3,7 +3,7 @@
 A session combines the wiki's handle with the granted scope, the path style of the caller and the commit author.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +18,7 @@ from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import IndexSnapshot
+from wikiholt.wikis.pages.bulk_writer import BulkLineResult, BulkOutcome
 from wikiholt.wikis.pages.page_locator import get_new_file
 
 _FRESH_WAITERS = BoundedSemaphore(16)
@@ -195,6 +196,15 @@ class WikiSession:
         self.on_commit(event)
         if self.index_wait_s:
             self._wait_until_fresh(self.index_wait_s)
+
+    def report_bulk_write(self, results: Iterable[BulkLineResult], author: Author, message: str) -> None:
+        """If a batch made a commit: schedule a sync, and notify the host application of each page."""
+        changes = [result for result in results if result.is_change]
+        if changes:
+            self.notify_changed()
+        for result in changes:
+            kind = ChangeKind.DELETED if result.outcome is BulkOutcome.DELETED else ChangeKind.SAVED
+            self.on_commit(CommitEvent(kind, result.path, (result.file,), author, message))
 
     def to_git_filter(self, page_filter: PageFilter) -> PageFilter:
         """Return the filter with its path prefix as a git path."""

@@ -2,13 +2,9 @@
 
 import http.server
 import json
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,48 +17,18 @@ from tests.caches.chroma.chroma_fixtures import (
     get_metric,
     is_helped_by_chroma,
 )
+from tests.support.chroma_server import RunningChroma
 from tests.support.http_server import run_handler
 from tests.support.wait import wait_until
 
 
-class ChromaServer:
-    """`chroma run` on its own port."""
-
-    def __init__(self, place: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            self.port = int(found.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.place = place
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        program = Path(sys.executable).with_name("chroma")
-        command = [str(program), "run", "--path", str(self.place), "--host", "127.0.0.1", "--port", str(self.port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until(self._is_up, "the server answers")
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-
-    def _is_up(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/api/v2/heartbeat").status_code == 200
-        except httpx.TransportError:
-            return False
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
-    made = ChromaServer(tmp_path_factory.mktemp("server"))
-    made.start()
-    yield made
-    made.stop()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningChroma]:
+    with RunningChroma(tmp_path_factory.mktemp("server")) as made:
+        yield made
 
 
-def test_a_server_is_used_and_may_stop_and_restart(fixture: ChromaFixture, server: ChromaServer) -> None:
+def test_a_server_is_used_and_may_stop_and_restart(fixture: ChromaFixture, server: RunningChroma) -> None:
     index = fixture.create_index(WIKI_ID)
     with fixture.open_engine(path=None, url=server.url, tenant="acme", database="wikis") as engine:
         cache = fixture.open_cache(engine)
@@ -84,7 +50,7 @@ def test_a_server_is_used_and_may_stop_and_restart(fixture: ChromaFixture, serve
 
 
 def test_a_foreign_collection_is_never_changed(
-    fixture: ChromaFixture, server: ChromaServer, caplog: pytest.LogCaptureFixture
+    fixture: ChromaFixture, server: RunningChroma, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = f"{server.url}/api/v2/tenants/default_tenant/databases/default_database/collections"
     theirs = httpx.post(base, json={"name": "otterwiki_pages_one", "metadata": {"whose": "theirs"}}).json()

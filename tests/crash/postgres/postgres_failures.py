@@ -19,7 +19,7 @@ from tests.crash.postgres.postgres_operations import (
 from tests.crash.postgres.round_server import RestorableServer
 from tests.crash.postgres.statement_faults import CRASH, SESSIONS, StatementFaultInjector
 from tests.crash.random_edits import make_random_edits
-from tests.crash.server_process import RandomClient, run_random_client, run_server
+from tests.crash.server_process import run_server, start_clients
 from tests.support.git_repository import Repository
 from tests.support.services import build_test_service
 from tests.support.wait import wait_up_to
@@ -134,11 +134,7 @@ class PostgresFailure:
         """Start another node on the same wikis: clients of a service, or a command."""
         if self.operation == SERVE:
             outcome.concurrent_operation = "clients"
-            (self._scratch / "address").unlink(missing_ok=True)
-            client = RandomClient(self._scratch / "address", operator, self._stop.exists)
-            return ChildProcess(
-                self._scratch / "concurrent", lambda channel: run_random_client(client, rng, channel, f"{page_prefix}b")
-            )
+            return start_clients(self._scratch, operator, self._stop, rng, f"{page_prefix}b")
         if rng.random() > _CONCURRENT_PROBABILITY or self.kind == WRITER_ASLEEP:
             return None
         outcome.concurrent_operation = name = rng.choice(POSTGRES_OPERATIONS[self.operation].concurrent)

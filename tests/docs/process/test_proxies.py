@@ -19,10 +19,11 @@ import pytest
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, run_server
+from tests.interfaces.mcp.mcp_client import call_tool, get_document
 from tests.support.paths import ROOT
 from tests.support.programs import find_free_port, run_program
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.cli.http_server import add_proxy_headers
 from wikiholt.wikis.rate_limit import MAX_FAILURES_PER_MINUTE
 

@@ -42,6 +42,8 @@ CALLS = (
     RouteCall("GET", "/metrics", "operator"),
     RouteCall("GET", "/api/v1/health", "open"),
     RouteCall("GET", "/api/v1/me", "me"),
+    RouteCall("GET", "/api/v1/settings", "operator"),
+    RouteCall("POST", "/api/v1/preview/Home", "write", {"content": "new"}, "/api/v1/preview/{path}"),
     RouteCall("GET", "/api/v1/search?q=printer", "read", template="/api/v1/search"),
     RouteCall("GET", "/api/v1/semantic-search?q=printer", "read", template="/api/v1/semantic-search"),
     RouteCall("GET", "/api/v1/similar?path=Home", "read", template="/api/v1/similar"),
@@ -246,3 +248,28 @@ def test_the_key_is_checked_before_the_body_is_read(served: ServedApplication, b
         answer = served.make_client(key).put("/w/alpha/api/v1/pages/X", content=body, headers=headers)
         assert answer.status_code == status
     assert served.make_client().get("/w/alpha/api/v1/search?q=%FF").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (None, (None, None, False, False)),
+        ("read", ("alpha", "read", False, False)),
+        ("write", ("alpha", "write", True, False)),
+        ("admin", ("alpha", "admin", True, False)),
+        ("operator", ("alpha", "admin", True, True)),
+    ],
+)
+def test_a_client_learns_what_it_may_do(
+    served: ServedApplication, key: str | None, expected: tuple[str | None, str | None, bool, bool]
+) -> None:
+    document = served.make_client(key).get("/w/alpha/api/v1/me").json()
+    assert tuple(document[name] for name in ("wiki", "scope", "writable", "operator")) == expected
+
+
+def test_the_operator_lists_the_settings_of_wikis(served: ServedApplication) -> None:
+    listed = served.make_client("operator").get("/api/v1/settings").json()["settings"]
+    by_name = {setting["name"]: setting for setting in listed}
+    assert by_name["dialect"]["choices"][0] == by_name["dialect"]["default"] == "auto"
+    assert by_name["languages"]["kind"] == "list"
+    assert by_name["webhook_secret"]["secret"]

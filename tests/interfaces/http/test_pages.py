@@ -268,3 +268,17 @@ def test_calls_of_otterwiki_mcp_return_the_fields_it_reads(writable: ServedAppli
     assert changes["entries"][0]["pages_affected"]
     gone = client.request("DELETE", f"{base}/pages/Notes/Memo", json={"commit_message": "[mcp] Delete: Notes/Memo"})
     assert gone.json()["path"] == "Notes/Memo"
+
+
+def test_a_draft_is_rendered_and_compared_but_not_saved(shared: ServedApplication) -> None:
+    client, head = shared.make_client("write"), shared.alpha.get_head()
+    text = "# Coffee\n\nSee [[Home]] <script>x</script>and [[Nowhere]].\n"
+    draft = client.post("/api/v1/preview/Coffee", json={"content": text}).json()
+    assert 'href="?page=Home"' in draft["html"]
+    assert "<script" not in draft["html"]
+    assert "<del>Descale the machine every month. alphacanary</del>" in draft["changes"]
+    assert draft["revision"] == client.get("/api/v1/pages/Coffee").json()["revision"]
+    new = client.post("/api/v1/preview/Notes/Tea", json={"content": "# Tea\n"}).json()
+    assert (new["name"], new["path"], new["revision"]) == ("Tea", "Notes/Tea", "")
+    assert client.post("/api/v1/preview/x", json={"content": "a\0b"}).status_code == 422
+    assert shared.alpha.get_head() == head

@@ -1,6 +1,5 @@
 """The query report over HTTP: admins see the report of their own wiki only."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +8,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as CallScope
 
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.wait import wait_until
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
@@ -29,12 +29,9 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplicati
 
 
 def wait_for_records(served: ServedApplication, count: int) -> None:
-    end = time.monotonic() + 60
     writer = served.application.service.components.query_log_writer
     assert writer is not None
-    while writer.written < count:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: writer.written >= count)
 
 
 def test_an_admin_sees_queries_and_unfound_pages(logged: ServedApplication) -> None:

@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.wait import wait_until
 
 
 class RunningServer:
@@ -25,10 +26,7 @@ class RunningServer:
         self._server = uvicorn.Server(uvicorn.Config(served.app, log_config=None, server_header=False))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
         self._thread.start()
-        until = time.monotonic() + 20
-        while not self._server.started:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started, "the server starts")
 
     def get(self, path: str, key: str = "read", **options: object) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.application.tokens[key]}"}

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interfaces.mcp.mcp_client import run_server
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 
 
 @pytest.fixture(scope="module")

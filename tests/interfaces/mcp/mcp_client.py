@@ -3,52 +3,24 @@
 import json
 import os
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import httpx2
-import uvicorn
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
-from starlette.types import ASGIApp
 
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S
 
 T = TypeVar("T")
 ClientWork = Callable[[Client], Awaitable[T]]
-TIMEOUT_S = 120.0
-
-
-@contextmanager
-def run_server(app: ASGIApp, *, proxy_headers: bool = True) -> Iterator[str]:
-    """Run the application on a real server on a free port. By default clients set their own address."""
-    config = uvicorn.Config(
-        app,
-        port=0,
-        log_config=None,
-        timeout_graceful_shutdown=5,
-        proxy_headers=proxy_headers,
-        forwarded_allow_ips="127.0.0.1",
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, name="server", daemon=True)
-    thread.start()
-    wait_until(lambda: server.started)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(TIMEOUT_S)
-        assert not thread.is_alive()
 
 
 def run_over_http(
@@ -68,26 +40,28 @@ def run_over_http(
             except MCPError as error:  # raised inside the client's tasks it would become an exception group
                 return error
 
-    result = _run_in_thread(run)
+    result = run_in_thread(run)
     if isinstance(result, MCPError):
         raise result
     return result
 
 
-def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto") -> T:
+def run_over_stdio(
+    data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto", message_handler: Any = None
+) -> T:
     """Run `work` with an MCP client that starts `wikiholt mcp` and return its result."""
     command = ["-m", "wikiholt.interfaces.cli.main", "--data", str(data), "mcp", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
 
     async def run() -> T:
         parameters = StdioServerParameters(command=sys.executable, args=command, env=environment)
-        async with Client(stdio_client(parameters), mode=mode) as client:
+        async with Client(stdio_client(parameters), mode=mode, message_handler=message_handler) as client:
             return await work(client)
 
-    return _run_in_thread(run)
+    return run_in_thread(run)
 
 
-def _run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
+def run_in_thread(run: Callable[[], Awaitable[T]]) -> T:
     """Run in a new thread: a browser test may have left an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(anyio.run, run).result()

@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "recent_changes": {},
     "page_history": {"path": "Big/Huge"},
     "find_orphans": {},
+    "list_attachments": {"path": "Big/Huge"},
 }
 
 
@@ -36,7 +37,8 @@ def big(served: ServedApplication) -> ServedApplication:
     huge = f"---\ntags: [{tags}]\n---\n# {'Long title ' * 100}\n\n{links}\n\n{sections}\n"
     pages = {f"Big/Page {number}.md": f"# Page {number}\n\n{'valve ' * 150}{number}\n" for number in range(200)}
     served.alpha.commit({"Big/Huge.md": huge, **pages}, message="Import\n\n" + "Everything from the old wiki. " * 2000)
-    served.alpha.commit({"Big/Huge.md": huge + "End.\n"}, message="One line " * 2000)
+    files = {f"Big/Huge/{'long name ' * 10}{number}.bin": b"x" for number in range(200)}
+    served.alpha.commit({"Big/Huge.md": huge + "End.\n", **files}, message="One line " * 2000)
     served.application.service.get_handle("alpha").sync()
     return served
 

@@ -52,7 +52,7 @@ def test_a_reader_reads_and_a_writer_writes_and_the_host_is_notified(
 ) -> None:
     listed, _ = call_embedded(embedded, Scope.READ)
     assert listed.status == 200
-    assert len(json.loads(listed.body)["result"]["tools"]) == 12
+    assert len(json.loads(listed.body)["result"]["tools"]) == 13
     read, _ = call_embedded(embedded, Scope.READ, name="read_page", arguments={"path": "Coffee"})
     assert "Descale" in json.loads(read.body)["result"]["structuredContent"]["content"]
     refused, _ = call_embedded(embedded, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})

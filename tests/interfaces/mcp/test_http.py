@@ -14,9 +14,10 @@ from fastapi.testclient import TestClient
 from mcp.client.client import Client
 from mcp_types import CallToolResult
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, make_message, run_over_http, run_server
+from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, make_message, run_over_http
 from tests.support.git_repository import Repository
 from tests.support.served_application import UNLIMITED, ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings

@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from mcp.client.client import Client
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_message, run_over_http, run_server
+from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_message, run_over_http
 from tests.support.http_server import run_handler
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.mcp.oauth import KeySet
@@ -188,7 +189,7 @@ def test_a_request_without_a_token_learns_where_to_get_one(issued: tuple[ServedA
 
 def test_without_issuers_there_is_no_metadata_route(served: ServedApplication, base: str) -> None:
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
-    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == 12
+    assert run_over_http(f"{base}/mcp", served.tokens["read"], _list_tools) == 13
 
 
 async def _list_tools(client: Client) -> int:

@@ -13,13 +13,14 @@ from mcp_types import PromptReference, ResourceTemplateReference, TextResourceCo
 
 from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp.resources import PAGE_URI_TEMPLATE
 from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE
 from wikiholt.interfaces.mcp.text_output import estimate_tokens
 
 READ_TOOLS = [
     *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),
-    *("recent_changes", "page_history", "diff_page", "find_orphans"),
+    *("recent_changes", "page_history", "diff_page", "find_orphans", "list_attachments"),
 ]
 WRITE_TOOLS = ["write_page", "edit_page", "append_to_page", "rename_page", "delete_page"]
 TOOL_ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -35,6 +36,7 @@ TOOL_ARGUMENTS: dict[str, dict[str, Any]] = {
     "recent_changes": {},
     "page_history": {"path": "Home"},
     "find_orphans": {},
+    "list_attachments": {"path": "Home"},
 }
 
 
@@ -364,8 +366,6 @@ def test_text_with_instructions_is_complete_and_marked_as_data(served: ServedApp
 def test_tool_names_of_otterwiki_mcp_exist_only_with_the_setting(
     served: ServedApplication, url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from tests.interfaces.mcp.mcp_client import run_server
-
     with pytest.raises(MCPError, match="Unknown tool: read_note"):
         call_tool(url, served.tokens["read"], "read_note", path="Home")
     with (
@@ -401,7 +401,7 @@ def test_pages_are_resources_with_a_template_that_completes(served: ServedApplic
         assert isinstance(read, TextResourceContents)
         assert "0x6100" in read.text
         assert read.mime_type == "text/markdown"
-        (template,) = (await client.list_resource_templates()).resource_templates
+        template, _ = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == PAGE_URI_TEMPLATE
         ref = ResourceTemplateReference(type="ref/resource", uri=PAGE_URI_TEMPLATE)
         paths = await client.complete(ref, {"name": "path", "value": "equip"})

@@ -89,6 +89,9 @@ class OtterwikiServer:
         (self.place / "settings.cfg").write_text("".join(f"{name} = {value!r}\n" for name, value in lines.items()))
         flask = [python, "-m", "flask", "run", "--port", str(port), "--no-reload"]
         gunicorn = [python, "-m", "gunicorn", "-w", str(workers), "-k", "gthread", "--threads", "4"]
+        gunicorn += (
+            ["--config", str(Path(__file__).with_name("gunicorn_config.py"))] if python == sys.executable else []
+        )
         gunicorn += ["--bind", f"fd://{number}", "--graceful-timeout", "5", *options, f"{app}:app"]
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("WIKIHOLT_", "OTTERWIKI_"))}
         surroundings = {"OTTERWIKI_SETTINGS": str(self.place / "settings.cfg"), "FLASK_APP": app} | dict(environ or {})

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.postgres_server import PostgresServer
 from tests.support.wait import wait_until
-from tests.wikis import test_keys, test_registry
+from tests.wikis import test_keys, test_oauth_grants, test_registry
 from tests.wikis.sign_in_cases import SignInCases
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, InvalidSetting, WikiExists
@@ -40,7 +40,7 @@ def _shared_tests(module: object) -> dict[str, Callable[..., None]]:
     }
 
 
-globals().update(_shared_tests(test_registry) | _shared_tests(test_keys))
+globals().update(_shared_tests(test_registry) | _shared_tests(test_keys) | _shared_tests(test_oauth_grants))
 
 
 class TestSignIns(SignInCases):

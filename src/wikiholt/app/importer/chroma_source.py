@@ -42,6 +42,8 @@ class ImportedCollection:
     collection: str = "otterwiki_pages"
     tenant: str = "default_tenant"
     database: str = "default_database"
+    owner_field: str = ""
+    """The field of a row's metadata that names its owner; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ class ChromaDirectory:
                 elif "count" in document:
                     expected, metadata = _to_int(document["count"]), _to_mapping(document.get("metadata"))
                 elif "ids" in document:
-                    for row in parse_batch(document, _unpack_vectors(document), metadata):
+                    vectors = _unpack_vectors(document)
+                    for row in parse_batch(document, vectors, metadata, self.target.owner_field):
                         seen += 1
                         yield row
         if expected != seen:
@@ -144,9 +147,15 @@ def require_collection(name: str, names: object) -> None:
 
 
 def parse_batch(
-    document: Mapping[str, object], vectors: Sequence[FloatArray], collection_metadata: Mapping[str, object]
+    document: Mapping[str, object],
+    vectors: Sequence[FloatArray],
+    collection_metadata: Mapping[str, object],
+    owner_field: str = "",
 ) -> Iterator[SharedRow]:
-    """The rows of a batch, which has parallel lists of ids, texts and metadata."""
+    """The rows of a batch, which has parallel lists of ids, texts and metadata.
+
+    With `owner_field`, that field of the metadata is the tenant; a row without it has the empty one.
+    """
     ids, texts, metadatas = (document.get(name) for name in ("ids", "texts", "metadatas"))
     if not isinstance(ids, list) or not isinstance(texts, list) or not isinstance(metadatas, list):
         raise InvalidImport("the response of Chroma is malformed", hint=RETRY_HINT)
@@ -157,7 +166,8 @@ def parse_batch(
     model = collection_metadata.get("model")
     for row_id, text, metadata, vector in zip(ids, texts, metadatas, vectors, strict=True):
         page, index = parse_row_id(str(row_id), metadata)
-        yield SharedRow(page, text or "", vector, None, index, model if isinstance(model, str) else "")
+        tenant = str(_to_mapping(metadata).get(owner_field) or "") if owner_field else None
+        yield SharedRow(page, text or "", vector, tenant, index, model if isinstance(model, str) else "")
 
 
 def _list_ignored(directory: str, names: list[str]) -> list[str]:
@@ -252,7 +262,8 @@ class ChromaServer:
         while True:
             batch = rows.get_batch(_BATCH_ROWS, seen, ["documents", "metadatas", "embeddings"])
             vectors = _parse_vectors(batch.get("embeddings"))
-            yield from parse_batch({**batch, "texts": batch.get("documents")}, vectors, collection.metadata)
+            document = {**batch, "texts": batch.get("documents")}
+            yield from parse_batch(document, vectors, collection.metadata, self.target.owner_field)
             seen += len(vectors)
             if len(vectors) < _BATCH_ROWS:
                 break

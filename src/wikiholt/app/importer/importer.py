@@ -194,7 +194,8 @@ _CACHE_TIMEOUT_S = 600.0
 ProgressOpener = Callable[[str], AbstractContextManager[ProgressCallback]]
 
 
-def _ignore_progress(_: str) -> AbstractContextManager[ProgressCallback]:
+def ignore_progress(_: str) -> AbstractContextManager[ProgressCallback]:
+    """Shows no progress."""
     return nullcontext(lambda _: None)
 
 
@@ -213,7 +214,7 @@ class Importer:
     """Imports into the wikis of one service."""
 
     def __init__(
-        self, service: WikiService, data: Path, options: ImportOptions, open_progress: ProgressOpener = _ignore_progress
+        self, service: WikiService, data: Path, options: ImportOptions, open_progress: ProgressOpener = ignore_progress
     ) -> None:
         self._service = service
         self._data = data

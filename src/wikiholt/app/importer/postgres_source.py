@@ -37,6 +37,7 @@ class PostgresTable:
     table: str = "chunks"
     columns: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 120.0
+    needs_vectors: bool = True
 
     @property
     def name(self) -> str:
@@ -60,7 +61,7 @@ class PostgresTable:
         table = sql.Identifier(*self.table.split("."))
         described = connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(table)).description
         columns = self._resolve_columns([column.name for column in described])
-        names = [name for name in _COLUMN_NAMES if name in columns]
+        names = [name for name in _COLUMN_NAMES if name in columns and (self.needs_vectors or name != "vector")]
         # As text, so that any type of vector works, such as those of pgvector and arrays.
         fields = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(columns[name])) for name in names)
         with connection.cursor("wikiholt_import") as cursor:
@@ -80,7 +81,8 @@ class PostgresTable:
             candidates = [column for column in usual_names if column in existing]
             if name not in columns and candidates:
                 columns[name] = candidates[0]
-        missing = [name for name in _REQUIRED_COLUMNS if name not in columns]
+        required = _REQUIRED_COLUMNS if self.needs_vectors else _REQUIRED_COLUMNS[:-1]
+        missing = [name for name in required if name not in columns]
         if missing:
             raise _build_columns_error(f"no column was found for {' and '.join(missing)}.", existing)
         return columns
@@ -98,7 +100,7 @@ def _to_row(values: Mapping[str, str | None]) -> SharedRow:
     return SharedRow(
         page=values["page"] or "",
         text=values["text"] or "",
-        vector=_parse_vector(values["vector"] or ""),
+        vector=_parse_vector(values.get("vector") or ""),
         tenant=values["tenant"] or "",
         index=int(index) if index.isascii() and index.isdigit() and len(index) < 10 else None,
         model=values.get("model") or "",

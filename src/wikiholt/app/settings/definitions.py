@@ -30,6 +30,7 @@ from wikiholt.app.settings.setting import (
     setting,
 )
 from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
+from wikiholt.domain.wiki import MANAGED_KIND
 from wikiholt.search.request import MAX_CHUNKS_PER_PAGE
 from wikiholt.text.dialect import AUTO, DIALECTS
 from wikiholt.text.language_names import LANGUAGES
@@ -221,6 +222,12 @@ class Settings:
     discover_interval: float = setting(
         10.0, "Seconds between two scans for new and removed repositories.", minimum=1, maximum=_DAY_S
     )
+    repositories_directory: str = setting(
+        "",
+        "The directory of the repositories of wikis that `create` makes; relative to data, by default `repositories`. "
+        "With PostgreSQL it must be set, and be on storage that all nodes share.",
+        check=check_optional_directory,
+    )
     backup_directory: str = setting("backups", "The directory of the backups; relative to data.", check=check_directory)
     backup_interval: float = setting(
         float(_DAY_S),
@@ -266,6 +273,10 @@ class Settings:
         maximum=50_000,
     )
     mcp_aliases: bool = setting(False, "Whether the tools are also available by their otterwiki-mcp names.")
+    mcp_oauth: bool = setting(
+        False,
+        "Whether agents can get tokens here with OAuth 2.1: a person approves them with a key. Needs oauth.resource.",
+    )
     oauth_issuers: tuple[str, ...] = setting(
         (), "Issuers whose access tokens give agents access to wikis; empty means that only keys do."
     )
@@ -411,8 +422,9 @@ class WikiSettings:
     )
     kind: str = setting(
         "",
-        "What its source is: a git repository (empty or git) or a directory of files (directory). `add` detects it.",
-        choices=("", "git", "directory"),
+        "What its source is: a git repository (empty or git), a directory of files (directory), or a repository that "
+        "Wikiholt keeps (managed). `add` and `create` set it.",
+        choices=("", "git", "directory", MANAGED_KIND),
     )
 
     @classmethod

@@ -99,6 +99,8 @@ def _check_consistent(settings: Settings) -> Settings:
             "oauth.issuers needs oauth.resource and oauth.jwks.",
             hint="Set the public URL of this service, and the location of the issuers' public keys.",
         )
+    if settings.mcp_oauth and not settings.oauth_resource:
+        raise InvalidSetting("mcp.oauth needs oauth.resource.", hint="Set the public URL of this service.")
     return settings
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
+from wikiholt.app.importer.document_importer import DocumentImporter, DocumentImportOptions, DocumentImportReport
 from wikiholt.app.importer.faiss_source import FaissDirectory
-from wikiholt.app.importer.import_report import ImportReport, ModelAgreement, WikiImport
+from wikiholt.app.importer.import_report import ImportReport, ModelAgreement, UnclearOwnership, WikiImport
 from wikiholt.app.importer.importer import Importer, ImportOptions
 from wikiholt.app.importer.postgres_source import PostgresTable
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
@@ -27,7 +28,7 @@ from wikiholt.interfaces.cli.output import (
     show_sync_progress,
     to_safe_line,
 )
-from wikiholt.interfaces.schemas.admin_schemas import build_import_document
+from wikiholt.interfaces.schemas.admin_schemas import build_document_import_document, build_import_document
 
 _MAX_SHOWN = 20
 _REASON_TEXTS = {
@@ -55,7 +56,11 @@ def add_arguments(commands: Subparsers) -> None:
     postgres.add_argument(
         "--column", action="append", default=[], metavar="NAME=COLUMN", help="name of a column; repeatable"
     )
+    chroma.add_argument("--tenant-field", default="", metavar="NAME", help="metadata field that names the tenant")
     for parser in (chroma, faiss, postgres):
+        parser.add_argument("--documents", action="store_true", help="write the texts as pages, one wiki per tenant")
+        parser.add_argument("--create", action="store_true", help="with --documents: create the wikis of new tenants")
+        parser.add_argument("--join", action="store_true", help="with --documents: join the rows of a page, in order")
         parser.add_argument("--dry-run", action="store_true", help="only show what would be done and its duration")
         parser.add_argument("--wiki", action="append", default=[], metavar="SLUG", help="only this wiki; repeatable")
         parser.add_argument(
@@ -72,19 +77,61 @@ def add_arguments(commands: Subparsers) -> None:
 def run_import(context: CommandContext) -> int:
     """Import, or show what an import would do. Refused, with nothing changed, while the owner of a row is unclear."""
     arguments, settings = context.arguments, context.settings
+    if arguments.documents:
+        return _import_documents(context)
+    if arguments.create or arguments.join:
+        raise InvalidSetting("--create and --join need --documents.", hint="Add --documents.")
     options = ImportOptions(_parse_rules(arguments), tuple(arguments.wiki), max(1, arguments.sample), arguments.dry_run)
     visible = context.show_progress
     importer = Importer(context.service, settings.data, options, lambda slug: show_sync_progress(slug, visible=visible))
     report = importer.run(_make_opener(arguments, settings))
     context.print_result(build_import_document(report), _format_report(report, context.style))
     if report.unclear:
-        refusal = InvalidImport(
-            "the owner of these rows is unknown; nothing was imported",
-            hint="use --owner 'PATTERN=SLUG' for pages, --tenant NAME=SLUG for tenants; - as SLUG excludes them",
-        )
-        print_error(refusal)
-        return refusal.exit_code
+        return _print_refusal("")
     return SyncFailed.exit_code if report.failed else 0
+
+
+def _print_refusal(more: str) -> int:
+    refusal = InvalidImport(
+        "the owner of these rows is unknown; nothing was imported",
+        hint=f"use --owner 'PATTERN=SLUG' for pages, --tenant NAME=SLUG for tenants{more}; - as SLUG excludes them",
+    )
+    print_error(refusal)
+    return refusal.exit_code
+
+
+def _import_documents(context: CommandContext) -> int:
+    """Write the texts as pages, or show what would be written. Refused while the owner of a row is unclear."""
+    arguments, visible = context.arguments, context.show_progress
+    if arguments.wiki:
+        raise InvalidSetting("--wiki cannot be combined with --documents.", hint="Exclude tenants: --tenant NAME=-.")
+    options = DocumentImportOptions(_parse_rules(arguments), arguments.create, arguments.join, arguments.dry_run)
+    importer = DocumentImporter(
+        context.service, context.settings.data, options, lambda slug: show_sync_progress(slug, visible=visible)
+    )
+    report = importer.run(_make_opener(arguments, context.settings))
+    context.print_result(build_document_import_document(report), _format_document_report(report, context.style))
+    if report.unclear:
+        return _print_refusal(", --create for new ones")
+    if any(wiki.error for wiki in report.wikis):
+        return SyncFailed.exit_code
+    return InvalidImport.exit_code if any(wiki.failed for wiki in report.wikis) else 0
+
+
+def _format_document_report(report: DocumentImportReport, style: TerminalStyle) -> list[str]:
+    lines = [style.format_bold(to_safe_line(report.source)), f"  {format_count(report.rows, 'row')} read"]
+    lines += [f"  {report.excluded:,} excluded by --owner or --tenant"] if report.excluded else []
+    lines += _format_unclear(report.unclear, style)
+    for wiki in report.wikis:
+        new = ", new" if wiki.is_new else ""
+        done = ", ".join(f"{count:,} {outcome}" for outcome, count in wiki.outcomes.items())
+        mark = style.format_error("✗") if wiki.failed or wiki.error else style.format_success("✓")
+        lines.append(
+            f"{mark} {wiki.slug}{new}: {format_count(wiki.rows, 'row')}" + (f"; pages: {done}" if done else "")
+        )
+        lines += [f"    {to_safe_line(page)}: {to_safe_line(reason)}" for page, reason in wiki.failed.items()]
+        lines += [f"    {to_safe_line(wiki.error[1])}"] if wiki.error else []
+    return lines
 
 
 def _make_opener(arguments: Namespace, settings: Settings) -> Callable[[Path], SharedIndex]:
@@ -93,9 +140,15 @@ def _make_opener(arguments: Namespace, settings: Settings) -> Callable[[Path], S
         return lambda _: FaissDirectory(Path(location))
     if arguments.kind == "postgres":
         return lambda _: PostgresTable(
-            location, arguments.table, dict(_parse_pairs(arguments.column, "--column")), timeout_s
+            location,
+            arguments.table,
+            dict(_parse_pairs(arguments.column, "--column")),
+            timeout_s,
+            needs_vectors=not arguments.documents,
         )
-    target = ImportedCollection(arguments.collection, arguments.chroma_tenant, arguments.chroma_database)
+    target = ImportedCollection(
+        arguments.collection, arguments.chroma_tenant, arguments.chroma_database, arguments.tenant_field
+    )
     if location.startswith(("http://", "https://")):
         return lambda _: ChromaServer(location, target, settings.chroma_token, timeout_s)
     return lambda work_directory: ChromaDirectory(Path(location), work_directory, target, timeout_s)
@@ -125,18 +178,24 @@ def _format_report(report: ImportReport, style: TerminalStyle) -> list[str]:
             f"  {count:,} dropped, {_REASON_TEXTS.get(reason, reason)}: {examples}{' …' if count > 10 else ''}"
         )
     lines += map(_format_agreement, report.agreements)
-    for page, wikis in list(report.unclear.pages.items())[:_MAX_SHOWN]:
-        lines.append(f"  {style.format_error('?')} {to_safe_line(page)}: a page of {', '.join(wikis)}")
-    for tenant, count in list(report.unclear.tenants.items())[:_MAX_SHOWN]:
-        rows = format_count(count, "row")
-        lines.append(f"  {style.format_error('?')} tenant {to_safe_line(tenant)!r}: no wiki; {rows}")
-    more = len(report.unclear.pages) + len(report.unclear.tenants) - 2 * _MAX_SHOWN
-    lines += [f"  … and {more} more; see --json"] if more > 0 else []
+    lines += _format_unclear(report.unclear, style)
     lines += [_format_wiki(result, style, dry_run=report.dry_run) for result in report.wikis]
     lines += [
         f"{style.format_error('✗')} {slug}: {to_safe_line(reason)}" for slug, (_, reason) in report.failed.items()
     ]
     return lines
+
+
+def _format_unclear(unclear: UnclearOwnership, style: TerminalStyle) -> list[str]:
+    lines = []
+    for page, wikis in list(unclear.pages.items())[:_MAX_SHOWN]:
+        owners = f"a page of {', '.join(wikis)}" if wikis else "no owner"
+        lines.append(f"  {style.format_error('?')} {to_safe_line(page)}: {owners}")
+    for tenant, count in list(unclear.tenants.items())[:_MAX_SHOWN]:
+        rows = format_count(count, "row")
+        lines.append(f"  {style.format_error('?')} tenant {to_safe_line(tenant)!r}: no wiki; {rows}")
+    more = len(unclear.pages) + len(unclear.tenants) - 2 * _MAX_SHOWN
+    return [*lines, f"  … and {more} more; see --json"] if more > 0 else lines
 
 
 def _format_agreement(agreement: ModelAgreement) -> str:

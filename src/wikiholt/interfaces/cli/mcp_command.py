@@ -33,7 +33,6 @@ def run_mcp(context: CommandContext) -> int:
     from wikiholt.interfaces.mcp.mcp_server import (
         ServerOptions,
         ToolContext,
-        make_server,
         serve_stdio,
     )
 
@@ -47,7 +46,7 @@ def run_mcp(context: CommandContext) -> int:
     Thread(target=_load_model, args=(application,), name="load-model", daemon=True).start()
     try:
         options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
-        serve_stdio(make_server(lambda _: tool_context, options, arguments.slug))
+        serve_stdio(tool_context, options, arguments.slug)
     finally:
         if not application.scheduler.stop(_STOP_TIMEOUT_S):
             _log.warning("a sync was interrupted; committed batches are kept")

@@ -68,6 +68,7 @@ COMMANDS = {
         "index_commands",
         "rebuild a wiki's index from scratch; the current index stays in use until the new one is complete",
     ),
+    "create": Summary(_INDEXES, "wiki_commands", "create a wiki whose pages Wikiholt itself stores, in git"),
     "set": Summary(_INDEXES, "wiki_commands", "show or change the settings of a wiki"),
     "rebind": Summary(
         _INDEXES, "wiki_commands", "accept the repository at a wiki's path as its own, such as a restored copy"
@@ -75,8 +76,9 @@ COMMANDS = {
     "remove": Summary(
         _INDEXES,
         "wiki_commands",
-        "delete a wiki's index, keys and registration; the repository is not touched",
+        "delete a wiki's index, keys and registration; a repository that `create` did not make is not touched",
     ),
+    "import-pages": Summary(_INDEXES, "import_pages_command", "write pages from NDJSON, in commits of many pages"),
     "import": Summary(_INDEXES, "import_command", "build one index per wiki from an index that several wikis shared"),
     "demo": Summary(_INDEXES, "demo_command", "create two example wikis, index them and search them"),
     "mcp": Summary(_SERVICE, "mcp_command", "serve one wiki to an agent: MCP on standard input and output"),

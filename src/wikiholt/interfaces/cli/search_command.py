@@ -53,7 +53,7 @@ def add_arguments(commands: Subparsers) -> None:
     parser.add_argument(
         "--rerank",
         action=argparse.BooleanOptionalAction,
-        help="whether the reranker scores the best pages again (default: if rerank.model is set)",
+        help="whether the reranker scores the best pages again (default: for unclear answers, if rerank.model is set)",
     )
     parser.add_argument("--no-sync", action="store_true", help="search the index as it is, without syncing it first")
     add_hit_options(parser)

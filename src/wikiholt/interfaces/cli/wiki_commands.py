@@ -1,6 +1,7 @@
-"""`wikiholt add`, `set`, `rebind` and `remove`: which wikis there are, and their settings."""
+"""`wikiholt add`, `create`, `set`, `rebind` and `remove`: which wikis there are, and their settings."""
 
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from wikiholt.app.settings.definitions import WIKI_SETTINGS
@@ -33,18 +34,10 @@ def add_arguments(commands: Subparsers) -> None:
         "--worktree", action="store_true", help="index the files on disk, with uncommitted edits, instead of HEAD"
     )
     add.add_argument("--subdirectory", metavar="DIR", help="index only the pages below this directory")
-    add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
-    add.add_argument(
-        "--hide", action="append", default=[], metavar="GLOB", help="pages to exclude from search; repeatable"
-    )
-    add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
-    add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
-    add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
-    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
-    add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
-    add.add_argument("--public", action="store_true", help="allow reading without a key")
-    add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
-    add.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
+    create = add_command(commands, "create", run_create, changes_registry=True)
+    add_slug(create)
+    for parser in (add, create):
+        _add_setting_options(parser)
 
     change = add_command(commands, "set", run_set, changes_registry=True)
     add_slug(change)
@@ -60,16 +53,24 @@ def add_arguments(commands: Subparsers) -> None:
     remove.add_argument("--yes", action="store_true", help="do not ask on the terminal")
 
 
+def _add_setting_options(add: ArgumentParser) -> None:
+    add.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to ignore; repeatable")
+    add.add_argument(
+        "--hide", action="append", default=[], metavar="GLOB", help="pages to exclude from search; repeatable"
+    )
+    add.add_argument("--language", metavar="NAME", help="language of the pages, for stemming")
+    add.add_argument("--languages", metavar="NAMES", help="further languages of the pages, separated by commas")
+    add.add_argument("--anchors", metavar="STYLE", help="style of heading anchors in links: github or otterwiki")
+    add.add_argument("--dialect", metavar="NAME", help="dialect of the pages, such as obsidian; default: auto")
+    add.add_argument("--url", metavar="TEMPLATE", help="link of a hit; {path} is replaced by the page's path")
+    add.add_argument("--public", action="store_true", help="allow reading without a key")
+    add.add_argument("--host", action="append", default=[], metavar="NAME", help="host name of the wiki; repeatable")
+    add.add_argument("--interval", metavar="SECONDS", help="how often the service checks its repository")
+
+
 def run_add(context: CommandContext) -> int:
     arguments = context.arguments
-    settings = {name: value for name in _PLAIN_OPTIONS if (value := getattr(arguments, name)) is not None}
-    for name in ("ignore", "hide"):
-        if patterns := getattr(arguments, name):
-            settings[name] = "\n".join(patterns)
-    if arguments.host:
-        settings["hosts"] = ", ".join(arguments.host)
-    if arguments.public:
-        settings["public"] = "true"
+    settings = _get_settings(arguments)
     if arguments.worktree:
         settings["kind"] = "directory"
     source = arguments.source if is_remote(arguments.source) else str(Path(arguments.source).resolve())
@@ -78,6 +79,25 @@ def run_add(context: CommandContext) -> int:
         slug = propose_free_slug(_get_folder_name(source), [wiki.slug for wiki in context.list_wikis()])
     wiki = context.service.add(slug, source, settings)
     return context.print_result(build_wiki_document(wiki), [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"])
+
+
+def run_create(context: CommandContext) -> int:
+    wiki = context.service.create(context.arguments.slug, _get_settings(context.arguments))
+    lines = [f"Created {wiki.slug}, without pages.", f"Next: wikiholt import-pages {wiki.slug} FILE.ndjson"]
+    return context.print_result(build_wiki_document(wiki), lines)
+
+
+def _get_settings(arguments: Namespace) -> dict[str, str]:
+    """The settings of a new wiki from the options."""
+    settings = {name: value for name in _PLAIN_OPTIONS if (value := getattr(arguments, name, None)) is not None}
+    for name in ("ignore", "hide"):
+        if patterns := getattr(arguments, name):
+            settings[name] = "\n".join(patterns)
+    if arguments.host:
+        settings["hosts"] = ", ".join(arguments.host)
+    if arguments.public:
+        settings["public"] = "true"
+    return settings
 
 
 def _get_folder_name(source: str) -> str:
@@ -124,7 +144,11 @@ def run_remove(context: CommandContext) -> int:
     if not arguments.yes:
         target = registry.get(arguments.slug)
         key_count = format_count(len(registry.keys.list(target.id)), "key")
-        question = f"Delete the index, the settings and {key_count} of {target.slug}? The repository is not touched."
+        question = (
+            f"Delete all pages, the index, the settings and {key_count} of {target.slug}? There is no other copy."
+            if target.is_managed
+            else f"Delete the index, the settings and {key_count} of {target.slug}? The repository is not touched."
+        )
         if not confirm(question):
             sys.stderr.write("Nothing was removed.\n")
             return CANCELLED_EXIT_CODE
@@ -135,7 +159,9 @@ def run_remove(context: CommandContext) -> int:
         f"Removed {wiki.slug}: {format_count(len(removed.files), 'file')} of its index{and_keys}.",
         *(f"  {to_safe_line(name)}" for name in dict.fromkeys(map(_shorten_path, removed.files))),
         *(f"  key {key_id}" for key_id in keys),
-        f"The repository {to_safe_line(redact_url(wiki.source))} was not touched.",
+        "Its pages were deleted."
+        if wiki.is_managed
+        else f"The repository {to_safe_line(redact_url(wiki.source))} was not touched.",
     ]
     document = {"wiki": wiki.slug, "removed": list(removed.files), "keys": keys, "hosts": list(removed.hosts)}
     return context.print_result(document, lines)

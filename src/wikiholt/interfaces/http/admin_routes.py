@@ -12,20 +12,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.definitions import WikiSettings
+from wikiholt.app.settings.definitions import WIKI_SETTINGS, WikiSettings
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import Forbidden, InvalidSource, SourceError
+from wikiholt.errors import Conflict, Forbidden, InvalidSource, SourceError
 from wikiholt.interfaces.http.problem_details import describe_error_responses
-from wikiholt.interfaces.http.query_params import Count, NoParams, NoQuery, parse_query
+from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_body
 from wikiholt.interfaces.schemas.admin_schemas import (
     KeyDocument,
     NewKeyDocument,
+    SettingDocument,
     WikiDocument,
     build_key_document,
     build_new_key_document,
+    build_setting_document,
     build_wiki_document,
 )
 
@@ -104,11 +106,20 @@ class WikiListParams(NoParams):
     offset: Count = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
 
 
+class RemoveParams(NoParams):
+    """Confirms the loss of pages."""
+
+    delete_pages: Flag = Field(False, description="Also delete the pages of a wiki that has no other source.")
+
+
 class NewWiki(StrictBody):
-    """A wiki to register: the path or URL of its repository, and its settings."""
+    """A wiki to register: the path or URL of its repository, and its settings.
+
+    Without a source, Wikiholt creates and keeps an empty repository.
+    """
 
     slug: str = Field(max_length=200)
-    source: str = Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")
+    source: Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]+$")] | None = None
     settings: _SettingTexts = Field(default_factory=dict)
 
 
@@ -138,6 +149,12 @@ class WikisDocument(TypedDict):
     total: int
 
 
+class SettingsDocument(TypedDict):
+    """The settings that a wiki can have."""
+
+    settings: list[SettingDocument]
+
+
 class RemovedWikiDocument(TypedDict):
     """What was removed with a wiki: index files, key ids, host names."""
 
@@ -145,6 +162,13 @@ class RemovedWikiDocument(TypedDict):
     removed: list[str]
     keys: list[str]
     hosts: list[str]
+
+
+@wikis_router.get("/settings", response_model=SettingsDocument, responses=describe_error_responses())
+def list_settings(context: RequestContextDep, _: NoQuery) -> Response:
+    """List the settings that a wiki can have, with their defaults; requires an operator key."""
+    context.require_operator()
+    return make_json_response({"settings": [build_setting_document(setting) for setting in WIKI_SETTINGS.values()]})
 
 
 @wikis_router.get("/wikis", response_model=WikisDocument, responses=describe_error_responses())
@@ -160,11 +184,14 @@ def list_wikis(context: RequestContextDep, params: Annotated[WikiListParams, par
 
 @wikis_router.post("/wikis", status_code=201, response_model=WikiDocument, responses=describe_error_responses(409, 413))
 def add_wiki(request: Request, context: RequestContextDep, raw_body: RawNewWiki, _: NoQuery) -> Response:
-    """Register a wiki after checking its repository; requires an operator key."""
+    """Register a wiki after checking its repository, or create one without a source; requires an operator key."""
     application, body = context.require_operator(), raw_body.read()
     WikiSettings.parse(body.settings)
     try:
-        wiki = application.service.add(body.slug, _check_source(body.source), body.settings)
+        if body.source is None:
+            wiki = application.service.create(body.slug, body.settings)
+        else:
+            wiki = application.service.add(body.slug, _check_source(body.source), body.settings)
     except SourceError as error:
         # The operator may see the full reason, which can contain paths.
         raise InvalidSource(error.message, hint=error.hint) from error
@@ -195,9 +222,18 @@ def update_wiki(context: RequestContextDep, slug: SlugPath, raw_body: RawWikiCha
 
 
 @wikis_router.delete("/wikis/{slug}", response_model=RemovedWikiDocument, responses=describe_error_responses(404, 409))
-def remove_wiki(context: RequestContextDep, slug: SlugPath, _: NoQuery) -> Response:
-    """Remove the index, keys and registration of a wiki, never its repository; requires an operator key."""
-    removed = context.require_operator().service.remove(slug)
+def remove_wiki(
+    context: RequestContextDep, slug: SlugPath, params: Annotated[RemoveParams, parse_query(RemoveParams)]
+) -> Response:
+    """Remove the index, keys and registration of a wiki; requires an operator key.
+
+    Its repository stays, unless it was created without a source: then `delete_pages` must be set.
+    """
+    service = context.require_operator().service
+    wiki = service.registry.get(slug)
+    if wiki.is_managed and not params.delete_pages:
+        raise Conflict("This would delete the only copy of the pages.", hint="Send delete_pages=true to delete them.")
+    removed = service.remove(slug, wiki.id)
     document = {
         "wiki": removed.wiki.slug,
         "removed": list(removed.files),

@@ -19,6 +19,7 @@ from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
     admin_routes,
     attachment_routes,
+    bulk_routes,
     index_routes,
     openapi,
     page_routes,
@@ -52,6 +53,7 @@ _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-I
 _WIKI_ROUTERS = (
     search_routes.router,
     search_routes.report_router,
+    bulk_routes.router,
     attachment_routes.router,
     page_routes.router,
     page_routes.write_router,

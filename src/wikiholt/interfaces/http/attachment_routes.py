@@ -48,7 +48,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
 
 router = APIRouter(prefix="/api/v1", tags=["attachments"])
 
-_INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
+INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
 """Media types that may be sent to a browser: none in which a script can run."""
 _ATTACHMENT_PATH = "/pages/{path:path}/attachments/{filename}"
 _ATTACHED_RESPONSE: Responses = {201: {"model": AttachmentAddDocument, "description": "The file was created."}}
@@ -193,7 +193,7 @@ def _make_raw_response(attachment: AttachmentResult) -> Response:
         attachment.data,
         200,
         headers,
-        media_type=media_type if media_type in _INERT_MEDIA_TYPES else "application/octet-stream",
+        media_type=media_type if media_type in INERT_MEDIA_TYPES else "application/octet-stream",
     )
 
 

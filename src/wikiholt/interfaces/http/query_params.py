@@ -270,7 +270,8 @@ class SearchParams(FacetParams):
         description="The order: by relevance, or of the pages about as relevant as the best by date.",
     )
     rerank: Flag | None = Field(
-        None, description="Whether the reranker rescores the best pages; default: if rerank.model is set."
+        None,
+        description="Whether the reranker rescores the best pages; default: with rerank.model, for unclear answers.",
     )
 
     def to_request(self) -> SearchRequest:

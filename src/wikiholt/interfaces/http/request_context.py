@@ -115,10 +115,11 @@ class KeyAdmin:
 
 @dataclass(frozen=True, slots=True)
 class ClientDescription:
-    """The client of a request: a key, a person or nobody; `scope` is that in the wiki of the request, if any."""
+    """The client of a request: a key, a person or nobody; `wiki` is the one that it may read here, with its scope."""
 
     client: Key | Person | None
     method: SignInMethod
+    wiki: Wiki | None
     scope: Scope | None
     is_operator: bool
 
@@ -162,9 +163,9 @@ class RequestContext:
         """
         access = self._application.access
         with self._check_access():
-            client, scope = access.get_client(self._identity), None
+            client, grant = access.get_client(self._identity), None
             try:
-                scope = access.authorize(self._identity, Scope.READ).scope
+                grant = access.authorize(self._identity, Scope.READ)
             except WikiholtError:
                 if isinstance(client, Key) and client.wiki_id is not None:
                     raise
@@ -173,7 +174,8 @@ class RequestContext:
             method = self.signed_in.method
         else:
             method = SignInMethod.NONE if client is None else SignInMethod.KEY
-        return ClientDescription(client, method, scope, access.is_operator(client))
+        wiki, scope = (grant.wiki, grant.scope) if grant else (None, None)
+        return ClientDescription(client, method, wiki, scope, access.is_operator(client))
 
     def check_key(self, token: str) -> Key:
         """The key of a sign-in form. Raises Unauthorized, or TooManyRequests after many unknown keys."""

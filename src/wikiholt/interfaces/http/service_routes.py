@@ -15,6 +15,7 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.people import Person
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
+from wikiholt.git.remote_url import is_remote
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import describe_error_responses
 from wikiholt.interfaces.http.query_params import NoQuery
@@ -53,13 +54,16 @@ class ComponentDocument(TypedDict):
 class ClientDocument(TypedDict):
     """Who sends the request: a key, a person or nobody.
 
-    `scope` is the scope in the wiki of the request, if any; `method` says how the client is authenticated.
+    `wiki` is the wiki of the request, if the client may read it, and `scope` the scope there. A mirror of a remote
+    repository is not `writable`. `method` says how the client is authenticated.
     """
 
     kind: Literal["anonymous", "key", "person"]
     name: str
     method: SignInMethod
+    wiki: str | None
     scope: Scope | None
+    writable: bool
     operator: bool
     key: str | None
     groups: list[str]
@@ -136,13 +140,16 @@ def check_ready(request: Request, context: RequestContextDep, _: NoQuery) -> Res
 def describe_client(context: RequestContextDep, _: NoQuery) -> Response:
     """Return who the client is."""
     description = context.describe_client()
-    client = description.client
+    client, wiki, scope = description.client, description.wiki, description.scope
+    can_write = scope is not None and scope.allows(Scope.WRITE)
     person = client if isinstance(client, Person) else None
     document = {
         "kind": "anonymous" if client is None else "person" if person else "key",
         "name": client.label if client else "",
         "method": description.method,
-        "scope": description.scope,
+        "wiki": wiki.slug if wiki else None,
+        "scope": scope,
+        "writable": wiki is not None and can_write and not is_remote(wiki.source),
         "operator": description.is_operator,
         "key": None if client is None or person else client.id,
         "groups": list(person.groups) if person else [],

@@ -60,18 +60,18 @@ def read_body(model: type[BodyT], *, optional: bool = False) -> Any:
         content_type = request.headers.get("content-type", "")
         return LazyBody(model, await request.body(), content_type, optional=optional)
 
-    receive_body.body = (model, optional)  # type: ignore[attr-defined]
+    receive_body.body = (model, optional, "application/json")  # type: ignore[attr-defined]
     return Depends(receive_body)
 
 
 def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:
     """Describe the body of a route for the OpenAPI document; add the models that it uses to `schemas`."""
     for dependency in route.dependant.dependencies:
-        model, optional = getattr(dependency.call, "body", (None, False))
+        model, optional, media_type = getattr(dependency.call, "body", (None, False, ""))
         if model is not None:
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= schema.pop("$defs", {})
-            return {"required": not optional, "content": {"application/json": {"schema": schema}}}
+            return {"required": not optional, "content": {media_type: {"schema": schema}}}
     return None
 
 
@@ -116,6 +116,12 @@ class WriteBody(StrictBody):
 
 class PutPage(WriteBody):
     """The complete content of a page."""
+
+    content: _Text
+
+
+class DraftBody(StrictBody):
+    """The text of a page that is not saved."""
 
     content: _Text
 

@@ -4,6 +4,7 @@ It is stateless: every request is authorized by itself, before its body is read,
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,10 +24,14 @@ from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.http.request_context import get_request_context, parse_bearer_token
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
+from wikiholt.interfaces.mcp.authorization_server import AuthorizationServer, create_routes
+from wikiholt.interfaces.mcp.consent_page import create_consent_route
 from wikiholt.interfaces.mcp.mcp_server import McpContext, ServerOptions, ToolContext, make_server
-from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier
+from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier, build_resource_metadata
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
+
+AnyTokenVerifier = TokenVerifier | AuthorizationServer
 
 MCP_PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -39,14 +44,20 @@ _SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 def add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
     """Add the MCP endpoint below `prefix`, and the OAuth metadata if issuers are configured."""
     settings = application.settings
-    verifier = None
+    verifiers: list[AnyTokenVerifier] = []
+    base = "" if prefix else settings.oauth_resource
     if settings.oauth_issuers and not prefix:
-        verifier = TokenVerifier(settings.oauth_issuers, settings.oauth_resource, settings.oauth_jwks)
-        app.router.routes.append(
-            Route(f"{METADATA_PATH}/w/{{slug}}/mcp", _make_metadata_handler(verifier), methods=["GET"])
-        )
+        verifiers.append(TokenVerifier(settings.oauth_issuers, base, settings.oauth_jwks))
+    if settings.mcp_oauth and not prefix:
+        server = AuthorizationServer(application.service.registry, base)
+        verifiers.append(server)
+        app.router.routes += [*create_routes(server), create_consent_route(server)]
+    if verifiers:
+        issuers = (*((base,) if settings.mcp_oauth else ()), *settings.oauth_issuers)
+        handler = _make_metadata_handler(base, issuers)
+        app.router.routes.append(Route(f"{METADATA_PATH}/w/{{slug}}/mcp", handler, methods=["GET"]))
     options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
-    endpoint = _McpEndpoint(options, verifier, settings.limit_body_bytes, settings.serve_cors_origins)
+    endpoint = _McpEndpoint(options, base, verifiers, settings.limit_body_bytes, settings.serve_cors_origins)
     endpoint.route = Route(f"{prefix}{MCP_PATH}", endpoint, methods=["POST"])
     app.router.routes.append(endpoint.route)
 
@@ -67,10 +78,16 @@ class _McpEndpoint:
     """The ASGI endpoint for MCP messages."""
 
     def __init__(
-        self, options: ServerOptions, verifier: TokenVerifier | None, body_bytes: int, origins: tuple[str, ...]
+        self,
+        options: ServerOptions,
+        base: str,
+        verifiers: Sequence[AnyTokenVerifier],
+        body_bytes: int,
+        origins: tuple[str, ...],
     ) -> None:
         self._options = options
-        self._verifier = verifier
+        self._base = base
+        self._verifiers = tuple(verifiers)
         self._body_bytes = body_bytes
         self._origins = frozenset(origins)
         self.route: Route | None = None
@@ -102,13 +119,14 @@ class _McpEndpoint:
             context.count_request()
             raise Forbidden("This origin is not allowed.", hint="The setting serve.cors_origins allows it.")
         token = parse_bearer_token(request.headers.get("authorization"))
-        if self._verifier is not None and token is not None and self._verifier.is_token_format(token):
-            opened = OpenedWikis([context.open_wiki_for_token(self._verifier.verify)], {})
+        verifier = next((one for one in self._verifiers if token is not None and one.is_token_format(token)), None)
+        if verifier is not None:
+            opened = OpenedWikis([context.open_wiki_for_token(verifier.verify)], {})
         else:
             opened = context.open_wikis_best_scope()
         if len(opened.sessions) == 1 and not opened.failures:
             session = opened.sessions[0]
-            return ToolContext(session.grant.scope, lambda: session)
+            return ToolContext(session.grant.scope, lambda: session, check_access=lambda: self._authorize(request))
         return ToolContext(Scope.READ, _refuse_several_wikis, opened)
 
     def _is_allowed_origin(self, request: Request) -> bool:
@@ -121,8 +139,8 @@ class _McpEndpoint:
     def _make_error_response(self, error: WikiholtError, scope: Environment) -> Response:
         response = make_problem_response(error)
         slug = scope.get(SLUG_KEY) or ""
-        if isinstance(error, Unauthorized) and self._verifier is not None and _SLUG_PATTERN.fullmatch(slug):
-            url = f"{self._verifier.base}{METADATA_PATH}/w/{slug}/mcp"
+        if isinstance(error, Unauthorized) and self._verifiers and _SLUG_PATTERN.fullmatch(slug):
+            url = f"{self._base}{METADATA_PATH}/w/{slug}/mcp"
             scopes = " ".join(SCOPES_BY_NAME)
             challenge = f'Bearer realm="wikiholt", resource_metadata="{url}", scope="{scopes}"'
             response.headers["WWW-Authenticate"] = challenge
@@ -139,13 +157,13 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _make_metadata_handler(verifier: TokenVerifier) -> Any:
+def _make_metadata_handler(base: str, issuers: Sequence[str]) -> Any:
     async def metadata(request: Request) -> Response:
         """The protected resource metadata (RFC 9728). It does not reveal whether the wiki exists."""
         slug = request.path_params["slug"]
         await run_in_threadpool(get_request_context(request).count_request)
         if not _SLUG_PATTERN.fullmatch(slug):
             return make_json_response({"error": "there is no such resource"}, 404)
-        return make_json_response(verifier.build_metadata(slug))
+        return make_json_response(build_resource_metadata(base, issuers, slug))
 
     return metadata

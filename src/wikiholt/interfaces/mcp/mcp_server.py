@@ -16,7 +16,7 @@ import anyio
 from anyio import to_thread
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel.server import Server
+from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -37,6 +37,8 @@ from mcp_types import (
     PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
     TextContent,
 )
 from pydantic import ValidationError
@@ -47,6 +49,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources, text_output
 from wikiholt.interfaces.mcp.lenient_arguments import adapt_arguments
+from wikiholt.interfaces.mcp.subscriptions import Listeners, SessionSubscriptions
 from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, McpTool, get_tool_definitions, get_tools
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
@@ -65,6 +68,8 @@ _INSTRUCTIONS = (
 )
 _FAULT_TEXT = "fault: Internal error of the service.\nNext: try once more; if it fails again, tell the user."
 _MAX_SIMILAR_PAGES = 2000
+_LISTENERS = Listeners()
+"""All streams of this process, which has a limit of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ class ToolContext:
     scope: Scope
     open: Callable[[], WikiSession]
     wikis: OpenedWikis | None = None
+    check_access: Callable[[], object] = lambda: None
+    """Raises if the caller may no longer use the wiki. For requests that last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +92,14 @@ class ServerOptions:
 
 
 def make_server(
-    get_tool_context: Callable[[McpContext], ToolContext], options: ServerOptions, slug: str = ""
+    get_tool_context: Callable[[McpContext], ToolContext],
+    options: ServerOptions,
+    slug: str = "",
+    subscriptions: SessionSubscriptions | None = None,
 ) -> Server[Any]:
     """An MCP server for the wiki with this slug, or for several. `get_tool_context` returns the context of a request.
 
-    Making it takes microseconds.
+    `subscriptions` are those of a transport with one session. Making it takes microseconds.
     """
     handlers = _ServerHandlers(get_tool_context, options)
     list_cache = CacheHint(ttl_ms=60_000, scope="private")
@@ -109,6 +119,9 @@ def make_server(
         on_list_prompts=handlers.list_prompts,
         on_get_prompt=handlers.get_prompt,
         on_completion=handlers.complete,
+        on_subscriptions_listen=handlers.listen,
+        on_subscribe_resource=subscriptions.subscribe if subscriptions else None,
+        on_unsubscribe_resource=subscriptions.unsubscribe if subscriptions else None,
     )
 
 
@@ -201,6 +214,9 @@ class _ServerHandlers:
             contents=[await self._run_for_wiki(ctx, lambda wiki: resources.read_resource(wiki, uri), {"uri": uri})]
         )
 
+    async def listen(self, ctx: McpContext, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        return await _LISTENERS.listen(self._get_tool_context(ctx), ctx, params)
+
     async def list_prompts(self, _: McpContext, __: PaginatedRequestParams | None) -> ListPromptsResult:
         return ListPromptsResult(prompts=prompts.list_prompts())
 
@@ -222,7 +238,9 @@ class _ServerHandlers:
             return CompleteResult(
                 completion=await self._run_for_wiki(ctx, lambda wiki: resources.complete_topic(wiki, value))
             )
-        if params.ref.uri != resources.PAGE_URI_TEMPLATE:
+        if params.ref.uri == resources.ATTACHMENT_URI_TEMPLATE and name == "filename":
+            return CompleteResult(completion=Completion(values=[]))
+        if params.ref.uri not in (resources.PAGE_URI_TEMPLATE, resources.ATTACHMENT_URI_TEMPLATE):
             raise MCPError(INVALID_PARAMS, f"There is no such template. Next: use {resources.PAGE_URI_TEMPLATE}.")
         path = (params.context.arguments or {}).get("path") if params.context else None
         completion = await self._run_for_wiki(ctx, lambda wiki: resources.complete_argument(wiki, name, value, path))
@@ -286,11 +304,16 @@ def _fold(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
-def serve_stdio(server: Server[Any]) -> None:
-    """Serve MCP on standard input and output until standard input is closed."""
+def serve_stdio(tool_context: ToolContext, options: ServerOptions, slug: str) -> None:
+    """Serve the wiki with this slug on standard input and output until standard input is closed."""
+    subscriptions = SessionSubscriptions(tool_context.open)
+    server = make_server(lambda _: tool_context, options, slug, subscriptions)
 
     async def serve() -> None:
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
+        initialization = server.create_initialization_options(NotificationOptions(resources_changed=True))
+        async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
+            tasks.start_soon(subscriptions.run)
+            await server.run(read, write, initialization)
+            tasks.cancel_scope.cancel()
 
     anyio.run(serve)

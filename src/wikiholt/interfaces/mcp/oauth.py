@@ -1,4 +1,4 @@
-"""OAuth 2.1 access tokens of other issuers. This service is a protected resource and issues none.
+"""OAuth 2.1 access tokens of other issuers, and the metadata of this service as a protected resource.
 
 A token gives access to the one wiki in its audience, with its scope, if a configured issuer signed it.
 """
@@ -112,6 +112,17 @@ class ResourceMetadata(TypedDict):
     resource_name: str
 
 
+def build_resource_metadata(base: str, issuers: Sequence[str], slug: str) -> ResourceMetadata:
+    """The metadata of a wiki's endpoint (RFC 9728)."""
+    return {
+        "resource": f"{base}/w/{slug}/mcp",
+        "authorization_servers": list(issuers),
+        "scopes_supported": list(SCOPES_BY_NAME),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Wikiholt",
+    }
+
+
 class TokenVerifier:
     """Verifies the tokens of the configured issuers. Safe to use from many threads."""
 
@@ -119,15 +130,6 @@ class TokenVerifier:
         self.base = base
         self._issuers = tuple(issuers)
         self._keys = KeySet(keys)
-
-    def build_metadata(self, slug: str) -> ResourceMetadata:
-        return {
-            "resource": self._format_resource(slug),
-            "authorization_servers": list(self._issuers),
-            "scopes_supported": list(SCOPES_BY_NAME),
-            "bearer_methods_supported": ["header"],
-            "resource_name": "Wikiholt",
-        }
 
     def is_token_format(self, token: str) -> bool:
         """Whether it looks like a JWT. Our own keys do not."""
@@ -170,9 +172,6 @@ class TokenVerifier:
         if len(slugs) != 1:
             raise _build_invalid_token_error()
         return slugs.pop()
-
-    def _format_resource(self, slug: str) -> str:
-        return f"{self.base}/w/{slug}/mcp"
 
 
 def _build_invalid_token_error() -> Unauthorized:

@@ -39,6 +39,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     FetchArguments,
     HistoryArguments,
     LinksArguments,
+    ListAttachmentsArguments,
     ListPagesArguments,
     OrphansArguments,
     PagedArguments,
@@ -288,7 +289,11 @@ def _build_links_result(document: LinksDocument, params: LinksArguments, share: 
 
 
 def cut_lists(
-    lists: Sequence[list[T]], share: int, tool: str, arguments: dict[str, Any], params: PagedArguments
+    lists: Sequence[list[T]],
+    share: int,
+    tool: str,
+    arguments: dict[str, Any],
+    params: PagedArguments | ListAttachmentsArguments,
 ) -> tuple[list[list[T]], Continuation | None]:
     """The same number of entries of each list, so that one offset continues all of them."""
     start, end = params.offset, params.offset + params.limit

@@ -1,23 +1,28 @@
-"""MCP resources: pages, listed and read by URI, with completion of their paths."""
+"""MCP resources: pages, listed and read by URI, with completion of their paths; and their attachments."""
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from urllib.parse import parse_qs, quote, unquote
 
-from mcp_types import Completion, Resource, ResourceTemplate, TextResourceContents
+from mcp_types import BlobResourceContents, Completion, Resource, ResourceTemplate, TextResourceContents
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InputTooLarge, InvalidPage, InvalidQuery
+from wikiholt.interfaces.http.attachment_routes import INERT_MEDIA_TYPES
 from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE
 from wikiholt.wikis.session import WikiSession
 
 PAGE_URI_PREFIX = "wiki://page/"
 PAGE_URI_TEMPLATE = f"{PAGE_URI_PREFIX}{{+path}}{{?revision}}"
+_ATTACHMENT_URI_PREFIX = "wiki://attachment/"
+ATTACHMENT_URI_TEMPLATE = f"{_ATTACHMENT_URI_PREFIX}{{+path}}/{{filename}}"
 _MARKDOWN_MEDIA_TYPE = "text/markdown"
 _LIST_PAGE_SIZE = 100
 _MAX_COMPLETIONS = 100
 _MAX_COMPLETION_PAGES = 5000
 _MAX_PAGE_CHARS = 1_000_000
+_MAX_ATTACHMENT_BYTES = 2_000_000
 _META = {"wikiholt/notice": DATA_NOTICE}
 
 
@@ -29,7 +34,13 @@ def list_templates() -> list[ResourceTemplate]:
             uri_template=PAGE_URI_TEMPLATE,
             description=f"A page by its path, as it is or as it was at a revision. {DATA_NOTICE}",
             mime_type=_MARKDOWN_MEDIA_TYPE,
-        )
+        ),
+        ResourceTemplate(
+            name="attachment",
+            title="A file attached to a page",
+            uri_template=ATTACHMENT_URI_TEMPLATE,
+            description="A file by the path of its page and its name; list_attachments has the URIs.",
+        ),
     ]
 
 
@@ -64,7 +75,13 @@ def format_uri(path: str) -> str:
     return f"{PAGE_URI_PREFIX}{quote(path)}"
 
 
-def read_resource(wiki: WikiSession, uri: str) -> TextResourceContents:
+def format_attachment_uri(path: str, filename: str) -> str:
+    return f"{_ATTACHMENT_URI_PREFIX}{quote(path)}/{quote(filename, safe='')}"
+
+
+def read_resource(wiki: WikiSession, uri: str) -> TextResourceContents | BlobResourceContents:
+    if uri.startswith(_ATTACHMENT_URI_PREFIX):
+        return _read_attachment(wiki, uri)
     path, revision = _parse_uri(uri)
     page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
     if len(page.content) > _MAX_PAGE_CHARS:
@@ -74,6 +91,30 @@ def read_resource(wiki: WikiSession, uri: str) -> TextResourceContents:
     return TextResourceContents(
         uri=uri, mime_type=_MARKDOWN_MEDIA_TYPE, text=page.content, _meta={**_META, "wikiholt/revision": page.revision}
     )
+
+
+def _read_attachment(wiki: WikiSession, uri: str) -> TextResourceContents | BlobResourceContents:
+    """A text as text, another file in base64 with a type in which no script can run."""
+    quoted_path, _, quoted_name = uri.removeprefix(_ATTACHMENT_URI_PREFIX).rpartition("/")
+    if not quoted_path or "?" in uri or "#" in uri:
+        raise InvalidPage("This is not the URI of an attachment.", hint="list_attachments has the URIs.")
+    path = wiki.path_style.to_git_path(unquote(quoted_path))
+    found = wiki.handle.pages.read_attachment(path, unquote(quoted_name))
+    if len(found.data) > _MAX_ATTACHMENT_BYTES:
+        raise InputTooLarge(
+            f"The file has {len(found.data):,} bytes; the limit is {_MAX_ATTACHMENT_BYTES:,}.",
+            hint="Read it over the HTTP API.",
+        )
+    meta = {**_META, "wikiholt/revision": found.revision}
+    media_type = found.attachment.mime_type
+    if media_type in INERT_MEDIA_TYPES and not media_type.startswith("text/"):
+        return BlobResourceContents(uri=uri, mime_type=media_type, blob=b64encode(found.data).decode(), _meta=meta)
+    try:
+        text = found.data.decode()
+    except UnicodeDecodeError:
+        blob = b64encode(found.data).decode()
+        return BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob, _meta=meta)
+    return TextResourceContents(uri=uri, mime_type="text/plain", text=text, _meta=meta)
 
 
 def _parse_uri(uri: str) -> tuple[str, str | None]:

@@ -34,6 +34,7 @@ from wikiholt.interfaces.mcp.result_schemas import (
     OrphansResult,
     ReadPageResult,
     ReadPagesResult,
+    RenamePageResult,
     SearchToolResult,
 )
 from wikiholt.interfaces.schemas.page_schemas import (
@@ -41,7 +42,6 @@ from wikiholt.interfaces.schemas.page_schemas import (
     CommitDocument,
     ListedPageDocument,
     PageDeleteDocument,
-    PageRenameDocument,
     PageWriteDocument,
 )
 from wikiholt.text.segmentation import estimate_token_spans
@@ -307,12 +307,13 @@ def format_write_result(result: PageWriteDocument) -> str:
     return "\n".join([f"{action} {result['path']}; revision {result['revision']}.", *warnings])
 
 
-def format_rename_result(result: PageRenameDocument) -> str:
+def format_rename_result(result: RenamePageResult) -> str:
     moved = [f"{file['old_path']} to {file['new_path']}" for file in result["moved"][:_MAX_SHOWN_MOVES]]
     more = f" and {left} more" if (left := len(result["moved"]) - len(moved)) else ""
     moves = f" Moved too: {', '.join(moved)}{more}." if moved else ""
     links = f" Links were changed on: {', '.join(result['updated_pages'])}." if result["updated_pages"] else ""
-    return f"{result['old_path']} is now {result['new_path']}; revision {result['revision']}.{moves}{links}"
+    rest = f" {result['left_out']} more pages moved or changed." if result["left_out"] else ""
+    return f"{result['old_path']} is now {result['new_path']}; revision {result['revision']}.{moves}{links}{rest}"
 
 
 def format_delete_result(result: PageDeleteDocument) -> str:

@@ -10,7 +10,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, TypeAdapter
 
 from wikiholt.domain.wiki import Scope
-from wikiholt.interfaces.mcp import overview_tools, page_tools, search_tools, text_output, write_tools
+from wikiholt.interfaces.mcp import attachment_tools, overview_tools, page_tools, search_tools, text_output, write_tools
 from wikiholt.interfaces.mcp.tool_schemas import TEXT_PATTERN
 
 
@@ -59,7 +59,7 @@ class McpTool:
         )
 
     def build_input_schema(self) -> dict[str, Any]:
-        schema: dict[str, Any] = _strip_titles(self.arguments_type.model_json_schema())
+        schema: dict[str, Any] = _drop_null(_strip_titles(self.arguments_type.model_json_schema()))
         schema["properties"] = {
             name: shape for name, shape in schema.get("properties", {}).items() if name not in self.fixed_arguments
         }
@@ -84,6 +84,19 @@ def _strip_titles(schema: Any) -> Any:
         stripped.pop("description", None)
         stripped["properties"] = {name: _strip_titles(value) for name, value in schema["properties"].items()}
     return stripped
+
+
+def _drop_null(schema: Any) -> Any:
+    """A shorter schema of arguments: null is accepted in place of an optional value, but need not be described."""
+    if isinstance(schema, list):
+        return [_drop_null(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kinds = schema.get("anyOf")
+    if isinstance(kinds, list) and {"type": "null"} in kinds and len(kinds) == 2:
+        (kind,) = (kind for kind in kinds if kind != {"type": "null"})
+        return {**kind, **{name: _drop_null(value) for name, value in schema.items() if name != "anyOf"}}
+    return {name: _drop_null(value) for name, value in schema.items()}
 
 
 def _simplify(schema: Any) -> Any:
@@ -196,6 +209,13 @@ READ_TOOLS: Sequence[McpTool] = (
         text_output.format_page_list,
         needs_own_writes=True,
     ),
+    McpTool(
+        "list_attachments",
+        "List attachments",
+        "List the files attached to a page, with the URIs of their resources.",
+        attachment_tools.list_attachments,
+        attachment_tools.format_attachments,
+    ),
 )
 
 WRITE_TOOLS: Sequence[McpTool] = (
@@ -262,6 +282,36 @@ SEVERAL_WIKIS_TOOLS: Sequence[McpTool] = (
 )
 """The tools of a request with an operator key or a list of keys."""
 
+_ALIAS_TOOLS: Sequence[McpTool] = (
+    McpTool(
+        "download_attachment",
+        "Read an attachment",
+        "Get a file attached to a page, in base64.",
+        attachment_tools.download_attachment,
+        attachment_tools.format_attachment,
+    ),
+    McpTool(
+        "upload_attachment",
+        "Attach a file",
+        "Attach a file to a page, or replace one of the same name, as one commit.",
+        attachment_tools.upload_attachment,
+        attachment_tools.format_added,
+        required_scope=Scope.WRITE,
+        destructive=True,
+    ),
+    McpTool(
+        "delete_attachment",
+        "Delete an attachment",
+        "Delete a file attached to a page; its content stays in the git history.",
+        attachment_tools.delete_attachment,
+        attachment_tools.format_removed,
+        required_scope=Scope.WRITE,
+        destructive=True,
+        idempotent=False,
+    ),
+)
+"""The tools of otterwiki-mcp that have no other name here."""
+
 _ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "read_note": ("read_page", {}),
     "list_notes": ("list_pages", {}),
@@ -286,6 +336,7 @@ def get_tools(*, aliases: bool) -> Mapping[str, McpTool]:
         for name, (original, fixed) in _ALIASES.items():
             description = f"The same as {original}. {tools[original].description}"
             tools[name] = replace(tools[original], name=name, description=description, fixed_arguments=fixed)
+        tools |= {tool.name: tool for tool in _ALIAS_TOOLS}
     return tools
 
 

@@ -54,7 +54,7 @@ class BudgetedArguments(ToolArguments):
         None,
         ge=MIN_TOKENS,
         le=MAX_TOKENS,
-        description="Limit of the result in tokens; it says how to get the rest.",
+        description="Limit of the result in tokens.",
     )
 
 
@@ -272,12 +272,48 @@ class AppendToPageArguments(WriteArguments):
     text: str = Field(min_length=1, pattern=TEXT_PATTERN, description="The text to add at the end, on a new line.")
 
 
-class RenamePageArguments(WriteArguments):
+class RenamePageArguments(WriteArguments, BudgetedArguments):
     """Arguments of rename_page."""
 
     new_path: str = Field(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="The new path.")
     update_links: bool = Field(True, description="Whether links to the page are updated, in the same commit.")
     move_subpages: bool = Field(True, description="Whether its sub-pages and attachments move with it.")
+
+
+class ListAttachmentsArguments(BudgetedArguments):
+    """Arguments of list_attachments."""
+
+    path: PagePathArgument
+    offset: int = Field(0, ge=0, description="Number of files to skip.")
+
+    @property
+    def limit(self) -> int:
+        """All of them, as far as the budget allows."""
+        return MAX_OFFSET
+
+
+FileNameArgument = Annotated[str, Field(min_length=1, max_length=255, pattern=TEXT_PATTERN)]
+
+
+class AttachmentArguments(BudgetedArguments):
+    """Arguments of download_attachment."""
+
+    path: PagePathArgument
+    filename: FileNameArgument
+
+
+class DeleteAttachmentArguments(ToolArguments):
+    """Arguments of delete_attachment."""
+
+    path: PagePathArgument
+    filename: FileNameArgument
+    commit_message: MessageArgument = ""
+
+
+class UploadAttachmentArguments(DeleteAttachmentArguments):
+    """Arguments of upload_attachment."""
+
+    content: str = Field(description="The content of the file in base64.")
 
 
 class DeletePageArguments(WriteArguments):

@@ -7,6 +7,13 @@ from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.write_request import WriteBody, get_author
 from wikiholt.interfaces.mcp.page_tools import find_section
+from wikiholt.interfaces.mcp.result_schemas import RenamePageResult
+from wikiholt.interfaces.mcp.text_output import (
+    estimate_json_tokens,
+    fit_to_budget,
+    format_rename_result,
+    take_fitting,
+)
 from wikiholt.interfaces.mcp.tool_schemas import (
     AppendToPageArguments,
     DeletePageArguments,
@@ -17,7 +24,6 @@ from wikiholt.interfaces.mcp.tool_schemas import (
 )
 from wikiholt.interfaces.schemas.page_schemas import (
     PageDeleteDocument,
-    PageRenameDocument,
     PageWriteDocument,
     build_delete_document,
     build_rename_document,
@@ -110,7 +116,7 @@ def append_to_page(wiki: WikiSession, params: AppendToPageArguments, _: int) -> 
     return _report_saved(wiki, written, author, params.commit_message)
 
 
-def rename_page(wiki: WikiSession, params: RenamePageArguments, _: int) -> PageRenameDocument:
+def rename_page(wiki: WikiSession, params: RenamePageArguments, budget: int) -> RenamePageResult:
     path, author = _resolve_page_and_author(wiki, params)
     new_path = wiki.path_style.to_git_path(params.new_path)
     renamed = wiki.handle.pages.rename(
@@ -124,7 +130,15 @@ def rename_page(wiki: WikiSession, params: RenamePageArguments, _: int) -> PageR
         to_link_path=wiki.path_style.to_link_path,
     )
     wiki.report_write(renamed, author, params.commit_message)
-    return build_rename_document(renamed, wiki.path_style)
+    document = build_rename_document(renamed, wiki.path_style)
+
+    def build(share: int) -> RenamePageResult:
+        moved = take_fitting(document["moved"], estimate_json_tokens, share // 2, at_least=0)
+        updated = take_fitting(document["updated_pages"], estimate_json_tokens, share // 2, at_least=0)
+        left_out = len(document["moved"]) - len(moved), len(document["updated_pages"]) - len(updated)
+        return {**document, "moved": moved, "updated_pages": updated, "left_out": sum(left_out)}
+
+    return fit_to_budget(build, format_rename_result, budget)
 
 
 def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageDeleteDocument:

@@ -13,7 +13,9 @@ from wikiholt.git.remote_url import redact_url
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 
 if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they need numpy
-    from wikiholt.app.importer.import_report import ImportReport
+    from wikiholt.app.importer.document_importer import DocumentImportReport
+    from wikiholt.app.importer.import_report import ImportReport, UnclearOwnership
+    from wikiholt.app.settings.setting import Setting
     from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
     from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
     from wikiholt.wikis.status import WikiStatus
@@ -85,6 +87,20 @@ class WikiDocument(TypedDict):
     created_at: str
 
 
+class SettingDocument(TypedDict):
+    """A setting of a wiki: what it does, its default as text, and its choices, if it has any.
+
+    The items of a list are separated by commas.
+    """
+
+    name: str
+    kind: Literal["text", "number", "list"]
+    help: str
+    default: str
+    choices: list[str]
+    secret: bool
+
+
 class IndexStatusDocument(TypedDict):
     """What is indexed, how fresh it is, and what is wrong."""
 
@@ -147,6 +163,12 @@ def build_sync_document(wiki: "Wiki", report: "SyncReport") -> SyncDocument:
 
 def build_wiki_document(wiki: "Wiki") -> WikiDocument:
     return build_document(WikiDocument, wiki, source=redact_url(wiki.source), settings=get_public_settings(wiki))
+
+
+def build_setting_document(setting: "Setting") -> SettingDocument:
+    default = ", ".join(setting.default) if isinstance(setting.default, tuple) else str(setting.default)
+    kind = "text" if setting.kind is str else "list" if setting.kind is tuple else "number"
+    return build_document(SettingDocument, setting, default=default, kind=kind)
 
 
 def get_public_settings(wiki: "Wiki") -> dict[str, str]:
@@ -280,10 +302,7 @@ def build_import_document(report: "ImportReport") -> Mapping[str, Any]:
             why: {"rows": count, "pages": list(report.dropped.examples[why])}
             for why, count in report.dropped.counts.items()
         },
-        "unclear": {
-            "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in report.unclear.pages.items()],
-            "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in report.unclear.tenants.items()],
-        },
+        "unclear": _build_unclear_document(report.unclear),
         "agreements": [asdict(agreement) for agreement in report.agreements],
         "wikis": [
             {"wiki" if name == "slug" else name: value for name, value in asdict(wiki).items()} for wiki in report.wikis
@@ -292,4 +311,34 @@ def build_import_document(report: "ImportReport") -> Mapping[str, Any]:
             {"wiki": slug, "error": {"code": code, "message": message}}
             for slug, (code, message) in report.failed.items()
         ],
+    }
+
+
+def build_document_import_document(report: "DocumentImportReport") -> Mapping[str, Any]:
+    """Build the report of an import of documents; `proof` is null in a dry run."""
+    return {
+        "source": report.source,
+        "dry_run": report.dry_run,
+        "rows": report.rows,
+        "excluded": report.excluded,
+        "unclear": _build_unclear_document(report.unclear),
+        "wikis": [
+            {
+                "wiki": wiki.slug,
+                "new": wiki.is_new,
+                "rows": wiki.rows,
+                "pages": dict(wiki.outcomes),
+                "failed": [{"page": page, "message": message} for page, message in wiki.failed.items()],
+                "proof": asdict(wiki.proof) if wiki.proof else None,
+                "error": {"code": wiki.error[0], "message": wiki.error[1]} if wiki.error else None,
+            }
+            for wiki in report.wikis
+        ],
+    }
+
+
+def _build_unclear_document(unclear: "UnclearOwnership") -> Mapping[str, Any]:
+    return {
+        "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in unclear.pages.items()],
+        "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in unclear.tenants.items()],
     }

@@ -5,7 +5,7 @@ from dataclasses import replace
 from html import escape, unescape
 
 from wikiholt.text.keyword_query import parse_query
-from wikiholt.text.snippets import find_matches
+from wikiholt.text.snippets import QueryMatcher
 
 _MAX_MARKS = 500
 _TEXT_PATTERN = re.compile(r"(<[^>]*+>)|([^<]++)")
@@ -17,6 +17,7 @@ def highlight_words(html: str, query: str, language: str) -> str:
     words = replace(parse_query(query, language), prefix="")
     if not words:
         return html
+    matcher = QueryMatcher(words, language)
     parts: list[str] = []
     count = 0
     for tag, text in _TEXT_PATTERN.findall(html):
@@ -25,7 +26,7 @@ def highlight_words(html: str, query: str, language: str) -> str:
             continue
         plain = unescape(text)
         position = 0
-        for start, end, _ in find_matches(plain, words, language):
+        for start, end, _ in matcher.find(plain):
             if start >= position:
                 parts += (
                     escape(plain[position:start], quote=False),

@@ -1,7 +1,6 @@
 """The history of a page and the changes of one commit. Needs no script."""
 
-from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Sequence
 from html import escape
 from urllib.parse import urlencode
 
@@ -12,15 +11,13 @@ from wikiholt.domain.git import Commit
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import PageNotFound, WikiholtError
 from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.web.line_diff import render_changes
 from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
 from wikiholt.interfaces.web.page_view import render_crumbs, render_page_link
 from wikiholt.interfaces.web.result_view import render_form
 from wikiholt.wikis.session import WikiSession
 
 _MAX_COMMITS = 100
-_MAX_LINES = 3_000
-"""Maximum number of lines that are compared; comparing takes quadratic time."""
-_CONTEXT_LINES = 3
 
 
 def handle_history(request: Request) -> Response:
@@ -46,7 +43,7 @@ def handle_diff(request: Request) -> Response:
         new, old = (_read_version(wiki, path, commits[index : index + 1]) for index in (position, position + 1))
     except WikiholtError as error:
         return render_view_error(request, error, render_form())
-    main = f"<p>{_render_commit(path, commits[position])}</p>{_render_changes(old, new)}"
+    main = f"<p>{_render_commit(path, commits[position])}</p>{render_changes(old, new)}"
     return _render_history_page(request, path, "Changes", main)
 
 
@@ -83,25 +80,3 @@ def _render_commit(path: str, commit: Commit) -> str:
         f'<span class="facts"><span>{escape(commit.author)}</span>{date}'
         f"<code>{commit.revision[:10]}</code></span>"
     )
-
-
-def _render_changes(old: str, new: str) -> str:
-    before, after = old.splitlines(), new.splitlines()
-    if max(len(before), len(after)) > _MAX_LINES:
-        return '<p class="note">This page is too long to compare its versions here. Use git diff.</p>'
-    lines = "".join(_render_diff(before, after))
-    if not lines:
-        return '<p class="hint">The text of the page did not change.</p>'
-    return f'<div class="diff" tabindex="0" role="region" aria-label="Changes">{lines}</div>'
-
-
-def _render_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    for group in matcher.get_grouped_opcodes(_CONTEXT_LINES):
-        yield f'<p class="place">From line {group[0][3] + 1}</p>'
-        for kind, old_start, old_end, new_start, new_end in group:
-            if kind == "equal":
-                yield from (f"<div>{escape(line) or '&nbsp;'}</div>" for line in after[new_start:new_end])
-                continue
-            yield from (f"<del>{escape(line) or '&nbsp;'}</del>" for line in before[old_start:old_end])
-            yield from (f"<ins>{escape(line) or '&nbsp;'}</ins>" for line in after[new_start:new_end])

@@ -39,6 +39,15 @@ _HEADERS = {
 }
 
 
+_STYLES = {
+    "plain": ("reader.css", "forms.css"),
+    "edit": ("reader.css", "forms.css"),
+    "manage": ("wikis.css", "forms.css"),
+    **dict.fromkeys(("wikis", "status", "statuses"), ("wikis.css",)),
+}
+"""Further style sheets of a view."""
+
+
 @cache
 def load_static_files() -> StaticFiles:
     """Read the static files and templates of the web page once."""
@@ -132,7 +141,7 @@ def render_page(
         name=escape(name),
         base=context.base,
         static=static,
-        style=f'<link rel="stylesheet" href="{static}/reader.css">' if view == "plain" else "",
+        style="\n".join(f'<link rel="stylesheet" href="{static}/{name}">' for name in _STYLES.get(view, ())),
         script=_render_scripts(view, static),
         root=context.root,
         wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",

@@ -39,7 +39,8 @@ def handle_page(request: Request) -> Response:
         return render_view_error(request, error, form)
     contents = _render_contents(page)
     main = (
-        f'<main id="app.main" class="read">{form}<article class="document{" with-contents" if contents else ""}">'
+        f'<main id="app.main" class="read">{form}<article class="document{" with-contents" if contents else ""}"'
+        f' data-page="{escape(page["path"])}" data-revision="{page["revision"]}">'
         f"{_render_text(page, contents)}{related}</article></main>"
     )
     return render_page("plain", PageContext.from_request(request), main, current="search", title=page["name"])

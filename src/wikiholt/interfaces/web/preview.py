@@ -1,5 +1,7 @@
 """The route that returns a page as sanitized HTML."""
 
+import re
+from contextlib import suppress
 from typing import Annotated
 from urllib.parse import quote
 
@@ -11,21 +13,29 @@ from typing_extensions import TypedDict
 
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
+from wikiholt.domain.search import Confidence, Hit
 from wikiholt.domain.wiki import Scope, Wiki
-from wikiholt.errors import InvalidPage
+from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.interfaces.http.page_routes import PagePath
 from wikiholt.interfaces.http.problem_details import describe_error_responses
-from wikiholt.interfaces.http.query_params import NoParams, parse_query
+from wikiholt.interfaces.http.query_params import NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.write_request import DraftBody, LazyBody, read_body
 from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.web.highlights import highlight_words
+from wikiholt.interfaces.web.line_diff import render_changes
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
-from wikiholt.search.request import MAX_QUERY_CHARS
+from wikiholt.search.request import MAX_QUERY_CHARS, SearchRequest
 from wikiholt.text.dialect import GFM, Dialect
+from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.links import PageNameIndex, get_folder, resolve_link_paths
+from wikiholt.wikis.handle import WikiHandle
+
+_MAX_SIMILAR = 5
+_SIMILAR_TEXT_CHARS = 300
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
@@ -88,6 +98,54 @@ def preview_page(
     settings = request.app.state.application.settings
     pipeline = session.handle.pages.get_pipeline()
     return make_json_response(build_preview_document(content, session.wiki, settings, pipeline, params.q))
+
+
+class DraftDocument(PreviewDocument):
+    """A draft to display. `changes` is HTML: the difference from the saved page.
+
+    `revision` is empty if there is no page yet; then `similar` lists pages with a similar title or text.
+    """
+
+    changes: str
+    similar: list[PageRefDocument]
+
+
+@router.post("/preview/{path:path}", response_model=DraftDocument, responses=describe_error_responses(409, 413))
+def preview_draft(
+    request: Request,
+    path: PagePath,
+    context: RequestContextDep,
+    raw_body: Annotated[LazyBody[DraftBody], read_body(DraftBody)],
+    _: NoQuery,
+) -> Response:
+    """Render a text as the page would look with it, and compare it with the saved page. Nothing is written."""
+    session, body = context.open_wiki(Scope.WRITE), raw_body.read()
+    pages = session.handle.pages
+    draft = pages.read_draft(path, body.content)
+    try:
+        saved = pages.read(path).content
+    except (PageNotFound, InvalidPage):
+        saved = ""
+    settings = request.app.state.application.settings
+    document = build_preview_document(draft, session.wiki, settings, pages.get_pipeline())
+    similar = [] if draft.revision else _find_similar_pages(session.handle, draft)
+    return make_json_response({**document, "changes": render_changes(saved, body.content), "similar": similar})
+
+
+def _find_similar_pages(handle: WikiHandle, draft: PageContent) -> list[PageRefDocument]:
+    """Find pages like a new one by its title and by the beginning of its text. The query log has no such searches."""
+    title = draft.path.rpartition("/")[2]
+    text = split_frontmatter(draft.content).body
+    found: dict[str, Hit] = {}
+    # Without punctuation, no word is an operator of the query language.
+    for query in (title, text[:_SIMILAR_TEXT_CHARS]):
+        words = " ".join(re.findall(r"\w+", query))
+        with suppress(WikiholtError):
+            for hit in handle.search(SearchRequest(words, _MAX_SIMILAR)).hits if words else ():
+                if hit.confidence is not Confidence.LOW or hit.name.casefold() == title.casefold():
+                    found[hit.path] = max(found.get(hit.path, hit), hit, key=lambda known: known.score)
+    best = sorted(found.values(), key=lambda hit: -hit.score)[:_MAX_SIMILAR]
+    return build_documents(PageRefDocument, best)
 
 
 def build_preview_document(

@@ -17,7 +17,7 @@ from wikiholt.interfaces.web.sign_in_view import add_sign_in_pages
 
 
 def add_pages(app: FastAPI, application: Application) -> None:
-    """Add the routes of the web page: start page, search, reading, status, static files and preview."""
+    """Add the routes of the web page: start page, search, reading, writing, administration and static files."""
 
     def handle_start(request: Request) -> Response:
         page = PageContext.from_request(request)
@@ -31,11 +31,20 @@ def add_pages(app: FastAPI, application: Application) -> None:
             return render_view("statuses", page, title="Status")
         return render_view("status", page, title="Status", heading=f"Index of {page.slug}" if page.slug else "Index")
 
+    def handle_edit(request: Request) -> Response:
+        return render_view("edit", PageContext.from_request(request), title="Edit", heading="Edit")
+
+    def handle_manage(request: Request) -> Response:
+        page = PageContext.from_request(request)
+        return render_view("manage", page, title="Manage", heading=f"Manage {page.slug}" if page.slug else "Manage")
+
     add_sign_in_pages(app, application.settings)
     app.router.routes.extend(preview.router.routes)
     for path, handler in (
         ("/", handle_start),
         ("/status", handle_status),
+        ("/edit", handle_edit),
+        ("/manage", handle_manage),
         ("/find", result_view.handle_search),
         ("/read", page_view.handle_page),
         ("/source", page_view.handle_source),

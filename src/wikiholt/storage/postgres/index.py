@@ -17,6 +17,7 @@ from wikiholt.domain.index import (
     IntArray,
     KeywordDelta,
     KeywordRow,
+    PageContents,
     VectorDelta,
     VectorHits,
     VectorRows,
@@ -34,6 +35,7 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.storage.page_contents import make_page_contents
 from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
 from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
@@ -161,6 +163,15 @@ class PostgresIndex:
             chunks = db.execute(sql, (list(hashes),), binary=True).fetchall()
         vectors = rows.decode_vectors([vector for _, vector in chunks], self.recipe.dimensions)
         return {digest: vector for (digest, _), vector in zip(chunks, vectors, strict=True)}
+
+    def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
+        with self._connections.read_snapshot() as db:
+            pages = integrity.read_full_pages(db, self._tables, self.recipe.dimensions, files)
+            return {
+                full.page.file: make_page_contents(full.page, full.chunks, full.vectors, full.links)
+                for full in pages
+                if full.compute_checksum() == full.derived.seal
+            }
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:

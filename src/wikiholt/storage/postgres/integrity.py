@@ -53,10 +53,29 @@ def iter_full_pages(db: Connection, tables: GenerationTables, dimensions: int) -
     last_id = 0
     while batch := db.execute(sql, (last_id,), binary=True).fetchall():
         pages = [_split_page_row(rows.decode_row(row)) for row in batch]
-        first_id, last_id = last_id, pages[-1][0].id
-        chunks = _read_chunks(db, tables, first_id, last_id)
-        for page, derived in pages:
-            yield _make_full_page(page, derived, chunks[page.id], dimensions)
+        last_id = pages[-1][0].id
+        yield from _add_chunks(db, tables, dimensions, pages)
+
+
+def read_full_pages(
+    db: Connection, tables: GenerationTables, dimensions: int, files: Sequence[str]
+) -> Iterator[FullPage]:
+    """Yield the pages with these files. Call inside a snapshot."""
+    sql = f"SELECT {_PAGE_COLUMNS} FROM {tables.pages} WHERE file = ANY(%s)"
+    names = [rows.encode_text(file) for file in files]
+    pages = [_split_page_row(rows.decode_row(row)) for row in db.execute(sql, (names,), binary=True).fetchall()]
+    yield from _add_chunks(db, tables, dimensions, pages)
+
+
+def _add_chunks(
+    db: Connection,
+    tables: GenerationTables,
+    dimensions: int,
+    pages: Sequence[tuple[PageRow, DerivedPageColumns]],
+) -> Iterator[FullPage]:
+    chunks = _read_chunks(db, tables, [page.id for page, _ in pages])
+    for page, derived in pages:
+        yield _make_full_page(page, derived, chunks[page.id], dimensions)
 
 
 def _split_page_row(row: Row) -> tuple[PageRow, DerivedPageColumns]:
@@ -65,15 +84,15 @@ def _split_page_row(row: Row) -> tuple[PageRow, DerivedPageColumns]:
 
 
 def _read_chunks(
-    db: Connection, tables: GenerationTables, after_page: int, last_page: int
+    db: Connection, tables: GenerationTables, page_ids: list[int]
 ) -> defaultdict[int, list[tuple[ChunkRow, bytes]]]:
-    """Read the chunks of a range of pages, by page, each with its encoded vector."""
+    """Read the chunks of pages, by page, each with its encoded vector."""
     sql = (
-        f"SELECT {', '.join(ChunkRow._fields)}, vector FROM {tables.chunks} WHERE page_id > %s AND page_id <= %s"
+        f"SELECT {', '.join(ChunkRow._fields)}, vector FROM {tables.chunks} WHERE page_id = ANY(%s)"
         " ORDER BY page_id, number"
     )
     chunks: defaultdict[int, list[tuple[ChunkRow, bytes]]] = defaultdict(list)
-    for *columns, vector in db.execute(sql, (after_page, last_page), binary=True):
+    for *columns, vector in db.execute(sql, (page_ids,), binary=True):
         chunk = ChunkRow._make(rows.decode_row(columns))
         chunks[chunk.page_id].append((chunk, vector))
     return chunks

@@ -6,7 +6,7 @@ Any thread may read. Each write is one transaction; the store's write lock keeps
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from wikiholt.domain.index import (
     IntArray,
     KeywordDelta,
     KeywordRow,
+    PageContents,
     VectorDelta,
     VectorHits,
     VectorRows,
@@ -90,7 +91,7 @@ class SqliteIndex:
         return IndexState(self.generation, version, self.recipe, revision, rows.to_datetime(synced_at), *counts)
 
     def open_search(self, guess: Callable[[], KeywordQuery] = KeywordQuery) -> AbstractContextManager[None]:  # noqa: ARG002 - not needed: reading is cheap
-        return nullcontext()
+        return self._pool.share_snapshot()
 
     def get_version(self) -> int:
         with self._pool.read_connection() as db:
@@ -134,6 +135,10 @@ class SqliteIndex:
                 digest: rows.decode_vector(vector, self.recipe.dimensions)
                 for digest, vector in select_in_batches(db, sql, hashes)
             }
+
+    def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
+        with self._pool.read_snapshot() as db:
+            return page_queries.read_contents(db, files, self.recipe.dimensions)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._pool.read_snapshot() as db:

@@ -4,12 +4,16 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from wikiholt.domain.index import PageContents
 from wikiholt.domain.page import Facets, Link, Page
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
+from wikiholt.storage.checksums import compute_page_checksum
+from wikiholt.storage.page_contents import make_page_contents
 from wikiholt.storage.page_table import (
     HAS_ALIAS,
     SQLITE,
     STORED_PAGE_COLUMNS,
+    PageRow,
     build_where_clause,
     count_property_values,
     merge_case,
@@ -40,6 +44,33 @@ def list_pages(
     sql = f"SELECT {STORED_PAGE_COLUMNS} {matching} ORDER BY path, file LIMIT ? OFFSET ?"
     pages = db.execute(sql, (*values, -1 if limit is None else limit, offset))
     return total, [to_stored_page(row) for row in pages]
+
+
+def read_contents(db: sqlite3.Connection, files: Sequence[str], dimensions: int) -> dict[str, PageContents]:
+    """The contents of pages that match their checksums, by file."""
+    sql = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file IN ({{0}})"
+    contents: dict[str, PageContents] = {}
+    for page in map(PageRow._make, list(select_in_batches(db, sql, files))):
+        chunks = db.execute(
+            "SELECT id, page_id, number, text, heading_path, anchor, first_line, last_line, hash FROM chunks"
+            " WHERE page_id = ? ORDER BY number",
+            (page.id,),
+        ).fetchall()
+        vectors = db.execute(
+            "SELECT chunk_id, vectors.page_id, vector FROM chunks JOIN vectors ON chunk_id = chunks.id"
+            " WHERE chunks.page_id = ? ORDER BY number",
+            (page.id,),
+        ).fetchall()
+        tags = [tag for (tag,) in db.execute("SELECT tag FROM tags WHERE page_id = ? ORDER BY tag", (page.id,))]
+        links = db.execute(
+            "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid",
+            (page.id,),
+        ).fetchall()
+        checksum = db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
+        if len(vectors) == len(chunks) and checksum == (compute_page_checksum(page, chunks, vectors, tags, links),):
+            matrix = rows.to_vector_rows(vectors, dimensions).vectors
+            contents[page.file] = make_page_contents(page, chunks, matrix, links)
+    return contents
 
 
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:

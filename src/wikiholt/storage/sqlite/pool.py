@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 
 from wikiholt.storage.sqlite.errors import translate_errors
 from wikiholt.storage.sqlite.schema import ImmutableConnection, open_connection, require_owner
@@ -54,6 +54,12 @@ _inherited: list[_IdleConnections] = []
 os.register_at_fork(after_in_child=_reset_after_fork)
 
 
+class _SharedConnection(local):
+    """The connection that a thread shares among its reads."""
+
+    db: sqlite3.Connection | None = None
+
+
 class SqlitePool:
     def __init__(
         self, file: Path, connect: Callable[[Path], sqlite3.Connection] = open_connection, wiki_id: str | None = None
@@ -64,6 +70,7 @@ class SqlitePool:
         self._connect = connect
         self._idle: list[sqlite3.Connection] = []
         self._lock = Lock()
+        self._shared = _SharedConnection()
         self._pid = os.getpid()
         self._closed = False
 
@@ -113,28 +120,54 @@ class SqlitePool:
 
     @contextmanager
     def read_connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose statements each see the latest committed state."""
-        db = self._acquire()
-        try:
-            with translate_errors():
+        """A connection whose statements each see the latest committed state, or the snapshot that the thread shares."""
+        shared = self._shared.db
+        with translate_errors():
+            if shared is not None:
+                yield shared
+                return
+            db = self._acquire()
+            try:
                 yield db
-        finally:
-            self._release(db)
+            finally:
+                self._release(db)
 
     @contextmanager
     def read_snapshot(self) -> Iterator[sqlite3.Connection]:
         """A connection whose statements all see the same committed state."""
         with self.read_connection() as db:
-            db.execute("BEGIN")
+            if not db.in_transaction:
+                db.execute("BEGIN")
             yield db
+
+    @contextmanager
+    def share_snapshot(self) -> Iterator[None]:
+        """Inside the block, all reads of this thread use one connection and see the same committed state."""
+        if self._shared.db is not None:
+            yield
+            return
+        with translate_errors():
+            db = self._acquire()
+        try:
+            with translate_errors():
+                db.execute("BEGIN")
+            self._shared.db = db
+            yield
+        finally:
+            self._shared.db = None
+            self._release(db)
 
     @contextmanager
     def write_transaction(self) -> Iterator[sqlite3.Connection]:
         """One write transaction, committed unless the block raises."""
-        with self.read_connection() as db:
-            db.execute("BEGIN IMMEDIATE")
-            yield db
-            db.execute("COMMIT")
+        with translate_errors():
+            db = self._acquire()
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+                db.execute("COMMIT")
+            finally:
+                self._release(db)
 
     def close(self) -> None:
         with self._lock:

@@ -89,4 +89,4 @@ def to_datetime(seconds: float | None) -> datetime | None:
 
 @translate_damage
 def decode_strings(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))
+    return () if text == "[]" else tuple(json.loads(text))

@@ -132,10 +132,11 @@ def get_new_file(path: str) -> str:
 
 
 def _is_same_path(file: str, path: str) -> bool:
-    return _fold_case(path) in (_fold_case(file), _fold_case(get_page_path(file)))
+    return fold_case(path) in (fold_case(file), fold_case(get_page_path(file)))
 
 
-def _fold_case(path: str) -> str:
+def fold_case(path: str) -> str:
+    """A key that is equal for paths that differ only in case or Unicode normalization."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 

@@ -12,7 +12,13 @@ from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.page_names import make_page_name
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
-from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_candidate_files, validate_path
+from wikiholt.wikis.pages.page_locator import (
+    PageFile,
+    PageLocator,
+    get_candidate_files,
+    get_new_file,
+    validate_path,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +49,29 @@ class PageReader:
         page = self._locator.get_pipeline().parse(page_file.file, page_file.blob, raw.data, last.date if last else None)
         if isinstance(page, PageProblem):
             raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="read it with git")
+        return self._build_content(page_file, page, raw.text, last, read_at)
+
+    def read_draft(self, path: str, text: str) -> PageContent:
+        """The page as it would be with this text, which is not saved. `revision` is empty if there is no page yet."""
+        head = self._locator.get_head()
+        page_file = self._locator.find_page(path, head) or PageFile(get_new_file(path), "")
+        commits = self._source.read_history(page_file.file, 1, head) if head and page_file.blob else ()
+        page = self._locator.get_pipeline().parse(page_file.file, "", text.encode("utf-8", "replace"), None)
+        if isinstance(page, PageProblem):
+            raise InvalidPage(f"{page_file.path} cannot be shown: {page.detail}", hint="change the text")
+        return self._build_content(page_file, page, text, commits[0] if commits else None, "")
+
+    def _build_content(
+        self, page_file: PageFile, page: Page, text: str, last: Commit | None, read_at: str
+    ) -> PageContent:
         links, notes = self._load_links(page)
         return PageContent(
             name=page.name,
             path=page_file.path,
             file=page_file.file,
-            content=raw.text,
+            content=text,
             metadata=page.metadata,
-            frontmatter=split_frontmatter(raw.text.removeprefix("\ufeff").replace("\r\n", "\n")).fields,
+            frontmatter=split_frontmatter(text.removeprefix("\ufeff").replace("\r\n", "\n")).fields,
             words=page.words,
             length=page.length,
             blob=page_file.blob,

@@ -1,10 +1,14 @@
 """The operations on the pages of one wiki."""
 
+from collections.abc import Sequence
+
+from wikiholt.domain.git import TreeChange
 from wikiholt.domain.page import PageLinks, PageList
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.search import PageFilter
-from wikiholt.errors import IndexMissing, PageNotFound
+from wikiholt.errors import IndexMissing, NoCommits, PageNotFound
 from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.wikis.pages.bulk_writer import BulkWriter
 from wikiholt.wikis.pages.git_page_list import list_pages_from_git
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_attachments import PageAttachments
@@ -40,6 +44,8 @@ class WikiPages:
         self.find_orphans = indexed_pages.find_orphans
 
         self.read = reader.read
+        self.resolve_path = reader.resolve_path
+        self.read_draft = reader.read_draft
         self.read_history = reader.read_history
         self.read_changelog = source.read_log
 
@@ -47,6 +53,7 @@ class WikiPages:
         self.replace_text = writer.replace_text
         self.append = writer.append
         self.delete = writer.delete
+        self.write_many = BulkWriter(writer).write
         self.rename = PageRenamer(writer, open_index).rename
 
         self.read_file = RepositoryFiles(source, locator, attachments, pipeline.max_bytes).read
@@ -72,6 +79,17 @@ class WikiPages:
     def find_file(self, path: str) -> PageFile | None:
         """The file of the page at HEAD, or None if there is no such page. Raises InvalidPage."""
         return self._locator.find_page(path, self._locator.get_head())
+
+    def find_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
+        """The page files that differ between two revisions; None if that is unknown."""
+        return self._source.get_changes(old, new)
+
+    def get_head(self) -> str | None:
+        """The newest revision known without a fetch, or None before the first commit."""
+        try:
+            return self._source.get_last_known_head()
+        except NoCommits:
+            return None
 
     def get_links(self, path: str) -> PageLinks:
         """The page's links and the links to it, also of a page that is not written yet. Needs the index."""

@@ -6,8 +6,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.app.importer.import_fixtures import ImportFixture, write_rows
+from tests.support.chroma_server import RunningChroma
 from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
 from wikiholt.app.importer.import_report import ImportReport
 from wikiholt.app.importer.importer import Importer, ImportOptions
@@ -179,27 +178,10 @@ def test_an_oversized_file_is_not_copied(imports: ImportFixture, directory: Path
 
 @pytest.fixture(scope="module")
 def server(directory: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     copy = directory.parent / "served"
     shutil.copytree(directory, copy)
-    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(copy)]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url, until = f"http://127.0.0.1:{port}", time.monotonic() + 60
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/api/v2/heartbeat", timeout=5).close()
-                break
-            except OSError:
-                assert time.monotonic() < until, "the server did not start"
-                time.sleep(0.05)
-        yield url
-    finally:
-        child.kill()
-        child.wait()
+    with RunningChroma(copy) as running:
+        yield running.url
 
 
 def test_a_server_is_imported_like_its_directory(imports: ImportFixture, server: str) -> None:

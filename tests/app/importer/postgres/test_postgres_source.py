@@ -7,6 +7,7 @@ import pytest
 
 from tests.app.importer.import_fixtures import ImportFixture
 from tests.support.postgres_server import PostgresServer
+from wikiholt.app.importer.document_importer import DocumentImporter, DocumentImportOptions
 from wikiholt.app.importer.import_report import ImportReport
 from wikiholt.app.importer.importer import Importer, ImportOptions
 from wikiholt.app.importer.postgres_source import PostgresTable
@@ -104,3 +105,18 @@ def test_no_error_contains_the_password(imports: ImportFixture, server: str) -> 
         with pytest.raises(InvalidImport) as caught:
             run_import(imports, table)
         assert secret not in f"{caught.value.message} {caught.value.hint} {table!r} {table.name}"
+
+
+def test_documents_become_pages_of_one_wiki_per_tenant(imports: ImportFixture, server: str) -> None:
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE TABLE documents (tenant_id text, path text, content text)")
+        for tenant, path, text in (("acme", "Home", "# Acme\n"), ("globex", "Home", "# Globex\n")):
+            connection.execute("INSERT INTO documents VALUES (%s, %s, %s)", (tenant, path, text))
+    importer = DocumentImporter(imports.service, imports.data, DocumentImportOptions(create=True))
+    report = importer.run(lambda _: PostgresTable(server, "documents", needs_vectors=False))
+    assert {wiki.slug: dict(wiki.outcomes) for wiki in report.wikis} == {
+        "acme": {"created": 1},
+        "globex": {"created": 1},
+    }
+    for slug, title in (("acme", "Acme"), ("globex", "Globex")):
+        assert imports.service.get_handle(slug).pages.read("Home").content == f"# {title}\n"

@@ -6,9 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import anyio
 import pytest
 from mcp.client.client import Client
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, ResourceListChangedNotification, ResourceUpdatedNotification
 
 from tests.interfaces.mcp.mcp_client import get_document, get_text, run_over_stdio
 from tests.support.git_repository import Repository
@@ -43,7 +44,7 @@ def test_an_agent_reads_at_once_then_writes_and_finds_its_page(repository: Repos
     async def work(client: Client) -> None:
         # Pages can be read after the handshake, before the first indexing starts.
         assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
-        assert len((await client.list_tools()).tools) == 17
+        assert len((await client.list_tools()).tools) == 18
         page = "# Birds\n\nA kingfisher dives from the willow.\n"
         get_document(await _call_tool(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
         until = time.monotonic() + 120
@@ -75,7 +76,7 @@ def test_without_write_it_is_read_only_and_supports_older_clients(repository: Re
 
     async def work(client: Client) -> None:
         assert client.protocol_version == "2025-11-25"
-        assert len((await client.list_tools()).tools) == 12
+        assert len((await client.list_tools()).tools) == 13
         assert (await _call_tool(client, "delete_page", path="Home")).is_error
         assert get_document(await _call_tool(client, "recent_changes"))["entries"]
 
@@ -121,3 +122,26 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(mcp_command.importlib.util, "find_spec", lambda _: None)
     assert main(["--data", str(tmp_path / "data"), "mcp", "garden"]) == 9
     assert "the extra mcp" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+def test_a_client_of_2025_is_notified_of_a_page_that_changes(repository: Repository, tmp_path: Path) -> None:
+    received: list[object] = []
+    done = anyio.Event()
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, ResourceUpdatedNotification | ResourceListChangedNotification):
+            received.append(message)
+            if len(received) == 2:
+                done.set()
+
+    async def work(client: Client) -> None:
+        await client.subscribe_resource("wiki://page/Home")
+        repository.commit({"Home.md": "# Home\n\nThe heron left.\n", "New.md": "# New\n"})
+        with anyio.fail_after(120):
+            await done.wait()
+
+    run_over_stdio(tmp_path / "data", ["garden"], work, mode="legacy", message_handler=on_message)
+    assert isinstance(received[0], ResourceUpdatedNotification)
+    assert received[0].params.uri == "wiki://page/Home"
+    assert isinstance(received[1], ResourceListChangedNotification)

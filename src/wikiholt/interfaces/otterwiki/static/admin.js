@@ -1,7 +1,7 @@
 // The admin page: index status, refreshed while it is visible, and reindex.
 import { get, post } from "./api.js";
 import { countCommitsBehind } from "./commits_behind.js";
-import { byId, el, formatBytes, plural, renderTime, toSentence } from "./dom.js";
+import { byId, el, formatBytes, formatSeconds, plural, renderTime, toSentence } from "./dom.js";
 import { renderIndexStatus } from "./index_status.js";
 import { clearMessage, showProblem } from "./messages.js";
 import { getStatusLabel, isBusy } from "./status_label.js";
@@ -41,8 +41,6 @@ async function refresh() {
     showProblem(byId("state"), error, refresh);
   }
 }
-
-const formatSeconds = (count) => (count < 90 ? plural(Math.max(1, Math.round(count)), "second") : plural(Math.round(count / 60), "minute"));
 
 async function showEstimate() {
   showJob(renderLine("Estimating…"));

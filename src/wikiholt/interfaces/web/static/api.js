@@ -29,6 +29,12 @@ export async function fetchBlob(path) {
 export const fetchPage = async (url) =>
   (await fetch(url, { headers: { Accept: "text/html", ...getHeaders() }, cache: "no-cache" })).text();
 
+// A request that changes something, or has a body.
+export function send(method, path, body = undefined, parameters = {}, headers = {}) {
+  const type = body ? { "Content-Type": "application/json" } : {};
+  return request(addParameters(new URL(path, BASE), parameters), { method, headers: { ...getHeaders(), ...type, ...headers }, body: body && JSON.stringify(body) });
+}
+
 export function get(path, parameters = {}, signal = undefined) {
   return request(addParameters(new URL(path, BASE), parameters), { headers: getHeaders(), signal });
 }

@@ -66,6 +66,8 @@ export function renderTime(date) {
 
 export const shortRevision = (revision) => (revision ? revision.slice(0, 10) : "none");
 
+export const formatSeconds = (count) => (count < 90 ? plural(Math.max(1, Math.round(count)), "second") : count < 5400 ? plural(Math.round(count / 60), "minute") : plural(Math.round(count / 3600), "hour"));
+
 export const formatBytes = (count) => {
   const units = ["bytes", "KB", "MB", "GB", "TB"];
   let unit = 0;
@@ -77,6 +79,7 @@ export const formatPath = (path) => path.split("/").join(" / ");
 
 export const toSentence = (text) => {
   const trimmed = text.trim();
-  const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  // The name of a setting stays as it is.
+  const first = /^[\w.]+ = /.test(trimmed) ? trimmed : trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
   return /[.!?…:]$/.test(first) ? first : `${first}.`;
 };

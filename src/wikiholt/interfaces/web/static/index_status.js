@@ -2,7 +2,7 @@
 import { el, formatBytes, plural, renderTime, shortRevision, toSentence } from "./dom.js";
 import { renderProgress, renderStatusLabel } from "./status_label.js";
 
-const renderFigure = (name, value, more) => el("div", { class: "figure" }, el("dt", {}, name), el("dd", {}, value, more && el("span", { class: "more" }, more)));
+export const renderFigure = (name, value, more) => el("div", { class: "figure" }, el("dt", {}, name), el("dd", {}, value, more && el("span", { class: "more" }, more)));
 
 function renderError(error) {
   return error && el("div", { class: "message problem" }, el("p", { class: "title" }, toSentence(error.message)), error.hint && el("p", { class: "hint" }, toSentence(error.hint)));
@@ -14,17 +14,18 @@ function renderRepair(health) {
     health.reason && el("p", { class: "hint" }, toSentence(health.reason)));
 }
 
-function renderProblems(list) {
+function renderProblems(list, getUrl) {
+  const renderFile = (file) => (getUrl ? el("a", { href: getUrl(file) }, file) : file);
   if (!list.length) return null;
   return el("section", {}, el("h2", {}, "Pages that could not be indexed"),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Problems" }, el("table", {},
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "File"), el("th", { scope: "col" }, "Reason"))),
-      el("tbody", {}, list.slice(0, 500).map((problem) => el("tr", {}, el("td", {}, problem.file), el("td", {}, toSentence(problem.detail || problem.reason))))))),
+      el("tbody", {}, list.slice(0, 500).map((problem) => el("tr", {}, el("td", {}, renderFile(problem.file)), el("td", {}, toSentence(problem.detail || problem.reason))))))),
     list.length > 500 && el("p", { class: "hint" }, `And ${list.length - 500} more.`));
 }
 
-// `behind` is the number of commits by which the index is behind, if known.
-export function renderIndexStatus(status, behind = 0) {
+// `behind` is the number of commits by which the index is behind, if known. `getUrl` returns the URL of a file's page.
+export function renderIndexStatus(status, behind = 0, getUrl = null) {
   return [
     el("p", { class: "verdict" }, renderStatusLabel(status), status.synced_at && el("span", {}, "synced ", renderTime(status.synced_at))),
     renderProgress(status.activity) || "", renderError(status.error) || "", renderRepair(status.health) || "",
@@ -37,6 +38,6 @@ export function renderIndexStatus(status, behind = 0) {
       renderFigure("Indexed revision", el("code", { title: status.indexed_revision || "" }, shortRevision(status.indexed_revision))),
       renderFigure("Repository", el("code", { title: status.head_revision || "" }, shortRevision(status.head_revision)),
         status.stale && behind > 0 ? `${plural(behind, "commit")} ahead of the index` : "")),
-    renderProblems(status.problems) || "",
+    renderProblems(status.problems, getUrl) || "",
   ];
 }

@@ -1,7 +1,10 @@
 // Pages that the server renders: asks for a key if one is required, then requests the page again with it.
+import { showAccessLinks } from "./access.js";
 import { fetchPage, key } from "./api.js";
 import { byId } from "./dom.js";
+import { showMessageLeft } from "./flash.js";
 import { hasAccount, openKeyDialog, setUpKeyButton } from "./key.js";
+import { addPageActions } from "./page_actions.js";
 import { addGlobalShortcuts } from "./shortcuts.js";
 import { loadImages, parseHtml } from "./trusted_html.js";
 
@@ -14,6 +17,9 @@ function setUp() {
   if (form) form.action = "./";
   const contents = getMain().querySelector(".contents details");
   if (contents && matchMedia("(max-width: 63.99rem)").matches) contents.open = false;
+  if (!getMain().dataset.status) showMessageLeft(getMain());
+  const main = getMain();
+  showAccessLinks().then((access) => addPageActions(main, access));
 }
 
 async function load() {

@@ -1,4 +1,5 @@
 // The search page of the service: results, and the preview of the opened page beside them.
+import { showAccessLinks } from "./access.js";
 import { byId } from "./dom.js";
 import { showFirstIndexing } from "./first_index.js";
 import { setUpKeyButton } from "./key.js";
@@ -43,6 +44,7 @@ addGlobalShortcuts(() => { if (byId("preview").getAttribute("aria-modal")) previ
 
 function start() {
   setUpKeyButton(start);
+  showAccessLinks();
   showRecent();
   search.start();
   preview.reset();

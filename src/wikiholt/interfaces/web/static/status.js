@@ -1,4 +1,5 @@
 // The status page of one wiki, refreshed while it is visible.
+import { showAccessLinks } from "./access.js";
 import { get } from "./api.js";
 import { countCommitsBehind } from "./commits_behind.js";
 import { byId } from "./dom.js";
@@ -34,6 +35,7 @@ async function refresh() {
 
 function start() {
   setUpKeyButton(start);
+  showAccessLinks();
   refresh();
 }
 document.addEventListener("visibilitychange", refresh);

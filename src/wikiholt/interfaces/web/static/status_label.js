@@ -1,5 +1,5 @@
 // The label of an index status, and the progress of its sync.
-import { el, plural } from "./dom.js";
+import { el, formatSeconds, plural } from "./dom.js";
 
 const ACTIVITY_LABELS = { fetch: "Fetching", sync: "Indexing", reindex: "Rebuilding" };
 
@@ -18,6 +18,13 @@ export function renderStatusLabel(status) {
   return el("span", { class: `pill ${kind}` }, label);
 }
 
+// An estimate from the time that the finished part took; none at the beginning, when it would be wrong.
+function getTimeLeft(since, part, all) {
+  const elapsed = (Date.now() - new Date(since).getTime()) / 1000;
+  if (!all || part >= all || part / all < 0.05 || !(elapsed > 5)) return "";
+  return `, about ${formatSeconds(elapsed * (all - part) / part)} left`;
+}
+
 export function renderProgress(activity, name = "progress") {
   if (!activity) return null;
   const done = activity.pages_done || 0;
@@ -25,7 +32,7 @@ export function renderProgress(activity, name = "progress") {
   const text = total ? `${done.toLocaleString("en")} of ${plural(total, "page")}` : "Comparing with the repository…";
   // Pages are committed in batches; passages move the bar in between.
   const [part, all] = activity.passages_expected ? [activity.passages_done, activity.passages_expected] : [done, total];
-  return el("div", { class: "progress" }, el("label", { for: `app.${name}` }, text),
+  return el("div", { class: "progress" }, el("label", { for: `app.${name}` }, text, getTimeLeft(activity.since, part, all)),
     el("progress", all ? { id: `app.${name}`, max: String(all), value: Math.min(part, all) } : { id: `app.${name}` }));
 }
 

@@ -1,4 +1,5 @@
 // The start page with several wikis: the wikis that the user may see, and a search in all of them.
+import { showAccessLinks } from "./access.js";
 import { get } from "./api.js";
 import { byId, el, plural } from "./dom.js";
 import { setUpKeyButton } from "./key.js";
@@ -110,6 +111,7 @@ function onInput() {
 
 async function load() {
   setUpKeyButton(load);
+  showAccessLinks();
   clearMessage(byId("state"));
   try {
     wikis = (await get("wikis", { limit: 10000 })).wikis;

@@ -1,0 +1,224 @@
+"""Whether "nothing relevant" notices that the answer's page is missing, by further features: figures of docs/adr/0038.
+
+    python -m bench.absence [--collections DIR] [--data DIR] [--model NAME] [--every 6] [--write]
+
+Uses the indexes of bench.quality (run that first) and the signals that bench.signals keeps. First hits of three sorts:
+questions of the collection, every n-th question of the others (foreign), and questions of the collection with their
+relevant pages removed. Each collection is judged by curves and a threshold from the others: 1.3 % of their questions are
+below it. High starts at .7.
+"""
+
+import argparse
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bench import collections
+from bench.fitting import brier, fitted, share_of
+from bench.report import machine, write
+from bench.signals import NAMES, IndexSignals, Signals, open_indexes, read_signals
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.search import SearchMode
+from wikiholt.search.ranking import (
+    ANSWERABLE_CURVES,
+    COMPETING_PAGES,
+    HIGH_SCORE,
+    IS_THE_PAGE_CURVES,
+    KEYWORD_WEIGHT,
+    MEDIUM_SCORES,
+    TITLE_WEIGHT,
+    TRAILING_LEAD_WEIGHT,
+)
+
+OWN, FOREIGN, REMOVED = range(3)
+REJECTED = 0.013
+FOREIGN_WEIGHT = 0.25
+BASE = ("evidence", "meaning", "word_margin")
+EXTRA = ("passages", "meaning_gap", "evidence_gap", "coverage", "coverage_top", "rarest", "meaning_lead")
+
+
+class FirstHit(NamedTuple):
+    """The features of a first hit."""
+
+    evidence: float
+    meaning: float
+    word_margin: float
+    lead: float
+    meaning_lead: float
+    passages: float
+    """The mean of its three nearest passages."""
+    meaning_gap: float
+    """Its meaning minus the mean of the best five others."""
+    evidence_gap: float
+    """Its evidence minus the mean of the next ten."""
+    coverage: float
+    """The share of the query's terms in its nearest passage and name."""
+    coverage_top: float
+    """The highest such share of the first five hits."""
+    rarest: float
+
+
+class Hits(NamedTuple):
+    """First hits as arrays in one order."""
+
+    features: FloatArray
+    right: FloatArray
+    sort: np.ndarray
+    wiki: np.ndarray
+    kind: np.ndarray
+
+    def column(self, name: str) -> FloatArray:
+        return np.asarray(self.features[:, FirstHit._fields.index(name)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
+    parser.add_argument("--every", type=int, default=6, help="ask every n-th question of the other collections")
+    parser.add_argument("--write", action="store_true", help="write bench/results/absence.md")
+    arguments = parser.parse_args()
+    hits = collect_hits(arguments)
+    text = "\n".join(format_table(hits))
+    print(text)
+    if arguments.write:
+        counts = [int((hits.sort == sort).sum()) for sort in (OWN, FOREIGN, REMOVED)]
+        about = f"{counts[OWN]} questions, {counts[FOREIGN]} foreign ones, {counts[REMOVED]} with the pages removed."
+        write(
+            f"absence{f'-{arguments.model}' if arguments.model else ''}", f"{__doc__}\n{machine()} {about}\n\n{text}\n"
+        )
+
+
+def collect_hits(arguments: argparse.Namespace) -> Hits:
+    rows = []
+    for name in NAMES:
+        for each in read_signals(name, arguments.collections, arguments.data, arguments.model):
+            rows.append((*describe(each), OWN, name, each.kind))
+            left = select(each, each.grade == 0)
+            rows += [(*describe(left), REMOVED, name, each.kind)] if len(left.share) else []
+        foreign = read_foreign(name, arguments)
+        rows += [(*describe(each), FOREIGN, name, each.kind) for each in foreign if len(each.share)]
+    return Hits(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def read_foreign(name: str, arguments: argparse.Namespace) -> list[Signals]:
+    """The signals of questions of other collections, from the file if there is one."""
+    file = arguments.data / "signals" / f"{name}{arguments.model}-foreign.pickle"
+    if not file.exists():
+        service = open_indexes(arguments.data, arguments.model)
+        index = service.components.store.open(service.get_handle(name).wiki.id)
+        reader = IndexSignals(index, service.components.embedder())  # type: ignore[arg-type]
+        found = []
+        for kind in (
+            kind for each in NAMES if each != name for kind in collections.queries(arguments.collections / each)
+        ):
+            texts = dict(list(kind.texts.items())[:: arguments.every])
+            asked = replace(kind, texts=texts, relevant={query: {} for query in texts}, exclude={})
+            found += reader.read_kind(asked)
+        service.close()
+        file.write_bytes(pickle.dumps([vars(each) for each in found]))
+        print(name, len(found), flush=True)
+    return [Signals(**fields) for fields in pickle.loads(file.read_bytes())]
+
+
+def select(signals: Signals, kept: np.ndarray) -> Signals:
+    """The same query with these candidates only."""
+    per_page = {name: value[kept] for name, value in vars(signals).items() if np.shape(value) == np.shape(kept)}
+    return replace(signals, **{name: value for name, value in per_page.items() if name != "ideal"})
+
+
+def describe(signals: Signals) -> tuple[FirstHit, float]:
+    """The features of the first hit, and whether it is right."""
+    meaning, share = signals.cosine, signals.share
+    evidence = (1 - KEYWORD_WEIGHT) * meaning + KEYWORD_WEIGHT * share + TITLE_WEIGHT * signals.name * meaning
+    order = np.lexsort((-meaning, -evidence))
+    first = int(order[0])
+    meanings, shares = (np.sort(np.delete(values, first))[::-1] for values in (meaning, share))
+    later = evidence[order[1:]]
+    return FirstHit(
+        evidence[first],
+        meaning[first],
+        share[first] - shares[:COMPETING_PAGES].sum() / COMPETING_PAGES,
+        evidence[first] - (later[0] if len(later) else 0.0),
+        meaning[first] - (meanings[0] if len(meanings) else 0.0),
+        signals.passages[first],
+        meaning[first] - meanings[:5].sum() / 5,
+        evidence[first] - later[:10].sum() / 10,
+        signals.coverage[first],
+        signals.coverage[order[:5]].max(),
+        signals.rarest[first],
+    ), float(signals.grade[first] > 0)
+
+
+def weigh(hits: Hits, chosen: np.ndarray) -> FloatArray:
+    """Every set of queries has the same weight; foreign ones together a quarter of the own ones."""
+    groups, found = np.where(hits.sort == OWN, hits.kind, hits.wiki), np.zeros(len(hits.sort))
+    for sort, total in ((OWN, 1.0), (FOREIGN, FOREIGN_WEIGHT)):
+        names = set(groups[chosen & (hits.sort == sort)])
+        for name in names:
+            here = chosen & (hits.sort == sort) & (groups == name)
+            found[here] = total / len(names) / here.sum()
+    kept = found[chosen]
+    return np.asarray(kept * len(kept) / kept.sum(), np.float32)
+
+
+def apply_curve(total: FloatArray) -> FloatArray:
+    return np.asarray(0.5 * (1 + np.tanh(total / 2)))
+
+
+def score_product(hits: Hits, mode: SearchMode, lead: str) -> FloatArray:
+    """The score of the product by the curves of a mode, without the floor of hybrid search."""
+    answerable, which = ANSWERABLE_CURVES[mode], IS_THE_PAGE_CURVES[mode]
+    total = sum(getattr(answerable, name) * hits.column(name) for name in BASE) - answerable.bias
+    gap = hits.column(lead)
+    return apply_curve(total) * apply_curve(np.where(gap < 0, TRAILING_LEAD_WEIGHT, which.lead) * gap - which.bias)
+
+
+def score_fitted(hits: Hits, names: Sequence[str], seen: np.ndarray) -> FloatArray:
+    """The score by curves fitted to the hits that are seen, with the product's floor."""
+    usable, own = seen & (hits.sort != REMOVED), seen & (hits.sort == OWN)
+    bias, *weights = fitted([hits.column(n)[usable] for n in names], hits.sort[usable] == OWN, weigh(hits, usable))
+    start, slope = fitted([hits.column("lead")[own]], hits.right[own] > 0, weigh(hits, own))
+    total = bias + sum(weight * hits.column(name) for weight, name in zip(weights, names, strict=True))
+    lead = hits.column("lead")
+    scores = apply_curve(total) * apply_curve(np.where(lead < 0, TRAILING_LEAD_WEIGHT, slope) * lead + start)
+    return np.maximum(scores, score_product(hits, SearchMode.SEMANTIC, "meaning_lead"))
+
+
+def format_table(hits: Hits) -> Iterator[str]:
+    yield (
+        "| answerable by | Brier | high is right | right ones called high | nothing relevant | foreign: nothing relevant "
+        f"| removed: nothing relevant | {' | '.join(NAMES)} |"
+    )
+    yield "|---" * (7 + len(NAMES)) + "|"
+    product = np.maximum(
+        score_product(hits, SearchMode.HYBRID, "lead"), score_product(hits, SearchMode.SEMANTIC, "meaning_lead")
+    )
+    for medium in (MEDIUM_SCORES[SearchMode.HYBRID], 0.29, 0.33):
+        yield format_row(f"the product's curves (seen), medium from {medium:g}", hits, product, product < medium)
+    for names in (BASE, *((*BASE, each) for each in EXTRA), (*BASE, "meaning_gap", "coverage_top"), (*BASE, *EXTRA)):
+        scores, low = np.zeros(len(hits.sort)), np.zeros(len(hits.sort), bool)
+        for name in NAMES:
+            seen = hits.wiki != name
+            found = score_fitted(hits, names, seen)
+            threshold = np.quantile(found[seen & (hits.sort == OWN)], REJECTED)
+            scores[~seen], low[~seen] = found[~seen], found[~seen] < threshold
+        label = "all of them" if len(names) == len(BASE + EXTRA) else ", ".join(n.replace("_", " ") for n in names[3:])
+        yield format_row(f"fitted to the others{': + ' + label if names != BASE else ''}", hits, scores, low)
+
+
+def format_row(label: str, hits: Hits, scores: FloatArray, low: np.ndarray) -> str:
+    own, foreign, removed = (hits.sort == sort for sort in (OWN, FOREIGN, REMOVED))
+    high, right = scores >= HIGH_SCORE, hits.right > 0
+    cells = (right[own & high], high[own & right], low[own], low[foreign], low[removed])
+    shares = [share_of(cell, places=1) for cell in cells] + [share_of(low[removed & (hits.wiki == n)]) for n in NAMES]
+    return f"| {label} | {brier(scores[own], hits.right[own]):.3f} | {' | '.join(shares)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""Imports the documents of a shared table as pages: each tenant becomes one wiki whose repository Wikiholt keeps.
+
+All rows are read and their owners resolved before anything is written. It can be repeated after an interruption: pages
+that are already written are unchanged.
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from pathlib import Path
+
+from wikiholt.app.importer.import_report import MAX_EXAMPLES, ImportProof, UnclearOwnership
+from wikiholt.app.importer.importer import ProgressOpener, count_chunks, ignore_progress, verify_index
+from wikiholt.app.importer.shared_index import IGNORE, OwnershipRules, SharedIndex, SharedRow
+from wikiholt.app.importer.vector_spool import open_work_directory
+from wikiholt.domain.git import Author
+from wikiholt.errors import InvalidImport, InvalidSlug, StorageError, WikiholtError
+from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkOutcome, iter_batches
+from wikiholt.wikis.service import WikiService
+from wikiholt.wikis.slugs import validate_slug
+
+_AUTHOR = Author("Wikiholt", "import@wikiholt.invalid")
+_READ_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentImportOptions:
+    """The options of an import of documents."""
+
+    rules: OwnershipRules = field(default_factory=OwnershipRules)
+    create: bool = False
+    """Create the wiki of a tenant that has none."""
+    join: bool = False
+    """Join the rows of a page in the order of their index; without it, a page must be one row."""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentImport:
+    """One wiki: what happened to its pages. `failed` maps pages to the reason, with a few examples."""
+
+    slug: str
+    is_new: bool
+    rows: int
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    proof: ImportProof | None = None
+    error: tuple[str, str] | None = None
+    """The code and message of the error that stopped this wiki; the others are imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentImportReport:
+    """The result of an import of documents. If the owner of a row is unclear, nothing was written."""
+
+    source: str
+    rows: int
+    excluded: int
+    unclear: UnclearOwnership
+    wikis: tuple[DocumentImport, ...] = ()
+    dry_run: bool = False
+
+
+class DocumentImporter:
+    """Imports documents into the managed wikis of one service."""
+
+    def __init__(
+        self,
+        service: WikiService,
+        data: Path,
+        options: DocumentImportOptions,
+        open_progress: ProgressOpener = ignore_progress,
+    ) -> None:
+        self._service = service
+        self._data = data
+        self._options = options
+        self._open_progress = open_progress
+
+    def run(self, open_shared_index: Callable[[Path], SharedIndex]) -> DocumentImportReport:
+        """Import, unless the owner of a row is unclear. Raises InvalidImport, and then nothing was written."""
+        wikis = {wiki.slug: wiki for wiki in self._service.list_wikis()}
+        owners = _OwnerMap(self._options, frozenset(wikis))
+        with open_work_directory(self._data) as directory, closing(_Spool(directory / "documents.sqlite")) as spool:
+            shared = open_shared_index(directory)
+            with closing(shared.iter_rows()) as rows:
+                while batch := list(islice(rows, _READ_ROWS)):
+                    spool.add(entry for row in batch if (entry := owners.assign(row)) is not None)
+            counts = spool.count_rows()
+            for slug in counts:
+                if slug in wikis and not wikis[slug].is_managed:
+                    raise InvalidImport(
+                        f"the pages of {slug} come from its own repository",
+                        hint="name a wiki that `wikiholt create` made: --tenant NAME=SLUG",
+                    )
+            results = [DocumentImport(slug, slug not in wikis, count) for slug, count in counts.items()]
+            if not owners.unclear and not self._options.dry_run:
+                results = [self._import_wiki(planned, spool) for planned in results]
+        return DocumentImportReport(
+            shared.name, owners.rows, owners.excluded, owners.unclear, tuple(results), self._options.dry_run
+        )
+
+    def _import_wiki(self, planned: DocumentImport, spool: "_Spool") -> DocumentImport:
+        slug, outcomes, failed = planned.slug, Counter[str](), dict[str, str]()
+        proof, fault = None, None
+        try:
+            if planned.is_new:
+                self._service.create(slug, {})
+            handle = self._service.get_handle(slug)
+            for batch in iter_batches(spool.iter_pages(slug), lambda page: sum(map(len, page[1]))):
+                lines = [line for line in map(self._build_line, batch) if isinstance(line, BulkLine)]
+                faults = {page: _AMBIGUOUS for page, texts in batch if len(texts) > 1 and not self._options.join}
+                results = handle.pages.write_many(lines, _AUTHOR)
+                outcomes.update(result.outcome for result in results)
+                outcomes[BulkOutcome.FAILED] += len(faults)
+                faults |= {result.path: result.error.message for result in results if result.error is not None}
+                failed |= dict(islice(faults.items(), MAX_EXAMPLES - len(failed)))
+            proof = self._sync(slug)
+        except WikiholtError as error:
+            fault = (error.code, error.message)
+        return DocumentImport(slug, planned.is_new, planned.rows, dict(+outcomes), failed, proof, fault)
+
+    def _build_line(self, page_rows: tuple[str, list[str]]) -> BulkLine | None:
+        """The page to write; None if it has several rows that must not be joined."""
+        page, texts = page_rows
+        is_whole = len(texts) == 1 or self._options.join
+        return BulkLine(0, page, "\n\n".join(texts)) if is_whole else None
+
+    def _sync(self, slug: str) -> ImportProof:
+        handle, components = self._service.get_handle(slug), self._service.components
+        with self._open_progress(slug) as progress:
+            handle.sync(progress)
+        config, embedder = self._service.get_config(handle.wiki), components.embedder()
+        return verify_index(
+            handle.wiki.id,
+            components.store,
+            config.source,
+            lambda revision: count_chunks(config, revision, embedder),
+            components.lock_timeout,
+        )
+
+
+_AMBIGUOUS = "it has several rows: they are chunks, or the table has several versions of it"
+
+
+class _OwnerMap:
+    """Assigns rows to wikis, and counts those without an owner. Two tenants never share a wiki."""
+
+    def __init__(self, options: DocumentImportOptions, slugs: frozenset[str]) -> None:
+        self._options = options
+        self._slugs = slugs
+        self._tenants: dict[str, str | None] = {}
+        self._unclear_pages: dict[str, tuple[str, ...]] = {}
+        self._unclear_tenants: Counter[str] = Counter()
+        self.rows = 0
+        self.excluded = 0
+        for slug in (*options.rules.tenants.values(), *(slug for _, slug in options.rules.owners)):
+            if slug != IGNORE and slug not in slugs and not options.create:
+                raise InvalidImport(f"there is no wiki {slug!r}", hint="create it, or use --create")
+
+    @property
+    def unclear(self) -> UnclearOwnership:
+        return UnclearOwnership(self._unclear_pages, dict(self._unclear_tenants))
+
+    def assign(self, row: SharedRow) -> tuple[str, str, int | None, str] | None:
+        """The wiki, page, index and text of a row; None if it is excluded or its owner is unclear."""
+        self.rows += 1
+        owner = self._find_wiki_of_tenant(row.tenant) if row.tenant is not None else self._find_wiki_of_page(row.page)
+        if owner == IGNORE:
+            self.excluded += 1
+        elif owner is None and row.tenant is not None:
+            self._unclear_tenants[row.tenant] += 1
+        elif owner is None:
+            self._unclear_pages.setdefault(row.page, ())
+        return None if owner in (None, IGNORE) else (owner, row.page.strip("/"), row.index, row.text)
+
+    def _find_wiki_of_page(self, page: str) -> str | None:
+        owner = self._options.rules.find_owner(page)
+        return owner if owner is None or owner == IGNORE else self._claim("", owner)
+
+    def _find_wiki_of_tenant(self, tenant: str) -> str | None:
+        if tenant not in self._tenants:
+            owner = self._options.rules.tenants.get(tenant)
+            if owner is None and (tenant in self._slugs or (self._options.create and _is_slug(tenant))):
+                owner = tenant
+            self._tenants[tenant] = owner if owner in (None, IGNORE) else self._claim(tenant, owner)
+        return self._tenants[tenant]
+
+    def _claim(self, tenant: str, slug: str) -> str:
+        """Reserve a wiki for a tenant. Raises InvalidImport if another tenant has it."""
+        validate_slug(slug)
+        other = next((name for name, owner in self._tenants.items() if owner == slug and name != tenant), None)
+        if other is not None:
+            raise InvalidImport(
+                f"the tenants {other!r} and {tenant!r} would share the wiki {slug}",
+                hint="name a wiki for each: --tenant NAME=SLUG",
+            )
+        return slug
+
+
+def _is_slug(text: str) -> bool:
+    try:
+        validate_slug(text)
+    except InvalidSlug:
+        return False
+    return True
+
+
+class _Spool:
+    """The rows of all wikis in a temporary file."""
+
+    def __init__(self, file: Path) -> None:
+        self._connection = sqlite3.connect(file, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("PRAGMA synchronous = OFF")
+        self._connection.execute("CREATE TABLE rows (wiki TEXT, page TEXT, number INTEGER, text TEXT)")
+
+    def add(self, rows: Iterator[tuple[str, str, int | None, str]]) -> None:
+        try:
+            self._connection.execute("BEGIN")
+            self._connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
+            self._connection.execute("COMMIT")
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise StorageError(f"the documents cannot be stored ({error})", hint="check free disk space") from error
+
+    def count_rows(self) -> Mapping[str, int]:
+        """The number of rows of each wiki, by slug."""
+        return dict(self._connection.execute("SELECT wiki, count(*) FROM rows GROUP BY wiki ORDER BY wiki"))
+
+    def iter_pages(self, slug: str) -> Iterator[tuple[str, list[str]]]:
+        """The pages of one wiki with the texts of their rows, in order."""
+        rows = self._connection.execute(
+            "SELECT page, text FROM rows WHERE wiki = ? ORDER BY page, number, rowid", (slug,)
+        )
+        for page, group in groupby(rows, key=lambda row: str(row[0])):
+            yield page, [text for _, text in group]
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,110 @@
+"""The repositories that Wikiholt creates and deletes itself: one bare repository per managed wiki, named by its id.
+
+They have the only copy of their pages, so they are not in the directory of the index, which may be deleted at any time.
+"""
+
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from wikiholt.domain.protocols import never_stop
+from wikiholt.errors import InvalidSetting, SourceCorrupt, StorageError
+from wikiholt.git.process import GitRunner
+from wikiholt.git.repository import RepositoryLocation
+from wikiholt.git.source import GitSource
+from wikiholt.regular_files import fsync_path
+
+_INIT_TIMEOUT_S = 60.0
+_BUNDLE_TIMEOUT_S = 3600.0
+_BUNDLE_SUFFIX = ".bundle"
+
+
+class ManagedSource(GitSource):
+    """A repository that nobody else maintains: a fetch also packs its objects now and then."""
+
+    def fetch(self, stop: Callable[[], bool] = never_stop) -> bool:
+        changed = super().fetch(stop)
+        with suppress(SourceCorrupt):  # it only saves disk space
+            self._open_git().run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
+        return changed
+
+
+class RepositoryDirectory:
+    """The repositories of all managed wikis. Safe to use from many threads."""
+
+    def __init__(self, directory: Path, *, reason_against: str = "") -> None:
+        """With `reason_against`, no repository is created, and the error says why."""
+        self._directory = directory
+        self._reason_against = reason_against
+
+    def create(self, wiki_id: str) -> None:
+        if self._reason_against:
+            raise InvalidSetting(
+                self._reason_against,
+                hint="Set repositories.directory to a directory on storage that all nodes share.",
+            )
+        with _translate_errors():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft = self._directory / f".new-{secrets.token_hex(8)}"
+            draft.mkdir(mode=0o700)
+            try:
+                options = ("--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main")
+                result = _open_git(draft, _INIT_TIMEOUT_S).run("init", *options)
+                if result.status != 0:
+                    raise result.to_error("create a repository")
+                draft.rename(self._get_path(wiki_id))
+                fsync_path(self._directory)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+
+    def delete(self, wiki_id: str) -> None:
+        path = self._get_path(wiki_id)
+        trash = path.with_name(f".dropped-{wiki_id}")
+        with _translate_errors():
+            shutil.rmtree(trash, ignore_errors=True)
+            with suppress(FileNotFoundError):  # a writer that still runs fails, and cannot create it again
+                path.rename(trash)
+                shutil.rmtree(trash)
+
+    def write_backup(self, wiki_id: str, directory: Path) -> None:
+        git = _open_git(self._get_path(wiki_id), _BUNDLE_TIMEOUT_S)
+        head = git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if head.status != 0:
+            return  # nothing was written yet
+        target = directory / f"pages-{head.stdout.decode().strip()}{_BUNDLE_SUFFIX}"
+        if target.exists():
+            return
+        draft = target.with_name(f".{secrets.token_hex(8)}{_BUNDLE_SUFFIX}")
+        with _translate_errors():
+            try:
+                result = git.run("bundle", "create", "--quiet", str(draft), "HEAD", "--branches")
+                if result.status != 0 or git.run("bundle", "verify", "--quiet", str(draft)).status != 0:
+                    raise result.to_error("write a backup of the pages")
+                fsync_path(draft)
+                older = list(directory.glob(f"pages-*{_BUNDLE_SUFFIX}"))
+                draft.rename(target)
+                fsync_path(directory)
+            finally:
+                draft.unlink(missing_ok=True)
+            for file in older:  # the new bundle contains their commits
+                file.unlink(missing_ok=True)
+
+    def _get_path(self, wiki_id: str) -> Path:
+        return self._directory / f"{wiki_id}.git"
+
+
+def _open_git(path: Path, timeout_s: float) -> GitRunner:
+    return GitRunner(RepositoryLocation(path, path), timeout_s)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"The directory of the repositories cannot be written ({error.strerror or error}).",
+            hint="Check its permissions and the free disk space.",
+        ) from error

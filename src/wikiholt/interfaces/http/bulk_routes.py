@@ -1,0 +1,87 @@
+"""The route that writes many pages from NDJSON."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import InputTooLarge
+from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
+from wikiholt.interfaces.http.query_params import NoParams, parse_query
+from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, encode_json
+from wikiholt.interfaces.http.write_request import AuthorHeader, WriteBody, get_author
+from wikiholt.interfaces.schemas.bulk_schemas import BulkPage, BulkResultDocument, write_lines
+from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult
+
+router = APIRouter(prefix="/api/v1", tags=["pages"])
+
+MAX_LINES = 10_000
+NDJSON_MEDIA_TYPE = "application/x-ndjson"
+_MEDIA_TYPES = (NDJSON_MEDIA_TYPE, "application/ndjson", "application/jsonl", "application/x-jsonlines")
+
+
+class BulkParams(NoParams):
+    """The message of the commits."""
+
+    message: str = Field("", max_length=1000, pattern=r"^[^\x00]*$", description="The message of the commits.")
+
+
+async def _read_ndjson(request: Request, context: RequestContextDep) -> list[bytes]:
+    """Receive the lines of the body, after a check for a key. Raises RequestValidationError and InputTooLarge."""
+    await run_in_threadpool(context.require_key)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in _MEDIA_TYPES:
+        message = f"it must have Content-Type: {NDJSON_MEDIA_TYPE}"
+        raise RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
+    lines = (await request.body()).split(b"\n")
+    if len(lines) > MAX_LINES + 1:
+        raise InputTooLarge(
+            f"The body has more than {MAX_LINES:,} lines; nothing was written.",
+            hint="Send the lines in several requests.",
+        )
+    return lines
+
+
+_read_ndjson.body = (BulkPage, False, NDJSON_MEDIA_TYPE)  # type: ignore[attr-defined]
+
+
+@router.post(
+    "/pages:bulk",
+    response_model=BulkResultDocument,
+    responses={
+        200: {"content": {NDJSON_MEDIA_TYPE: {}}, "description": "One result per line, sent once it is committed."},
+        **describe_error_responses(404, 409, 413),
+    },
+)
+def write_pages(
+    context: RequestContextDep,
+    lines: Annotated[list[bytes], Depends(_read_ndjson)],
+    params: Annotated[BulkParams, parse_query(BulkParams)],
+    author_header: AuthorHeader = None,
+) -> Response:
+    """Write or delete many pages: a JSON object per line. Repeating a line changes nothing."""
+    wiki = context.open_wiki(Scope.WRITE)
+    author = get_author(wiki, WriteBody(), author_header)
+
+    def write(batch: Sequence[BulkLine]) -> Sequence[BulkLineResult]:
+        results = wiki.handle.pages.write_many(batch, author, params.message)
+        wiki.report_bulk_write(results, author, params.message)
+        return results
+
+    documents = write_lines(lines, write, wiki.path_style, get_public_message)
+    first = list(_take_first(documents))  # an error of the first batch becomes an error response
+    encoded = (encode_json(document) + b"\n" for document in chain(first, documents))
+    return StreamingResponse(encoded, 200, {"Cache-Control": PRIVATE_CACHE_CONTROL}, NDJSON_MEDIA_TYPE)
+
+
+def _take_first(documents: Iterator[BulkResultDocument]) -> Iterator[BulkResultDocument]:
+    for document in documents:
+        yield document
+        return

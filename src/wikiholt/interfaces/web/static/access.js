@@ -1,0 +1,25 @@
+// What the user may do here. Links and buttons that need more are not shown.
+import { get } from "./api.js";
+import { byId, el } from "./dom.js";
+
+const NOTHING = { wiki: null, scope: null, writable: false, operator: false };
+
+// An answer that does not come hides buttons; the API refuses what is not allowed in any case.
+export const loadAccess = () => get("me").catch(() => NOTHING);
+
+export const isAdmin = (access) => access.scope === "admin" || access.operator;
+
+// Adds "New page" and "Manage" to the navigation, where the key allows them. Call it again after the key has changed.
+export async function showAccessLinks() {
+  const access = await loadAccess();
+  const next = byId("account") || byId("sign-in") || byId("key");
+  const nav = next.closest("nav");
+  for (const old of nav.querySelectorAll(".granted")) old.remove();
+  const add = (href, name, ...text) => next.before(el("a", { class: "granted", href, "aria-current": document.documentElement.dataset.view === name && !location.search ? "page" : null }, text));
+  const inWiki = Boolean(document.querySelector(".wiki-name")) || !access.operator;
+  if (access.writable && inWiki) add("edit", "edit", "New", el("span", { class: "longer" }, " page"));
+  if (isAdmin(access)) add("manage", "manage", "Manage");
+  // The page "Manage" contains the status.
+  for (const link of nav.querySelectorAll("a[href$=status]")) link.hidden = isAdmin(access);
+  return access;
+}

@@ -1,0 +1,159 @@
+"""What the authorization server for agents stores in the registry: clients, codes and tokens.
+
+Codes and tokens are stored as digests. A token belongs to a key and is worthless without it: revoking the key, or
+removing its wiki, ends every token at once. The rows are marks, so both kinds of registry have them.
+"""
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from wikiholt.domain.wiki import Key, Scope
+from wikiholt.errors import Busy
+from wikiholt.wikis.keys import KeyStore
+from wikiholt.wikis.registry_schema import OAUTH_MARK_PREFIX, RegistryConnection, RegistryDatabase
+
+ACCESS_TOKEN_PREFIX = "wha_"  # noqa: S105 - no secret
+ACCESS_TOKEN_TTL_S = 3600
+_REFRESH_TOKEN_PREFIX = "whr_"  # noqa: S105
+_REFRESH_TOKEN_TTL_S = 90 * 86_400
+_CODE_TTL_S = 300
+_NEW_CLIENT_TTL_S = 86_400
+_CLIENT_TTL_S = 400 * 86_400
+"""A client is kept this long after a person approved it for the last time."""
+_MAX_NEW_CLIENTS = 1000
+"""Anybody can register a client, so clients that nobody approved are few and expire soon."""
+_SECRET_BYTES = 32
+
+
+class GrantKind(StrEnum):
+    """A kind of secret."""
+
+    CODE = "code"
+    ACCESS = "access"
+    REFRESH = "refresh"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthGrant:
+    """What a person approved: a client may use a wiki with a scope, as the holder of a key."""
+
+    client_id: str
+    key_id: str
+    wiki_id: str
+    scope: str
+    resource: str
+    code_challenge: str = ""
+    redirect_uri: str = ""
+
+
+class OAuthGrants:
+    """The clients, codes and tokens of a registry. Changes by other processes take effect immediately."""
+
+    def __init__(self, database: RegistryDatabase, keys: KeyStore) -> None:
+        self._database = database
+        self._keys = keys
+
+    def add_client(self, client_id: str, metadata: Mapping[str, Any]) -> None:
+        """Store a client that nobody has approved yet. Raises Busy if there are too many of them."""
+        with self._database.write_transaction() as transaction:
+            self._delete_expired(transaction.connection, transaction.delete)
+            name = f"{OAUTH_MARK_PREFIX}new-client-{client_id}"
+            prefix = name.removesuffix(client_id)
+            if sum(row[0].startswith(prefix) for row in _read_rows(transaction.connection)) >= _MAX_NEW_CLIENTS:
+                raise Busy("Too many clients were registered.", hint="Try again tomorrow.")
+            transaction.insert("marks", (name, _dump(metadata, _NEW_CLIENT_TTL_S)))
+
+    def find_client(self, client_id: str) -> Mapping[str, Any] | None:
+        """The metadata of a client; None if it is unknown or has expired."""
+        if not client_id.isascii() or not client_id.isprintable():
+            return None
+        with self._database.read_connection() as connection:
+            for kind in ("client-", "new-client-"):
+                found = _find_value(connection, f"{kind}{client_id}") if connection else None
+                if found is not None:
+                    return found
+        return None
+
+    def approve(self, grant: OAuthGrant) -> str:
+        """Store what a person approved and return the code for it."""
+        code = secrets.token_urlsafe(_SECRET_BYTES)
+        client = self.find_client(grant.client_id)
+        with self._database.write_transaction() as transaction:
+            self._delete_expired(transaction.connection, transaction.delete)
+            for kind in ("client-", "new-client-"):
+                transaction.delete("marks", "name", f"{OAUTH_MARK_PREFIX}{kind}{grant.client_id}")
+            transaction.insert(
+                "marks", (f"{OAUTH_MARK_PREFIX}client-{grant.client_id}", _dump(client or {}, _CLIENT_TTL_S))
+            )
+            transaction.insert("marks", (_get_name(GrantKind.CODE, code), _dump(asdict(grant), _CODE_TTL_S)))
+        return code
+
+    def find(self, kind: GrantKind, secret: str) -> OAuthGrant | None:
+        """The grant of a code or token; None if it is unknown, used, expired, or its key is gone."""
+        with self._database.read_connection() as connection:
+            name = _get_name(kind, secret).removeprefix(OAUTH_MARK_PREFIX)
+            value = _find_value(connection, name) if connection else None
+        grant = OAuthGrant(**value) if value is not None else None
+        return grant if grant is not None and self.find_key(grant) is not None else None
+
+    def find_key(self, grant: OAuthGrant) -> Key | None:
+        """The key behind a grant, unless it was revoked, has expired, or no longer covers the scope."""
+        key = self._keys.find(grant.key_id)
+        if key is None or (key.expires_at and key.expires_at <= datetime.now(UTC)):
+            return None
+        covers = key.wiki_id in (None, grant.wiki_id) and key.scope.allows(Scope(grant.scope))
+        return key if covers else None
+
+    def exchange(self, kind: GrantKind, secret: str, scope: str = "") -> tuple[str, str] | None:
+        """Use a code or refresh token, which works once. Returns an access and a refresh token; None if it is used."""
+        grant = self.find(kind, secret)
+        if grant is None:
+            return None
+        access = ACCESS_TOKEN_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+        refresh = _REFRESH_TOKEN_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+        stored = asdict(grant) | {"code_challenge": "", "redirect_uri": ""}
+        with self._database.write_transaction() as transaction:
+            if not transaction.delete("marks", "name", _get_name(kind, secret)):
+                return None  # another request was faster
+            narrowed = stored | {"scope": scope or grant.scope}
+            transaction.insert("marks", (_get_name(GrantKind.ACCESS, access), _dump(narrowed, ACCESS_TOKEN_TTL_S)))
+            transaction.insert("marks", (_get_name(GrantKind.REFRESH, refresh), _dump(stored, _REFRESH_TOKEN_TTL_S)))
+        return access, refresh
+
+    def revoke(self, secret: str) -> None:
+        """Delete a token, if it exists."""
+        with self._database.write_transaction() as transaction:
+            for kind in (GrantKind.ACCESS, GrantKind.REFRESH):
+                transaction.delete("marks", "name", _get_name(kind, secret))
+
+    def _delete_expired(self, connection: RegistryConnection, delete: Any) -> None:
+        for name, value in _read_rows(connection):
+            if json.loads(value)["expires"] <= time.time():
+                delete("marks", "name", name)
+
+
+def _get_name(kind: GrantKind, secret: str) -> str:
+    digest = hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+    return f"{OAUTH_MARK_PREFIX}{kind}-{digest}"
+
+
+def _dump(value: Mapping[str, Any], ttl_s: float) -> str:
+    return json.dumps({"expires": time.time() + ttl_s, "value": dict(value)})
+
+
+def _find_value(connection: RegistryConnection, name: str) -> dict[str, Any] | None:
+    row = connection.execute("SELECT value FROM marks WHERE name = ?", (OAUTH_MARK_PREFIX + name,)).fetchone()
+    document = json.loads(row[0]) if row else None
+    return document["value"] if document and document["expires"] > time.time() else None
+
+
+def _read_rows(connection: RegistryConnection) -> list[tuple[str, str]]:
+    # A range of names would depend on the collation of the database.
+    return connection.execute("SELECT name, value FROM marks WHERE substr(name, 1, 6) = 'oauth-'").fetchall()

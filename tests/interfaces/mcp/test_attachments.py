@@ -1,0 +1,114 @@
+"""Attachments: a tool lists them, resources read them, and otterwiki-mcp's names write them."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import BlobResourceContents, TextResourceContents
+
+from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, run_over_http, run_server
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.interfaces.mcp import resources
+from wikiholt.interfaces.mcp.tool_registry import get_tools
+
+PNG = b"\x89PNG\r\n\x1a\n\x00"
+FILES: dict[str, str | bytes | None] = {
+    "Home/a b?.png": PNG,
+    "Home/page.html": "<script>alert(1)</script>",
+    "Home/drawing.svg": b"<svg>\xff</svg>",
+    "Home/notes.csv": "a,b\n",
+}
+OTTERWIKI_MCP_TOOLS = {
+    *("read_note", "write_note", "edit_note", "list_notes", "search_notes", "semantic_search", "get_links"),
+    *("get_recent_changes", "get_history", "rename_note", "delete_note", "find_orphaned_notes"),
+    *("list_attachments", "download_attachment", "upload_attachment", "delete_attachment"),
+}
+
+
+@pytest.fixture(scope="module")
+def attached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
+    with serve_application(tmp_path_factory.mktemp("attachments"), {"mcp.aliases": True}) as served:
+        served.alpha.commit(FILES)
+        with run_server(served.app) as address:
+            yield served, f"{address}/mcp"
+
+
+def read(url: str, token: str, uri: str) -> Any:
+    async def work(client: Client) -> Any:
+        return (await client.read_resource(uri)).contents[0]
+
+    return run_over_http(url, token, work)
+
+
+def test_listed_attachments_are_read_as_resources_of_safe_types(attached: tuple[ServedApplication, str]) -> None:
+    served, url = attached
+    token = served.tokens["read"]
+    document = get_document(call_tool(url, token, "list_attachments", page="Home"))
+    found = {file["filename"]: read(url, token, file["uri"]) for file in document["attachments"]}
+    assert document["total"] == len(found) == len(FILES)
+    assert isinstance(found["a b?.png"], BlobResourceContents)
+    assert (found["a b?.png"].mime_type, b64decode(found["a b?.png"].blob)) == ("image/png", PNG)
+    assert isinstance(found["page.html"], TextResourceContents)
+    assert {name: content.mime_type for name, content in found.items() if name != "a b?.png"} == {
+        "page.html": "text/plain",
+        "drawing.svg": "application/octet-stream",
+        "notes.csv": "text/plain",
+    }
+
+
+@pytest.mark.parametrize(
+    "uri", ["wiki://attachment/Home/none.png", "wiki://attachment/x", "wiki://attachment/Home/..%2FHome.md"]
+)
+def test_what_is_no_attachment_is_refused(attached: tuple[ServedApplication, str], uri: str) -> None:
+    served, url = attached
+    with pytest.raises(MCPError):
+        read(url, served.tokens["read"], uri)
+
+
+def test_a_large_attachment_is_refused(
+    attached: tuple[ServedApplication, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, url = attached
+    monkeypatch.setattr(resources, "_MAX_ATTACHMENT_BYTES", 3)
+    with pytest.raises(MCPError, match="limit"):
+        read(url, served.tokens["read"], "wiki://attachment/Home/notes.csv")
+
+
+def test_all_names_of_otterwiki_mcp_work(attached: tuple[ServedApplication, str]) -> None:
+    served, url = attached
+    assert set(get_tools(aliases=True)) >= OTTERWIKI_MCP_TOOLS
+    token, content = served.tokens["write"], b64encode(b"hello").decode()
+    file = {"path": "Home", "filename": "hello.txt"}
+    assert get_document(call_tool(url, token, "upload_attachment", **file, content_b64=content))["created"]
+    assert get_document(call_tool(url, token, "download_attachment", **file))["content"] == content
+    assert get_document(call_tool(url, token, "delete_attachment", **file, commit_message="Not needed"))["deleted"]
+    assert served.alpha.run_git("log", "-1", "--format=%an %s") == b"alpha write Not needed"
+    gone = call_tool(url, token, "download_attachment", **file)
+    assert gone.is_error
+    assert "attachment-not-found" in get_text(gone)
+    assert call_tool(url, token, "upload_attachment", **file, content="not base64!").is_error
+    assert call_tool(url, served.tokens["read"], "upload_attachment", **file, content=content).is_error
+
+
+def test_a_file_that_exceeds_the_budget_is_named_as_a_resource(attached: tuple[ServedApplication, str]) -> None:
+    served, url = attached
+    served.alpha.commit({"Home/large.bin": b"x" * 50_000})
+    arguments = {"path": "Home", "filename": "large.bin", "max_tokens": 300}
+    result = call_tool(url, served.tokens["read"], "download_attachment", **arguments)
+    assert result.is_error
+    assert "wiki://attachment/Home/large.bin" in get_text(result)
+
+
+def test_a_rename_keeps_to_its_budget(attached: tuple[ServedApplication, str]) -> None:
+    served, url = attached
+    served.alpha.commit({"Hub.md": "# Hub\n", **{f"Hub/Sub {n}.md": f"# {n}\n" for n in range(300)}})
+    result = call_tool(url, served.tokens["write"], "rename_page", path="Hub", new_path="Centre", max_tokens=400)
+    document = get_document(result)
+    assert len(document["moved"]) + document["left_out"] == 300
+    assert document["left_out"] > 200
+    assert len(get_text(result)) < 2000
+    similar = served.make_client("read").get("/api/v1/similar", params={"path": "Hub"})
+    assert similar.status_code == 404

@@ -1,0 +1,47 @@
+"""A separate Chroma server, as `chroma run` starts it."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from tests.support.wait import wait_until
+
+
+class RunningChroma:
+    """`chroma run` on its own port, until the block ends."""
+
+    def __init__(self, place: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            self.port = int(found.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.place = place
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        program = Path(sys.executable).with_name("chroma")
+        command = [str(program), "run", "--path", str(self.place), "--host", "127.0.0.1", "--port", str(self.port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(self._is_up, "the server answers")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _is_up(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/api/v2/heartbeat").status_code == 200
+        except httpx.TransportError:
+            return False

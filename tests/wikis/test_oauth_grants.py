@@ -1,0 +1,100 @@
+"""Clients, codes and tokens of agents in the registry."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from wikiholt.domain.wiki import Key, Scope
+from wikiholt.errors import Busy
+from wikiholt.wikis import oauth_grants
+from wikiholt.wikis.oauth_grants import GrantKind, OAuthGrant
+from wikiholt.wikis.registry import Registry
+
+
+def approve(registry: Registry, scope: Scope = Scope.WRITE, expires_at: datetime | None = None) -> tuple[Key, str]:
+    """A key of a new wiki, and the code of an agent that its holder approved."""
+    wiki = registry.add(f"wiki-{len(registry.list_wikis())}", "/somewhere")
+    key, _ = registry.keys.create(wiki.id, scope, "Ada", expires_at)
+    registry.oauth.add_client(f"client-of-{wiki.slug}", {"client_name": "Ägent"})
+    return key, registry.oauth.approve(OAuthGrant(f"client-of-{wiki.slug}", key.id, wiki.id, str(scope), "resource"))
+
+
+def test_a_code_becomes_tokens_once(registry: Registry) -> None:
+    key, code = approve(registry)
+    access, refresh = registry.oauth.exchange(GrantKind.CODE, code) or ("", "")
+    grant = registry.oauth.find(GrantKind.ACCESS, access)
+    assert grant is not None
+    assert (grant.key_id, grant.wiki_id, grant.scope) == (key.id, key.wiki_id, "write")
+    assert registry.oauth.exchange(GrantKind.CODE, code) is None
+    assert registry.oauth.find(GrantKind.REFRESH, access) is None
+    narrow, _ = registry.oauth.exchange(GrantKind.REFRESH, refresh, "read") or ("", "")
+    read_only = registry.oauth.find(GrantKind.ACCESS, narrow)
+    assert read_only is not None
+    assert read_only.scope == "read"
+    registry.oauth.revoke(narrow)
+    assert registry.oauth.find(GrantKind.ACCESS, narrow) is None
+
+
+def test_only_one_of_many_exchanges_succeeds(registry: Registry) -> None:
+    _, code = approve(registry)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: registry.oauth.exchange(GrantKind.CODE, code), range(8)))
+    assert sum(result is not None for result in results) == 1
+
+
+def test_a_token_ends_with_its_key_and_its_wiki(registry: Registry) -> None:
+    for end in ("revoke", "remove"):
+        key, code = approve(registry)
+        access, refresh = registry.oauth.exchange(GrantKind.CODE, code) or ("", "")
+        if end == "revoke":
+            registry.keys.revoke(key.id)
+        else:
+            registry.remove(registry.get_by_id(key.wiki_id or "").slug)
+        assert registry.oauth.find(GrantKind.ACCESS, access) is None
+        assert registry.oauth.exchange(GrantKind.REFRESH, refresh) is None
+
+
+def test_a_token_ends_when_its_key_expires(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, code = approve(registry, expires_at=datetime.now(UTC) + timedelta(hours=1))
+    access, _ = registry.oauth.exchange(GrantKind.CODE, code) or ("", "")
+    assert registry.oauth.find(GrantKind.ACCESS, access) is not None
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+            assert key.expires_at is not None
+            return key.expires_at + timedelta(seconds=1)
+
+    monkeypatch.setattr(oauth_grants, "datetime", Later)
+    assert registry.oauth.find(GrantKind.ACCESS, access) is None
+
+
+def test_clients_are_limited_until_somebody_approves_them(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    approve(registry)
+    monkeypatch.setattr(oauth_grants, "_MAX_NEW_CLIENTS", 1)
+    registry.oauth.add_client("second", {"client_name": "B"})
+    with pytest.raises(Busy):
+        registry.oauth.add_client("third", {})
+    assert registry.oauth.find_client("second") == {"client_name": "B"}
+    assert registry.oauth.find_client("client-of-wiki-0") == {"client_name": "Ägent"}
+    assert registry.oauth.find_client("nul\0") is None
+
+
+def test_expired_rows_are_deleted_with_the_next_write(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_CODE_TTL_S", "_NEW_CLIENT_TTL_S"):
+        monkeypatch.setattr(oauth_grants, name, -1)
+    _, code = approve(registry)
+    assert registry.oauth.find(GrantKind.CODE, code) is None
+    monkeypatch.undo()
+    registry.oauth.add_client("fresh", {})
+    names = [row[0] for row in registry.read_rows()["marks"]]
+    assert not [name for name in names if name and name.startswith("oauth-code-")]
+
+
+def test_a_managed_wiki_is_stored_without_its_path(registry: Registry) -> None:
+    wiki = registry.add("notes", "", {"kind": "managed"})
+    assert wiki.source.endswith(f"/repositories/{wiki.id}.git")
+    assert registry.get("notes") == wiki
+    assert registry.update_settings("notes", {"public": "true"}).source == wiki.source
+    assert [row[2] for row in registry.read_rows()["wikis"]] == [""]
