@@ -37,7 +37,7 @@ def real_model(request: pytest.FixtureRequest) -> str:
 def real_spans(real_model: str) -> TokenSpans:
     directory, card = find_model(real_model)
     data = ModelFiles(directory, card).read_verified(card.tokenizer, card.tokenizer_bytes)
-    return ModelTokenizer(data, card).get_spans
+    return ModelTokenizer(data, card).get_token_spans
 
 
 def check_chunks(page: Page, chunks: tuple[Chunk, ...], spans: TokenSpans, target: int) -> None:
