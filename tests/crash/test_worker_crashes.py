@@ -63,8 +63,8 @@ def test_a_worker_killed_in_a_request_is_replaced_and_its_counters_stay(service:
         assert read_until_end(connection) == b""
     assert service.find("garden", "quoll", fresh="true") == ["quoll"]
     os.kill(second, signal.SIGKILL)
+    wait_until(lambda: not {first, second} & set(service.list_workers()))
     service.wait_for_workers()
-    assert not {first, second} & set(service.list_workers())
     assert service.find("garden", "quoll") == ["quoll"]
     assert service.find("garden", "Unfinished") == []
     assert service.read_counter("wikiholt_requests_total") >= requests_before + 1

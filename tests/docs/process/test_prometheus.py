@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.interfaces.mcp.mcp_client import run_server
 from tests.support.paths import ROOT
 from tests.support.programs import find_free_port, run_program
 from tests.support.served_application import serve_application
+from tests.support.uvicorn_server import run_server
 from tests.support.wait import wait_until
 
 DEPLOY = ROOT / "deploy"

@@ -19,10 +19,12 @@ import pytest
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, run_server
+from tests.interfaces.mcp.mcp_client import call_tool, get_document
 from tests.support.paths import ROOT
 from tests.support.programs import find_free_port, run_program
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
+from wikiholt.interfaces.cli.http_server import add_proxy_headers
 from wikiholt.wikis.rate_limit import MAX_FAILURES_PER_MINUTE
 
 DEPLOY = ROOT / "deploy"
@@ -38,6 +40,7 @@ class Proxy:
     http_port: int
     certificate: Path
     served: ServedApplication
+    node: str
     release: Event
 
     @contextmanager
@@ -60,7 +63,7 @@ class ProxyClient(httpx.Client):
         return super().send(request, **options)
 
 
-def stream_before(app: ASGIApp, release: Event) -> Any:
+def stream_before(app: ASGIApp, release: Event) -> ASGIApp:
     """The service, with one more address that sends an event, waits for `release`, and sends another."""
 
     async def send_events() -> Any:
@@ -117,10 +120,17 @@ WRITERS = {"nginx": write_nginx_file, "caddy": write_caddy_file}
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str, Event]]:
     release = Event()
-    settings = {"serve.domain": DOMAIN, "serve.hosts": ("localhost",)}
+    settings = {
+        "serve.domain": DOMAIN,
+        "serve.hosts": ("localhost",),
+        "serve.trusted_proxies": ("127.0.0.1",),
+        "people.proxy_user_header": "Remote-User",
+        "people.proxy_groups_header": "Remote-Groups",
+        "people.groups": ("*=alpha:read", "admins=operator"),
+    }
     with (
         serve_application(tmp_path_factory.mktemp("service"), settings) as served,
-        run_server(stream_before(served.app, release)) as url,
+        run_server(add_proxy_headers(stream_before(served.app, release), ["127.0.0.1"]), proxy_headers=False) as url,
     ):
         yield served, url.removeprefix("http://"), release
 
@@ -140,7 +150,7 @@ def proxy(
     command = WRITERS[request.param](place, node, *ports)
     with run_program(command, place, ports):
         release.clear()
-        yield Proxy(*ports, certificate, served, release)
+        yield Proxy(*ports, certificate, served, node, release)
 
 
 def test_hosts_and_paths_lead_to_their_wiki(proxy: Proxy) -> None:
@@ -206,3 +216,11 @@ def test_visitors_keep_their_address_and_cannot_choose_another(proxy: Proxy) -> 
     assert (codes[0], codes[-1]) == (401, 429)
     with proxy.open_client(address=f"{network}.3") as client:
         assert send_wrong_key(client, 1) == 401
+
+
+def test_visitors_cannot_name_themselves(proxy: Proxy) -> None:
+    headers = {"Remote-User": "mallory", "Remote-Groups": "admins"}
+    behind = httpx.get(f"http://{proxy.node}/w/alpha/api/v1/status", headers=headers)
+    assert behind.status_code == 200, "the service trusts its proxy"
+    with proxy.open_client() as client:
+        assert client.get("/w/alpha/api/v1/status", headers=headers).status_code == 401

@@ -35,15 +35,11 @@ export function openKeyDialog(message, hint, done) {
   input.focus();
 }
 
-// The link to the sign-in page, if the service has one and nobody is signed in.
-const getSignInLink = () => byId("sign-in")?.href;
-
 export const hasAccount = () => Boolean(byId("account") || byId("sign-in"));
 
-// A button that opens the key dialog after a refused request; without a key the dialog opens by itself. With a sign-in
-// page it is a link to that page; a person who is signed in gets none.
+// Opens the key dialog after a refused request; without a key it opens by itself. With a sign-in page it is a link to it.
 export function renderAccessButton(problem, hint, retry) {
-  if (hasAccount()) return getSignInLink() ? el("a", { class: "button primary", href: getSignInLink() }, "Sign in") : "";
+  if (hasAccount()) return byId("sign-in") ? el("a", { class: "button primary", href: byId("sign-in").href }, "Sign in") : "";
   const openDialog = () => openKeyDialog(toSentence(problem.message), hint, retry);
   if (problem.status === 401) openDialog();
   return el("button", { type: "button", class: "primary", on: { click: openDialog } }, "Enter a key");
