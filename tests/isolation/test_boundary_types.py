@@ -59,11 +59,13 @@ SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|Keywo
 MULTI_WIKI_MODULES = (
     "wikiholt.app.",
     "wikiholt.domain.",
+    "wikiholt.git.managed_repositories.",  # creates and deletes them
     "wikiholt.interfaces.",
     "wikiholt.scheduler.",
     "wikiholt.storage.",
     "wikiholt.wikis.access.",
     "wikiholt.wikis.keys.",
+    "wikiholt.wikis.pending_removals.",
     "wikiholt.wikis.rate_limit.",
     "wikiholt.wikis.registry",  # and its files, schema and backups
     "wikiholt.wikis.service.",

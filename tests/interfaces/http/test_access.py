@@ -58,6 +58,7 @@ CALLS = (
     ),
     RouteCall("DELETE", "/api/v1/pages/Absent", "write", template=PAGE),
     RouteCall("POST", "/api/v1/pages/Absent/rename", "write", {"new_path": "Else"}, f"{PAGE}/rename"),
+    RouteCall("POST", "/api/v1/pages:bulk", "write", {"path": "New", "content": "new"}),
     RouteCall("GET", "/api/v1/pages/Home/attachments", "read", template=f"{PAGE}/attachments"),
     RouteCall("GET", "/api/v1/pages/Home/attachments/a.txt", "read", template=f"{PAGE}/attachments/{{filename}}"),
     RouteCall("POST", "/api/v1/pages/Home/attachments", "write", FILE, f"{PAGE}/attachments"),

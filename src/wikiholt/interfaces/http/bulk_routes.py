@@ -1,6 +1,7 @@
 """The route that writes many pages from NDJSON."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated
 
@@ -34,19 +35,31 @@ class BulkParams(NoParams):
     message: str = Field("", max_length=1000, pattern=r"^[^\x00]*$", description="The message of the commits.")
 
 
-async def _read_ndjson(request: Request, context: RequestContextDep) -> list[bytes]:
-    """Receive the lines of the body, after a check for a key. Raises RequestValidationError and InputTooLarge."""
+@dataclass(frozen=True, slots=True)
+class _RawLines:
+    """A body that is not parsed yet: access is checked first."""
+
+    data: bytes
+    content_type: str
+
+    def read(self) -> list[bytes]:
+        """The lines. Raises RequestValidationError and InputTooLarge."""
+        if self.content_type.partition(";")[0].strip().lower() not in _MEDIA_TYPES:
+            message = f"it must have Content-Type: {NDJSON_MEDIA_TYPE}"
+            raise RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
+        lines = self.data.split(b"\n")
+        if len(lines) > MAX_LINES + 1:
+            raise InputTooLarge(
+                f"The body has more than {MAX_LINES:,} lines; nothing was written.",
+                hint="Send the lines in several requests.",
+            )
+        return lines
+
+
+async def _read_ndjson(request: Request, context: RequestContextDep) -> _RawLines:
+    """Receive the body, after a check for a key."""
     await run_in_threadpool(context.require_key)
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in _MEDIA_TYPES:
-        message = f"it must have Content-Type: {NDJSON_MEDIA_TYPE}"
-        raise RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
-    lines = (await request.body()).split(b"\n")
-    if len(lines) > MAX_LINES + 1:
-        raise InputTooLarge(
-            f"The body has more than {MAX_LINES:,} lines; nothing was written.",
-            hint="Send the lines in several requests.",
-        )
-    return lines
+    return _RawLines(await request.body(), request.headers.get("content-type", ""))
 
 
 _read_ndjson.body = (BulkPage, False, NDJSON_MEDIA_TYPE)  # type: ignore[attr-defined]
@@ -62,12 +75,12 @@ _read_ndjson.body = (BulkPage, False, NDJSON_MEDIA_TYPE)  # type: ignore[attr-de
 )
 def write_pages(
     context: RequestContextDep,
-    lines: Annotated[list[bytes], Depends(_read_ndjson)],
+    raw_lines: Annotated[_RawLines, Depends(_read_ndjson)],
     params: Annotated[BulkParams, parse_query(BulkParams)],
     author_header: AuthorHeader = None,
 ) -> Response:
     """Write or delete many pages: a JSON object per line. Repeating a line changes nothing."""
-    wiki = context.open_wiki(Scope.WRITE)
+    wiki, lines = context.open_wiki(Scope.WRITE), raw_lines.read()
     author = get_author(wiki, WriteBody(), author_header)
 
     def write(batch: Sequence[BulkLine]) -> Sequence[BulkLineResult]:
