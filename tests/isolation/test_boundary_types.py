@@ -154,6 +154,7 @@ def _iter_members(holder: object, module: str) -> Iterator[tuple[str, Callable[.
             yield from _iter_members(inner, module)
 
 
+@pytest.mark.slow  # it imports every module
 def test_no_function_of_the_package_takes_a_wiki_and_a_query() -> None:
     checked, with_query = 0, 0
     for name, function in iter_functions():
@@ -172,6 +173,7 @@ def test_no_function_of_the_package_takes_a_wiki_and_a_query() -> None:
     assert with_query > 30
 
 
+@pytest.mark.slow
 def test_only_modules_that_open_wikis_take_one_as_a_parameter() -> None:
     found = {name for name, function in iter_functions() if find_wiki_parameters(function)}
     searching = {
