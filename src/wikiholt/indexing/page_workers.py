@@ -7,8 +7,13 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import fields, is_dataclass
 from multiprocessing import get_context, parent_process
+from multiprocessing.reduction import ForkingPickler
+from operator import attrgetter
+from typing import Any
 
+from wikiholt.domain import page as page_types
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import TokenCounter
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
@@ -81,7 +86,17 @@ def _start_worker(pipeline: TextPipeline, make_counter: Callable[[], TokenCounte
     global _worker  # noqa: PLW0603 - the state of a worker process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     threading.Thread(target=_exit_with_parent, daemon=True).start()
+    for kind in (*vars(page_types).values(), PreparedPage):
+        if isinstance(kind, type) and is_dataclass(kind):
+            _register_reduction(kind)
     _worker = (pipeline, make_counter())
+
+
+def _register_reduction(kind: type[Any]) -> None:
+    """Send objects of this dataclass as calls of its constructor: the parent reads that almost twice as fast."""
+    names = [field.name for field in fields(kind)]
+    get_values = attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)
+    ForkingPickler.register(kind, lambda each: (kind, get_values(each)))
 
 
 def _exit_with_parent() -> None:
