@@ -116,16 +116,19 @@ class _SqliteWriter:
         return page_id
 
     def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
-        for chunk, digest, vector in zip(entry.chunks, entry.hashes, entry.vectors, strict=True):
+        chunks = []
+        for chunk, digest in zip(entry.chunks, entry.hashes, strict=True):
             path, lines = rows.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-            row = (page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest)
-            cursor = self._db.execute(
-                "INSERT INTO chunks (page_id, number, text, heading_path, anchor, first_line, last_line, hash)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-            vector_row = (cursor.lastrowid, page_id, rows.encode_vector(vector))
-            self._db.execute("INSERT INTO vectors (chunk_id, page_id, vector) VALUES (?, ?, ?)", vector_row)
+            chunks.append((page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
+        self._db.executemany(
+            "INSERT INTO chunks (page_id, number, text, heading_path, anchor, first_line, last_line, hash)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            chunks,
+        )
+        # Chunk ids ascend in the order of insertion.
+        ids = self._db.execute("SELECT id FROM chunks WHERE page_id = ? ORDER BY id", (page_id,)).fetchall()
+        vectors = [(chunk, page_id, rows.encode_vector(v)) for (chunk,), v in zip(ids, entry.vectors, strict=True)]
+        self._db.executemany("INSERT INTO vectors (chunk_id, page_id, vector) VALUES (?, ?, ?)", vectors)
 
     def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:
         """Delete everything that belongs to a page except its row."""
