@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from wikiholt.domain.git import Blob
 from wikiholt.domain.page import Page, PageProblem
-from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.indexing.pipeline import PageTask, TextPipeline
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.hits import strip_leading_headings
 from wikiholt.search.passages import count_mentions, get_stems
@@ -29,7 +29,7 @@ _QUERY = parse_query('kettle "every month" -winter desc')
 
 def prepare_page(data: bytes) -> None:
     """As in a sync."""
-    TextPipeline().prepare("dir/page.md", Blob("0" * 40, len(data), data), None, _EMBEDDER)
+    TextPipeline().prepare(PageTask("dir/page.md", Blob("0" * 40, len(data), data), None), _EMBEDDER)
 
 
 def render_page(data: bytes) -> None:

@@ -4,9 +4,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
-
-import numpy as np
+from operator import sub
 
 # Han, Kana, Hangul and their compatibility forms: scripts without spaces, or matched below the word level
 CJK_RANGES = (
@@ -117,17 +115,15 @@ class TokenCounter:
         """Add the tokens of a part of the text and return the end of the last one."""
         if not spans:
             return covered
-        flat = np.fromiter(chain.from_iterable(spans), np.int64, 2 * len(spans)) + offset
-        starts, ends = flat[::2], flat[1::2]
-        gaps = starts[1:] - ends[:-1]
+        starts, ends = zip(*spans, strict=True)
         if (
-            (ends - starts).max() <= _MAX_TOKEN_CHARS
-            and starts[0] - covered <= _MAX_GAP_CHARS
-            and gaps.max(initial=0) <= _MAX_GAP_CHARS
+            max(map(sub, ends, starts)) <= _MAX_TOKEN_CHARS
+            and offset + starts[0] - covered <= _MAX_GAP_CHARS
+            and max(map(sub, starts[1:], ends), default=0) <= _MAX_GAP_CHARS
         ):
-            self._starts.frombytes(starts.tobytes())
-            self._ends.frombytes(ends.tobytes())
-            return int(ends[-1])
+            self._starts.extend(map(offset.__add__, starts))
+            self._ends.extend(map(offset.__add__, ends))
+            return offset + int(ends[-1])
         for start, end in ((offset + start, offset + end) for start, end in spans):
             if start - covered > _MAX_GAP_CHARS:
                 self._add_evenly(covered, start, (start - covered) // 16)

@@ -49,7 +49,10 @@ def test_requests_beyond_the_limit_are_refused_and_the_service_recovers(
         assert refused[0].json()["code"] == "overloaded"
         assert server.get("/healthz").status_code == 200
         release.set()
-        assert {response.result().status_code for response in accepted} == {200}
+        statuses = [response.result().status_code for response in accepted]
+    assert set(statuses[:threads]) == {200}
+    # A probe that came first may have taken the place of one of the others.
+    assert set(statuses[threads:]) <= {200, 503}
     assert server.get(path).status_code == 200
 
 
@@ -66,4 +69,6 @@ def test_the_number_of_threads_is_the_one_the_test_assumes() -> None:
     async def count() -> float:
         return anyio.to_thread.current_default_thread_limiter().total_tokens
 
-    assert anyio.run(count) == 40
+    # In a thread of its own: a browser test may have left an event loop in this one.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(anyio.run, count).result() == 40

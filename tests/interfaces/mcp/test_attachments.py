@@ -9,8 +9,9 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import BlobResourceContents, TextResourceContents
 
-from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, run_over_http, run_server
+from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, run_over_http
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp import resources
 from wikiholt.interfaces.mcp.tool_registry import get_tools
 

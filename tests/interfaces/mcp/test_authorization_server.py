@@ -19,8 +19,9 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 from starlette.testclient import TestClient
 
-from tests.interfaces.mcp.mcp_client import get_text, make_message, run_in_thread, run_server
+from tests.interfaces.mcp.mcp_client import get_text, make_message, run_in_thread
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.uvicorn_server import run_server
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
