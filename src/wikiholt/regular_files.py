@@ -27,6 +27,9 @@ def is_irregular(file: Path, *, follow: bool = False) -> bool:
     """Whether the path exists and is not a regular file. With `follow`, a link to a regular file counts as regular."""
     try:
         return not stat.S_ISREG((os.stat if follow else os.lstat)(file).st_mode)
+    except FileNotFoundError:
+        # Only a link that leads nowhere: SQLite may create the file in the meantime.
+        return follow and file.is_symlink()
     except OSError:
         return os.path.lexists(file)
 
