@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,16 @@ def test_directories_links_and_pipes_are_irregular(tmp_path: Path) -> None:
 def test_a_file_that_appears_during_the_check_is_regular(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
 ) -> None:
-    file = tmp_path / "index-shm"
+    file, stat = tmp_path / "index-shm", os.stat
 
-    def create(path: Path) -> os.stat_result:
-        file.touch()
+    created: list[Path] = []
+
+    def create(path: Path, **options: Any) -> os.stat_result:
+        if options or created:
+            return stat(path, **options)
+        created.append(path)
+        descriptor = os.open(file, os.O_CREAT)
+        os.close(descriptor)
         raise FileNotFoundError(path)
 
     with monkeypatch.context() as patched:
