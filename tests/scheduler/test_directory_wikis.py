@@ -89,3 +89,4 @@ def test_a_watched_directory_is_synced_without_waiting_for_its_interval(fixture:
     wait_until(lambda: fixture.can_find("garden", "spade", "shed/Tools"))
     shutil.rmtree(path / "shed")
     wait_until(lambda: not fixture.can_find("garden", "spade", "shed/Tools"))
+    assert fixture.can_find("garden", "sow early", "Peas")

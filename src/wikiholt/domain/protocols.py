@@ -179,7 +179,7 @@ class ModelInfo(Protocol):
         """Calibration of the cosines of its vectors."""
 
 
-class TokenCounter(Protocol):
+class PageTokenizer(Protocol):
     """What cutting a page into chunks needs of a model."""
 
     @property
@@ -190,7 +190,7 @@ class TokenCounter(Protocol):
         """The character range of each token in order, without special tokens and without truncation."""
 
 
-class Embedder(ModelInfo, TokenCounter, Protocol):
+class Embedder(ModelInfo, PageTokenizer, Protocol):
     """Turns text into unit vectors. Safe to use from many threads."""
 
     def is_known_word(self, word: str) -> bool:
@@ -221,8 +221,8 @@ class SupportsSentenceScoring(Protocol):
 class SupportsPageWorkers(Protocol):
     """A model that embeds faster than one process prepares pages."""
 
-    def get_counter_factory(self) -> Callable[[], TokenCounter] | None:
-        """A function that other processes call for a counter of their own; None if the model is not that fast."""
+    def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
+        """A function that other processes call for a tokenizer of their own; None if the model is not that fast."""
 
 
 # Caches: may be deleted at any moment and may fail in any way.

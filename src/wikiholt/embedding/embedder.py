@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
-from wikiholt.domain.protocols import TokenCounter
+from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.embedding.device import AUTO, CPU, CUDA
 from wikiholt.embedding.model_loader import LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.embedding.self_test import check_references, check_vector
@@ -104,7 +104,7 @@ class OnnxEmbedder:
         """The unit vector of a query, computed in the calling thread; a query that exceeds the window is truncated."""
         return self._compute_vector(self._model.tokenizer.encode_query(text))
 
-    def get_counter_factory(self) -> Callable[[], TokenCounter] | None:
+    def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
         """A function that loads the tokenizer alone in another process; None unless a GPU embeds the passages."""
         return partial(load_tokenizer, self.model) if self._get_encoder() is not None else None
 

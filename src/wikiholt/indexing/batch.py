@@ -173,8 +173,8 @@ class BatchIndexer:
         embedder, count = self._embedder, count_page_workers()
         if page_count < MIN_PAGES or count < 2 or not isinstance(embedder, SupportsPageWorkers):
             return None
-        make_counter = embedder.get_counter_factory()
-        return PageWorkers(self._pipeline, self._embedder, make_counter, count) if make_counter else None
+        make_tokenizer = embedder.get_tokenizer_factory()
+        return PageWorkers(self._pipeline, self._embedder, make_tokenizer, count) if make_tokenizer else None
 
     def _build_batch(self, results: Sequence[PreparedPage | PageProblem]) -> _Batch:
         pages = [result for result in results if isinstance(result, PreparedPage)]

@@ -15,7 +15,7 @@ from typing import Any
 
 from wikiholt.domain import page as page_types
 from wikiholt.domain.page import PageProblem
-from wikiholt.domain.protocols import TokenCounter
+from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
 
 _log = logging.getLogger(__name__)
@@ -32,13 +32,13 @@ class PageWorkers:
     """Worker processes for one pipeline. If one of them dies, this process does the work instead."""
 
     def __init__(
-        self, pipeline: TextPipeline, counter: TokenCounter, make_counter: Callable[[], TokenCounter], count: int
+        self, pipeline: TextPipeline, tokenizer: PageTokenizer, make_tokenizer: Callable[[], PageTokenizer], count: int
     ) -> None:
         self._pipeline = pipeline
-        self._counter = counter
+        self._tokenizer = tokenizer
         # Threads of the model would not survive a fork, so the processes are started from nothing.
         self._pool = ProcessPoolExecutor(
-            count, get_context("spawn"), initializer=_start_worker, initargs=(pipeline, make_counter)
+            count, get_context("spawn"), initializer=_start_worker, initargs=(pipeline, make_tokenizer)
         )
         self._is_broken = False
 
@@ -66,7 +66,7 @@ class PageWorkers:
                 return future.result()
             except BrokenProcessPool as error:
                 self._report(error)
-        return [self._pipeline.prepare(task, self._counter) for task in call]
+        return [self._pipeline.prepare(task, self._tokenizer) for task in call]
 
     def _report(self, error: Exception) -> None:
         if not self._is_broken:
@@ -79,17 +79,17 @@ def count_page_workers() -> int:
     return min(_MAX_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) - 2
 
 
-_worker: tuple[TextPipeline, TokenCounter] | None = None
+_worker: tuple[TextPipeline, PageTokenizer] | None = None
 
 
-def _start_worker(pipeline: TextPipeline, make_counter: Callable[[], TokenCounter]) -> None:
+def _start_worker(pipeline: TextPipeline, make_tokenizer: Callable[[], PageTokenizer]) -> None:
     global _worker  # noqa: PLW0603 - the state of a worker process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     for kind in (*vars(page_types).values(), PreparedPage):
         if isinstance(kind, type) and is_dataclass(kind):
             _register_reduction(kind)
-    _worker = (pipeline, make_counter())
+    _worker = (pipeline, make_tokenizer())
 
 
 def _register_reduction(kind: type[Any]) -> None:
@@ -109,5 +109,5 @@ def _exit_with_parent() -> None:
 
 def _prepare_pages(tasks: Sequence[PageTask]) -> list[Prepared]:
     assert _worker is not None
-    pipeline, counter = _worker
-    return [pipeline.prepare(task, counter) for task in tasks]
+    pipeline, tokenizer = _worker
+    return [pipeline.prepare(task, tokenizer) for task in tasks]

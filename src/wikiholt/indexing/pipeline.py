@@ -13,7 +13,7 @@ from typing import cast
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
 from wikiholt.domain.index import FloatArray, Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
-from wikiholt.domain.protocols import ModelInfo, Source, TokenCounter
+from wikiholt.domain.protocols import ModelInfo, PageTokenizer, Source
 from wikiholt.text.bm25 import build_page_terms
 from wikiholt.text.chunking import build_chunks
 from wikiholt.text.dialect import DIALECTS, GFM, Dialect
@@ -119,7 +119,7 @@ class TextPipeline:
         """Parse a page. Never raises."""
         return parse_page(file, blob, data, changed_at, self.anchors, self.dialect)
 
-    def prepare(self, task: PageTask, counter: TokenCounter) -> PreparedPage | PageProblem:
+    def prepare(self, task: PageTask, tokenizer: PageTokenizer) -> PreparedPage | PageProblem:
         """Prepare the page in this blob, or return its problem. An internal error affects only this page."""
         file, blob = task.file, task.blob
         if blob.size > self.max_bytes:
@@ -131,7 +131,7 @@ class TextPipeline:
             page = self.parse(file, blob.id, blob.data, task.changed_at)
             if isinstance(page, PageProblem):
                 return page
-            return self._prepare_page(add_former_names(page, task.former_files), blob.id, counter)
+            return self._prepare_page(add_former_names(page, task.former_files), blob.id, tokenizer)
         except PageWorkLimitExceeded:
             detail = (
                 f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
@@ -142,11 +142,11 @@ class TextPipeline:
             return PageProblem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
 
     def prepare_batch(
-        self, source: Source, entries: Mapping[str, TreeEntry], counter: TokenCounter
+        self, source: Source, entries: Mapping[str, TreeEntry], tokenizer: PageTokenizer
     ) -> list[PreparedPage | PageProblem]:
         """Read and prepare these files. Returns one result per entry, irregular files first."""
         tasks, problems = self.read_batch(source, entries)
-        return [*problems, *(self.prepare(task, counter) for task in tasks)]
+        return [*problems, *(self.prepare(task, tokenizer) for task in tasks)]
 
     def read_batch(
         self,
@@ -171,16 +171,16 @@ class TextPipeline:
         ]
         return tasks, problems
 
-    def _prepare_page(self, page: Page, blob: str, counter: TokenCounter) -> PreparedPage:
+    def _prepare_page(self, page: Page, blob: str, tokenizer: PageTokenizer) -> PreparedPage:
         if not page.metadata.hidden and self.is_hidden(page.file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
             # Hidden pages are listed but have no searchable content.
             return PreparedPage(blob, page, (), (), (), PageTerms("", "", ""))
-        spans = MeteredTokenSpans(counter.get_token_spans, self._get_work_limit())
+        spans = MeteredTokenSpans(tokenizer.get_token_spans, self._get_work_limit())
         spans.spend(_WORK_PER_LINE * page.body.count("\n"))
         chunks = build_chunks(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
-        texts = tuple(build_embedding_text(page, chunk, spans, counter.max_tokens, self.dialect) for chunk in chunks)
+        texts = tuple(build_embedding_text(page, chunk, spans, tokenizer.max_tokens, self.dialect) for chunk in chunks)
         hashes = tuple(map(hash_text, texts))
         return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 

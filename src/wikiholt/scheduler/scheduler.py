@@ -77,15 +77,14 @@ class Scheduler:
             NodeMessage.TOUCH: self.touch,
             NodeMessage.REINDEX: self._enqueue_reindex,
         }
+        publish = partial(publish_state, is_watching=self._is_watching)
         self._tasks = WikiTasks(
             service,
             self._state,
             self._config,
             self._scheduler_id,
             multi_node=assignments is not None,
-            publish=partial(publish_state, is_watching=self._is_watching)
-            if publishes_state or assignments is not None
-            else None,
+            publish=publish if publishes_state or assignments is not None else None,
         )
         self._discovery = WikiDiscovery(
             service,

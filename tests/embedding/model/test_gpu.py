@@ -81,18 +81,18 @@ def test_a_gpu_that_computes_wrong_vectors_is_not_used(
             load_local_embedder(DEFAULT_MODEL).embed_passages(TEXTS), abs=1e-6
         )
     assert "The CPU is used" in caplog.text
-    assert automatic.get_counter_factory() is None
+    assert automatic.get_tokenizer_factory() is None
 
 
 def test_other_processes_count_tokens_without_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     install_encoder(monkeypatch, FakeEncoder)
     embedder = load_local_embedder(DEFAULT_MODEL, device="cuda")
-    make_counter = embedder.get_counter_factory()
-    assert make_counter is not None
-    counter = make_counter()
-    assert counter.get_token_spans(TEXTS[2]) == embedder.get_token_spans(TEXTS[2])
-    assert counter.max_tokens == embedder.max_tokens
-    assert load_local_embedder(DEFAULT_MODEL).get_counter_factory() is None
+    make_tokenizer = embedder.get_tokenizer_factory()
+    assert make_tokenizer is not None
+    tokenizer = make_tokenizer()
+    assert tokenizer.get_token_spans(TEXTS[2]) == embedder.get_token_spans(TEXTS[2])
+    assert tokenizer.max_tokens == embedder.max_tokens
+    assert load_local_embedder(DEFAULT_MODEL).get_tokenizer_factory() is None
 
 
 @pytest.mark.parametrize("model", MODELS)

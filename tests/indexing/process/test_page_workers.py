@@ -10,7 +10,7 @@ import pytest
 
 from tests.indexing.sync_fixtures import SyncFixture
 from wikiholt.domain.git import Blob
-from wikiholt.domain.protocols import TokenCounter
+from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.indexing import batch
 from wikiholt.indexing.page_workers import PageWorkers
 from wikiholt.indexing.pipeline import PageTask, TextPipeline
@@ -23,20 +23,20 @@ TASKS = [
 ] + [PageTask("Bad.md", Blob("b" * 40, 3, b"\xff\xfe\x00"), None)]
 
 
-def make_counter() -> TokenCounter:
+def make_tokenizer() -> PageTokenizer:
     return FakeEmbedder()
 
 
 def test_workers_prepare_the_same_pages_in_order() -> None:
-    expected = [PIPELINE.prepare(task, make_counter()) for task in TASKS]
-    workers = PageWorkers(PIPELINE, make_counter(), make_counter, 2)
+    expected = [PIPELINE.prepare(task, make_tokenizer()) for task in TASKS]
+    workers = PageWorkers(PIPELINE, make_tokenizer(), make_tokenizer, 2)
     try:
         assert workers.submit(TASKS)() == expected
     finally:
         workers.close()
 
 
-class DyingCounter(FakeEmbedder):
+class DyingTokenizer(FakeEmbedder):
     """Kills the process that it counts in, except the one that created it."""
 
     def __init__(self, parent: int) -> None:
@@ -49,23 +49,23 @@ class DyingCounter(FakeEmbedder):
         return super().get_token_spans(text)
 
 
-class DyingCounterFactory:
+class DyingTokenizerFactory:
     def __init__(self) -> None:
         self._parent = os.getpid()
 
-    def __call__(self) -> TokenCounter:
-        return DyingCounter(self._parent)
+    def __call__(self) -> PageTokenizer:
+        return DyingTokenizer(self._parent)
 
 
 def test_if_a_worker_is_killed_no_page_is_lost(caplog: pytest.LogCaptureFixture) -> None:
-    factory = DyingCounterFactory()
+    factory = DyingTokenizerFactory()
     workers = PageWorkers(PIPELINE, factory(), factory, 2)
     try:
         first = workers.submit(TASKS)()
         second = workers.submit(TASKS[:5])()
     finally:
         workers.close()
-    assert first == [PIPELINE.prepare(task, make_counter()) for task in TASKS]
+    assert first == [PIPELINE.prepare(task, make_tokenizer()) for task in TASKS]
     assert second == first[:5]
     assert caplog.text.count("prepares pages died") == 1
 
@@ -73,8 +73,8 @@ def test_if_a_worker_is_killed_no_page_is_lost(caplog: pytest.LogCaptureFixture)
 class FastEmbedder(FakeEmbedder):
     """Embeds as fast as a GPU, so that pages are prepared in other processes."""
 
-    def get_counter_factory(self) -> Callable[[], TokenCounter]:
-        return make_counter
+    def get_tokenizer_factory(self) -> Callable[[], PageTokenizer]:
+        return make_tokenizer
 
 
 def test_a_sync_with_workers_converges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

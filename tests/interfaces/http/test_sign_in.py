@@ -176,7 +176,7 @@ def test_a_change_from_another_site_is_refused(served: ServedApplication, header
         assert client.post(f"/w/alpha{path}", headers=headers, data={"key": "x"}).status_code == 403
     assert client.get("/w/alpha/api/v1/status", headers=headers).status_code == 200
     assert client.get("/w/alpha/api/v1/pages/Forged").status_code == 404
-    # A key in a header is not sent by a browser by itself.
+    # A browser never adds a key in a header without a script.
     bearer = {"Authorization": f"Bearer {served.tokens['write']}"}
     wake = client.post("/w/alpha/api/v1/wake", headers=headers | bearer)
     assert wake.status_code == 202, wake.text

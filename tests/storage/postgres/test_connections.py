@@ -91,6 +91,7 @@ def test_a_node_warns_when_it_joins_a_server_with_too_few_connections(
     with caplog.at_level(logging.WARNING):
         node.start(lambda _, __: None)
         wait_until(lambda: "may use 5010 connections" in caplog.text)
+    assert "raise max_connections" in caplog.text
     node.close()
     catalog.close()
 

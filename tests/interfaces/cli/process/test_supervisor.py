@@ -71,7 +71,7 @@ def run(spawner: ScriptSpawner, drive: Callable[[Supervisor], None], workers: in
         os.kill(os.getpid(), signal.SIGTERM)
 
     driver = Thread(target=drive_and_stop)
-    # The signal may come after the supervisor has ended by itself.
+    # The supervisor may have ended before the signal came.
     previous = signal.signal(signal.SIGTERM, lambda _, __: None)
     driver.start()
     try:

@@ -37,7 +37,7 @@ export function openKeyDialog(message, hint, done) {
 
 export const hasAccount = () => Boolean(byId("account") || byId("sign-in"));
 
-// Opens the key dialog after a refused request; without a key it opens by itself. With a sign-in page it is a link to it.
+// Opens the key dialog after a refused request, at once if there is no key. With a sign-in page it is a link to it.
 export function renderAccessButton(problem, hint, retry) {
   if (hasAccount()) return byId("sign-in") ? el("a", { class: "button primary", href: byId("sign-in").href }, "Sign in") : "";
   const openDialog = () => openKeyDialog(toSentence(problem.message), hint, retry);
