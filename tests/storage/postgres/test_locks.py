@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.support.paths import ROOT
 from tests.support.postgres_hostile import holding_everything, refused
@@ -139,16 +140,31 @@ def test_a_wiki_that_holds_every_lock_can_be_removed(store: PostgresStore) -> No
     assert any(removed.startswith("role ") for removed in went)
 
 
-def test_leases_of_other_wikis_are_renewed_while_the_notes_of_one_are_locked(store: PostgresStore) -> None:
-    """The lease is one second, and one thread renews all leases of a database."""
-    with store.leases.hold(HOSTILE, WRITE_LEASE, 1.0), store.leases.hold(CALM, WRITE_LEASE, 1.0) as lease:
+def read_expiry(store: PostgresStore, wiki_id: str) -> float:
+    """The time at which the write lease of a wiki ends, by the server's clock."""
+    placement = store.placements.get(wiki_id)
+    statement = sql.SQL("SELECT extract(epoch FROM until)::float8 FROM {} WHERE name = %s").format(
+        sql.Identifier(placement.schema, "state")
+    )
+    with store.placements.get_operator_connections(placement).write_transaction() as connection:
+        ((until_s,),) = connection.execute(statement, (WRITE_LEASE,)).fetchall()
+    return float(until_s)
+
+
+def test_leases_of_other_wikis_are_renewed_while_the_rows_of_one_are_locked(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store.leases, "duration_s", 600.0)  # the test renews the leases, not the thread
+    with store.leases.hold(HOSTILE, WRITE_LEASE, 1.0), store.leases.hold(CALM, WRITE_LEASE, 1.0):
         with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
-            until_s = time.monotonic() + 3
-            while time.monotonic() < until_s:
-                time.sleep(0.25)
-                with pytest.raises(Busy), store.leases.hold(CALM, WRITE_LEASE, 0):
-                    pass
-        assert store.leases._execute("SELECT 1 FROM {state} WHERE name = %(name)s AND fence = %(fence)s", lease) == 1
+            calm_until_s = read_expiry(store, CALM)
+            store.leases.renew("home")
+            assert read_expiry(store, CALM) > calm_until_s
+            with pytest.raises(Busy), store.leases.hold(CALM, WRITE_LEASE, 0):
+                pass
+        hostile_until_s = read_expiry(store, HOSTILE)
+        store.leases.renew("home")
+        assert read_expiry(store, HOSTILE) > hostile_until_s
 
 
 def test_indexes_of_a_grown_wiki_are_built_although_another_wiki_has_an_old_snapshot(store: PostgresStore) -> None:
