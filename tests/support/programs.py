@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 
 
 def find_free_port() -> int:
@@ -26,7 +26,7 @@ def run_program(command: Sequence[str], place: Path, ports: Sequence[int]) -> It
             assert process.poll() is None, log.read_text()
             for port in ports:
                 try:
-                    socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                    socket.create_connection(("127.0.0.1", port), timeout=30).close()
                 except OSError:
                     return False
             return True
@@ -36,4 +36,4 @@ def run_program(command: Sequence[str], place: Path, ports: Sequence[int]) -> It
             yield
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(TIMEOUT_S)

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -79,5 +80,5 @@ def serve_application(
     try:
         yield served
     finally:
-        assert application.scheduler.stop(30)
+        assert application.scheduler.stop(TIMEOUT_S)
         service.close()
