@@ -19,7 +19,13 @@ from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 WORKERS = 2
-_SETTINGS = {"sync.interval": 3600, "limit.address_per_minute": 0, "backup.interval": 0, "check.interval": 0}
+_SETTINGS = {
+    "sync.interval": 3600,
+    "limit.address_per_minute": 0,
+    "backup.interval": 0,
+    "check.interval": 0,
+    "search.fresh_timeout": 60,
+}
 
 
 @dataclass
