@@ -62,6 +62,25 @@ def quiet_time() -> float:
     return 0.3
 
 
+class ScanClock:
+    """The clock of a scan that starts just after a path was changed. A program continues while the scan sleeps."""
+
+    def __init__(self, changed: Path, program: Callable[[], object] = lambda: None) -> None:
+        self._changed = changed
+        self._program = program
+        self.slept_s = 0.0
+
+    def time_ns(self) -> int:
+        return self._changed.stat().st_ctime_ns + 1_000_000
+
+    def monotonic(self) -> float:
+        return self.slept_s
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+        self._program()
+
+
 @pytest.fixture
 def deny(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Let opening or listing this name fail as it does without permission, for any user."""

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.directory.conftest import OLD_TIME_S, Vault, read_all
+from tests.directory.conftest import OLD_TIME_S, ScanClock, Vault, read_all
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
 from wikiholt.directory import directory_files
@@ -167,14 +167,11 @@ def test_a_file_that_is_replaced_in_steps_is_never_missing(
     vault.read()
     shutil.rmtree(vault.path / "docs")
 
-    def save(seconds: float) -> None:
-        """The program continues while the scan waits."""
+    def save() -> None:
         if not (vault.path / "docs/Page.md").exists():
             vault.write("docs/Page.md", "two")
-        real_sleep(seconds)
 
-    real_sleep = time.sleep
-    monkeypatch.setattr(directory_files.time, "sleep", save)
+    monkeypatch.setattr(directory_files, "time", ScanClock(vault.path, save))
     assert vault.read() == {"Home.md": b"text", "docs/Page.md": b"two"}
 
 

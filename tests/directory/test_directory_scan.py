@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.directory.conftest import OLD_TIME_S, Vault, read_all
+from tests.directory.conftest import OLD_TIME_S, ScanClock, Vault, read_all
 from wikiholt.directory import directory_files, directory_mirror
 from wikiholt.directory.snapshot import load_table
 from wikiholt.domain.git import EntryKind
@@ -248,18 +248,15 @@ def test_a_file_that_is_being_written_is_taken_when_it_is_complete(
 ) -> None:
     vault.write("Home.md", "text")
     vault.read()
-    waits: list[float] = []
     file = vault.path / "Growing.md"
 
-    def sleep(seconds: float) -> None:
-        """The writer continues while the scan waits, and completes the file in the second round."""
-        waits.append(seconds)
-        file.write_text("half" if sum(waits) < 1.5 * quiet_time else "half and the rest")
-        real_sleep(seconds)
+    def write() -> None:
+        """The file is complete in the second round."""
+        file.write_text("half" if clock.slept_s < 1.5 * quiet_time else "half and the rest")
 
-    real_sleep = time.sleep
     file.write_text("ha")
-    monkeypatch.setattr(directory_files.time, "sleep", sleep)
+    clock = ScanClock(file, write)
+    monkeypatch.setattr(directory_files, "time", clock)
     source = vault.open()
     source.fetch()
     assert read_all(source).get("Growing.md") in (None, b"half and the rest")
@@ -285,13 +282,16 @@ def test_a_file_that_never_rests_keeps_its_previous_version(vault: Vault, monkey
     assert vault.read()["Log.md"] == b"first"
 
 
-def test_a_time_in_the_future_neither_delays_nor_hides_a_change(vault: Vault, quiet_time: float) -> None:
+def test_a_time_in_the_future_neither_delays_nor_hides_a_change(
+    vault: Vault, quiet_time: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After the clock was set back, files have times in the future."""
     future = time.time() + 86_400
-    vault.write("Home.md", "one", at=future)
-    began = time.monotonic()
+    file = vault.write("Home.md", "one", at=future)
+    clock = ScanClock(file)
+    monkeypatch.setattr(directory_files, "time", clock)
     assert vault.read() == {"Home.md": b"one"}
-    assert time.monotonic() - began < 20 * quiet_time
+    assert clock.slept_s < 20 * quiet_time
     vault.write("Home.md", "two", at=future - 100)
     assert vault.read() == {"Home.md": b"two"}
 
