@@ -1,18 +1,26 @@
 """Programs of other projects that tests start on loopback ports."""
 
 import os
+import random
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.wait import TIMEOUT_S, wait_until
 
+_PORTS = range(15_000, 30_000)
+"""Below the ports that Linux chooses for outgoing connections."""
+
 
 def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """A free port for a program that cannot choose one. No outgoing connection gets it before the program starts."""
+    chance = random.SystemRandom()
+    while True:
+        port = chance.choice(_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager
