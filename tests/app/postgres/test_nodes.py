@@ -1,7 +1,7 @@
 """Two real `wikiholt serve` processes over one PostgreSQL with real repositories give the same answers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ class TwoNodes:
     token: str
     repositories: dict[str, Repository]
     delay_file: Path
+    start_node: Callable[[str], ServerNode]
     nodes: list[ServerNode]
 
     def get_assigned_node(self, slug: str) -> ServerNode:
@@ -46,14 +47,20 @@ class TwoNodes:
             "SELECT split_part(name, ':', 2)::int FROM wikiholt.nodes JOIN wikiholt.work ON node = nodes.id"
             " JOIN wikiholt.wikis ON wikis.id = wiki_id WHERE slug = %s"
         )
-        with psycopg.connect(self.store) as connection:
-            row = connection.execute(query, (slug,)).fetchone()
-        assert row is not None
-        return next(node for node in self.nodes if node.process.pid == row[0])
+        with psycopg.connect(self.store, autocommit=True) as connection:
+            (pid,) = wait_until(lambda: connection.execute(query, (slug,)).fetchone())
+        return next(node for node in self.nodes if node.process.pid == pid)
 
     def get_other_node(self, slug: str) -> ServerNode:
         owner = self.get_assigned_node(slug)
         return next(node for node in self.nodes if node is not owner)
+
+    def wait_until_ready(self) -> None:
+        """Wait until both nodes find the pages of all wikis, and each has its half of them."""
+        for node in self.nodes:
+            for slug in self.repositories:
+                wait_until(lambda node=node, slug=slug: node.can_find(slug, slug, "Home"))  # type: ignore[misc]
+        wait_until(lambda: self.count_assignments() == [3, 3])
 
     def expire_leases(self, node: ServerNode, slug: str) -> None:
         """End the lease of a killed node and its leases of a wiki, instead of waiting for it."""
@@ -87,17 +94,19 @@ def pair(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         registry.add(REMOTE_SLUG, f"file://{repositories[REMOTE_SLUG].path}")
         _, token = registry.keys.create(None, Scope.ADMIN)
         delay_file = place / "slow"
-        started = [run_node(place / name, store, token, wikis, delay_file=delay_file) for name in ("one", "two")]
-        nodes = [stack.enter_context(node) for node in started]
-        yield TwoNodes(store, registry, token, repositories, delay_file, nodes)
+
+        def start_node(name: str) -> ServerNode:
+            return stack.enter_context(run_node(place / name, store, token, wikis, delay_file=delay_file))
+
+        nodes = [start_node(name) for name in ("one", "two")]
+        made = TwoNodes(store, registry, token, repositories, delay_file, start_node, nodes)
+        made.wait_until_ready()
+        yield made
     pg.drop_database(store)
 
 
 def test_both_nodes_answer_for_all_wikis_and_share_the_work(pair: TwoNodes) -> None:
-    for node in pair.nodes:
-        for slug in pair.repositories:
-            wait_until(lambda node=node, slug=slug: node.can_find(slug, slug, "Home"))  # type: ignore[misc]
-    wait_until(lambda: pair.count_assignments() == [3, 3])
+    pair.wait_until_ready()
     assert len({pair.get_assigned_node(slug).url for slug in pair.repositories}) == 2
 
 
@@ -261,6 +270,8 @@ def test_the_work_of_a_node_killed_during_a_sync_is_taken_over(pair: TwoNodes) -
     # The other node has no access to its disk; its wikis are still synced.
     pair.repositories["beds"].commit({"Chard.md": "# Chard\n\nChard by the wall.\n"})
     assert other.can_find("beds", "chard", "Chard", "&fresh=true")
+    pair.nodes[pair.nodes.index(killed)] = pair.start_node("three")
+    pair.wait_until_ready()
 
 
 @pytest.mark.model
