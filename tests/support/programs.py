@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tests.support.wait import TIMEOUT_S, wait_until
 
-
 _PORTS = range(20_000, 30_000)
 """Below the ports that systems give to connections and to servers without a port of their own."""
 _RESERVATION_ADDRESS = "127.0.0.77"

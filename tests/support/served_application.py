@@ -26,7 +26,7 @@ ALPHA = {
 BETA = {"Home.md": "# Beta\n\nbetacanary lives here, far from any printer.\n"}
 _FAST_EMBEDDER = FakeEmbedder()
 UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
-_SETTINGS = {**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, "search.fresh_timeout": TIMEOUT_S}
+DEFAULT_SETTINGS = {**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, "search.fresh_timeout": TIMEOUT_S}
 
 
 @dataclass
@@ -71,7 +71,7 @@ def serve_application(
     alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
     alpha.commit(dict(ALPHA))
     beta.commit(dict(BETA))
-    chosen = load_settings(place / "data", overrides={**_SETTINGS, **(settings or {})})
+    chosen = load_settings(place / "data", overrides={**DEFAULT_SETTINGS, **(settings or {})})
     service = build_service(chosen)
     if embedder is not None:
         service.components = replace(service.components, embedder=lambda: embedder, identity=None)
