@@ -195,7 +195,7 @@ class TermVector:
 def build_term_vector(terms: PageTerms) -> TermVector:
     """Build the binary tsvector of a page. The position of a lexeme is the weighted count of the term."""
     counts, size = count_weighted_terms(terms)
-    is_normalized = all(field == " ".join(field.split()) for field in (terms.name, terms.headings, terms.body))
+    is_normalized = all(field == " ".join(field.split()) for field in terms.fields)
     if not is_normalized or max(counts.values(), default=0) > _MAX_POSITION:
         return TermVector(_OVERSIZED_TSVECTOR, size)
     lexemes = sorted(term.encode() + _LEXEME_ENDS[int(count)] for term, count in counts.items())
