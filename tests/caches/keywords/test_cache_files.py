@@ -20,6 +20,7 @@ from tests.caches.keywords.keyword_fixtures import (
     open_cache,
 )
 from tests.support.paths import PYTHON_PATH
+from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.index import IndexChange
@@ -166,13 +167,13 @@ def test_a_large_index_is_built_in_the_background(tmp_path: Path) -> None:
     if cache.version is None:
         with pytest.raises(CacheNotReady):
             cache.search(KeywordQuery(("disk",)), 5, None)
-    assert cache.wait_idle(60)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     index.apply(IndexChange(tuple(make_random_pages(80, seed=4))))
     cache.refresh()
     assert cache.version is None
-    assert cache.wait_idle(60)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     cache.close()
@@ -187,13 +188,13 @@ def test_a_failed_build_is_logged_and_retried_at_the_next_version(
     with monkeypatch.context() as patched:
         patched.delattr(SqliteIndex, "open_keyword_rows")
         cache = open_cache(index, tmp_path, background=True, inline_build_pages=5)
-        assert cache.wait_idle(60)
+        assert cache.wait_idle(TIMEOUT_S)
         cache.refresh()
     assert cache.version is None
     assert "could not be built" in caplog.text
     index.apply(IndexChange(deleted=("p1",)))
     cache.refresh()
-    assert cache.wait_idle(60)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
 
@@ -223,7 +224,7 @@ def test_threads_search_one_version_while_another_refreshes(tmp_path: Path) -> N
     for thread in threads:
         thread.join()
     assert faults == []
-    cache.wait_idle(60)
+    cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     cache.close()
@@ -262,7 +263,7 @@ def test_several_processes_share_a_directory(tmp_path: Path) -> None:
         for role in roles
     ]
     for process in running:
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, said.decode()
     assert_agree(open_cache(index, tmp_path), index)
     assert not list((tmp_path / WIKI).glob("*.writing"))

@@ -32,7 +32,7 @@ def store_and_address(
 ) -> Iterator[tuple[PostgresStore, str]]:
     """Two databases, and the address of the first. Shared, because creating a database is slow."""
     first, second = pg.create_database(), pg.create_database()
-    with open_node_store(first, tmp_path_factory.mktemp("node"), lease=1.0) as made:
+    with open_node_store(first, tmp_path_factory.mktemp("node")) as made:
         made.placements.catalog.add_database("second", second)
         yield made, first
     pg.drop_database(first)
