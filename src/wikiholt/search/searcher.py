@@ -7,6 +7,7 @@ a writer: it answers from the last committed state.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
@@ -283,7 +284,10 @@ class Searcher:
         overlaps = self._title_matcher.score_titles(
             context.interpreted.query, page_ids, context.version, context.interpreted.variants
         )
-        return [candidate._replace(title_overlap=overlaps.get(candidate.page_id, 0.0)) for candidate in candidates]
+        return [
+            candidate._replace(title_overlap=overlap) if (overlap := overlaps.get(candidate.page_id)) else candidate
+            for candidate in candidates
+        ]
 
     def _get_page(self, path: str) -> StoredPage:
         """The indexed page with this path, or the only one whose path differs only in case. Raises PageNotFound."""
@@ -319,6 +323,8 @@ class Searcher:
 
     def _embed_query(self, context: SearchContext, fingerprint: str, started: StartedQuery | None) -> FloatArray | None:
         """The query's vector. None in a hybrid search if the model failed or differs from the index's model."""
+        if started is not None:
+            self._prepare_vectors(context)
         try:
             embedded = self._query_embedder.embed(context.interpreted.text, fingerprint, started)
             context.vector, context.sentence_scorer = embedded
@@ -385,6 +391,12 @@ class Searcher:
         context.nearest, context.has_all_passages = hits, len(hits.chunk_ids) < limit
         return hits
 
+    def _prepare_vectors(self, context: SearchContext) -> None:
+        """Refresh the vector cache while the query is embedded. If that fails, the search itself reports it."""
+        with suppress(Exception):
+            self._vector_cache.refresh()
+            context.refreshed = True
+
     def _search_vectors(
         self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
     ) -> VectorHits:
@@ -418,9 +430,10 @@ class Searcher:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
         if context.vector is None or context.nearest is None or context.request.chunks_per_page > 1 or not shown:
             return {}
-        found = group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale)
+        page_ids = {candidate.page_id for candidate in shown}
+        found = group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids)
         # Three passages of a page among the nearest of all are also the nearest of the page.
-        incomplete = {c.page_id for c in shown if len(found.get(c.page_id, ())) < PASSAGES_PER_PAGE}
+        incomplete = [page_id for page_id in page_ids if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
         if context.has_all_passages or not incomplete:
             return found
         hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
