@@ -29,9 +29,14 @@ def main() -> None:
     parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
     parser.add_argument("--saves", type=int, default=60)
     parser.add_argument("--searches", type=int, default=15)
+    parser.add_argument("--data", type=Path, default=HOME, help="directory of the indexed wikis")
+    parser.add_argument("--prepare", action="store_true", help="index the wikis and stop")
+    parser.add_argument("--random", action="store_true", help="index with random vectors, in minutes")
     parser.add_argument("--write", action="store_true", help="write bench/results/otterwiki.md")
     arguments = parser.parse_args()
-    places = [prepared(arguments.bundle, pages or None) for pages in arguments.pages]
+    places = [prepared(arguments.bundle, pages or None, arguments.data, random=arguments.random) for pages in arguments.pages]
+    if arguments.prepare:
+        return
     load = os.getloadavg()[0]
     tables = [_measured(place, arguments.saves, arguments.searches) for place in places]
     rows = [f"Load of the machine when it began: {load:.1f}.", "", *_saves(tables), "", *_searches(tables), ""]
@@ -44,7 +49,7 @@ def main() -> None:
 def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
     files = [file for file in _git(place, "ls-files").splitlines() if file.endswith(".md")]
     queries = [_words(file) for file in random.Random(7).sample(files, searches + 5)]
-    other = (HOME / f"{place.name}-bare").resolve()
+    other = place.with_name(f"{place.name}-bare")
     shutil.rmtree(other, ignore_errors=True)
     other.mkdir()
     subprocess.run(["git", "clone", "-q", str(place / "repository"), str(other / "repository")], check=True)

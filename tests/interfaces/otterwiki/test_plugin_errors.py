@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from flask import Flask
 from otterwiki.plugins import OtterWikiPluginSpec
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
@@ -37,7 +38,30 @@ def test_the_plugin_imports_nothing_heavy_before_setup() -> None:
     tree = ast.parse(Path(plugin.__file__).read_text())
     names = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
-    assert names == {"collections.abc", "functools", "importlib", "logging", "os", "otterwiki.plugins", "typing"}
+    assert names == {
+        *("collections.abc", "functools", "importlib", "logging", "os", "re", "typing"),
+        *("otterwiki.plugins", "otterwiki.version"),
+    }
+
+
+@pytest.mark.parametrize("version", ["2.17.3", "2.25.2", "1.9"])
+def test_an_older_otterwiki_runs_without_the_plugin_and_the_log_says_what_to_do(
+    version: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "_otterwiki_version", version)
+    monkeypatch.setattr(plugin, "_logged_reasons", set())
+    tried = OtterwikiPlugin()
+    tried.setup(Flask("wiki"), None, None)
+    assert tried.runtime is None
+    assert f"Otterwiki {version} is too old, 2.26 is needed" in caplog.text
+    assert "pip install --upgrade otterwiki" in caplog.text
+    tried.page_saved("home", "text", None, "message")
+    assert tried.template_html_head_inject(None) is None
+
+
+@pytest.mark.parametrize("version", ["2.26.0", "2.26.1", "2.100.0", "3.0", "main"])
+def test_newer_and_unnumbered_versions_of_otterwiki_are_accepted(version: str) -> None:
+    plugin.check_otterwiki_version(version)
 
 
 class _WorstError(BaseException):
