@@ -3,25 +3,29 @@
 import ast
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from flask import Flask
+from jinja2 import Environment, FileSystemLoader
 from otterwiki.plugins import OtterWikiPluginSpec
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import open_service
-from wikiholt.errors import InvalidSetting
+from wikiholt.errors import IndexCorrupt, IndexMissing, IndexRepairing, InvalidSetting, NothingIndexed
 from wikiholt.interfaces.otterwiki import plugin, plugin_config
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
+from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
+from wikiholt.interfaces.otterwiki.search_pages import build_search_content
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 
 _HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin)[name], "otterwiki_impl", None)]
@@ -74,6 +78,23 @@ class _BrokenRuntime:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (IndexMissing("no index"), "first-index"),
+        (NothingIndexed("no page"), "first-index"),
+        (IndexRepairing("damaged"), "problem"),
+        (IndexCorrupt("damaged"), "problem"),
+    ],
+)
+def test_the_page_shows_the_first_indexing_as_news_and_not_as_an_error(error: Exception, kind: str) -> None:
+    content = build_search_content(cast(PluginRuntime, _BrokenRuntime(error)), {"q": "otters"})
+    templates = Environment(loader=FileSystemLoader(Path(plugin.__file__).parent / "templates"), autoescape=True)
+    templates.filters |= dict.fromkeys(("pluralize", "wikiholt_ago", "wikiholt_matches", "wikiholt_snippet"), str)
+    html = cast(Any, templates.get_template("wikiholt/parts.html").module).state(content, {})
+    assert re.findall('class="message ([a-z-]*)"', html) == [kind]
 
 
 @pytest.mark.parametrize("hook", [name for name in _HOOKS if name != "setup"])
