@@ -297,6 +297,9 @@ class KeywordCache(Protocol):
 
     def get_max_score(self, query: KeywordQuery) -> float: ...
 
+    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+        """The sorted ids of the pages with every phrase and no excluded phrase of the query."""
+
     def get_lexicon(self) -> Lexicon:
         """The terms of its version. Fails as `search` does."""
 

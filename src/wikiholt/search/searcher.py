@@ -24,7 +24,6 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
-    CacheCannotAnswer,
     DatabaseUnavailable,
     ModelError,
     ModelMismatch,
@@ -33,6 +32,7 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.keyword_channel import KeywordChannel
 from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.ranking import (
@@ -94,7 +94,7 @@ class Searcher:
     ) -> None:
         self._index = index
         self._vector_cache = vector_cache
-        self._keyword_cache = keyword_cache
+        self._keywords = KeywordChannel(index, keyword_cache)
         self._get_embedder = get_embedder
         self._get_head = get_head
         self._hit_builder = hit_builder
@@ -211,7 +211,7 @@ class Searcher:
         requirements = interpreted.get_requirements(phrases=request.mode is not SearchMode.SEMANTIC)
         if not requirements:
             return allowed
-        matching = reduce(np.union1d, map(self._index.find_matching_page_ids, requirements))
+        matching = reduce(np.union1d, map(self._keywords.find_matching_page_ids, requirements))
         return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
 
     def _find_best(self, context: SearchContext, fingerprint: str) -> list[Candidate]:
@@ -340,27 +340,7 @@ class Searcher:
     def _get_keyword_shares(self, context: SearchContext, depth: int = 0) -> dict[int, float]:
         """Page id → share of the best possible keyword score, for the best `depth` pages or those that compete."""
         depth = depth or (MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES)
-        if self._keyword_cache is not None:
-            try:
-                self._keyword_cache.refresh()
-                if self._keyword_cache.version is not None:
-                    # `allowed` already leaves out pages with exclusions.
-                    cache = self._keyword_cache
-                    return context.interpreted.compute_shares(
-                        lambda query: cache.search(replace(query, excluded=()), depth, context.allowed),
-                        lambda query: cache.get_max_score(replace(query, excluded=())),
-                    )
-            except CacheCannotAnswer:
-                pass
-            except DatabaseUnavailable:
-                raise  # the index needs the same database
-            except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
-                _LOG.warning("the keyword cache failed (%s); searching the index", error)
-                context.degrade("the keyword cache failed; searched the index directly")
-        return context.interpreted.compute_shares(
-            lambda query: self._index.search_keywords(query, depth, context.request.where),
-            self._index.get_max_keyword_score,
-        )
+        return self._keywords.compute_shares(context, depth)
 
     def _search_by_meaning(self, context: SearchContext, vector: FloatArray, page_count: int) -> list[Candidate]:
         """The nearest pages: request more chunks until there are enough pages or no more chunks."""

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.interfaces.web.browser.test_appearance import check_accessibility
-from tests.support.browser import OpenTab
+from tests.support.browser import TIMEOUT_MS, OpenTab
 from tests.support.web_server import WebServer
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME
 
@@ -53,6 +53,7 @@ def test_signing_in_needs_no_script(sign_in_server: tuple[WebServer, str], visit
 def test_a_person_signs_in_at_the_provider(sign_in_server: tuple[WebServer, str], browser: Browser) -> None:
     server, _ = sign_in_server
     with browser.new_context() as context:
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         page.goto(f"{server.url}w/allotment/sign-in?next=/w/allotment/read%3Fpage%3DGrowing/Composting")
         page.get_by_role("link", name="Sign in with Example").click()
