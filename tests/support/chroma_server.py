@@ -8,7 +8,7 @@ from typing import Self
 import httpx
 
 from tests.support.programs import find_free_port
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 
 
 class RunningChroma:
@@ -43,6 +43,6 @@ class RunningChroma:
         assert self.process is not None
         assert self.process.poll() is None, f"it ended with {self.process.returncode}"
         try:
-            return httpx.get(f"{self.url}/api/v2/heartbeat", timeout=60).status_code == 200
+            return httpx.get(f"{self.url}/api/v2/heartbeat", timeout=TIMEOUT_S).status_code == 200
         except httpx.TransportError:
             return False

@@ -5,22 +5,30 @@ import random
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.wait import TIMEOUT_S, wait_until
 
-_PORTS = range(15_000, 30_000)
-"""Below the ports that Linux chooses for outgoing connections."""
+_PORTS = range(20_000, 30_000)
+"""Below the ports that systems give to connections and to servers without a port of their own."""
+_RESERVATION_ADDRESS = "127.0.0.77"
+_reservations: list[socket.socket] = []
 
 
 def find_free_port() -> int:
-    """A free port for a program that cannot choose one. No outgoing connection gets it before the program starts."""
-    chance = random.SystemRandom()
-    while True:
-        port = chance.choice(_PORTS)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+    """A port of the loopback interface that nothing uses. No other process of the tests gets it while this one runs."""
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        reservation = socket.socket()
+        try:
+            reservation.bind((_RESERVATION_ADDRESS, port))
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            reservation.close()
+        else:
+            _reservations.append(reservation)
             return port
+    raise AssertionError("no port is free")
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def test_a_file_with_a_version_the_index_never_reached_is_not_used(tmp_path: Pat
 def test_a_read_only_directory_is_not_needed(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(100))
     (tmp_path / "file").write_text("in the way")
-    cache = FileKeywordCache(index, tmp_path / "file" / "deeper", background=False)
+    cache = FileKeywordCache(index, tmp_path / "file" / "deeper", with_positions=True, background=False)
     cache.refresh()
     assert_agree(cache, index)
     index.apply(IndexChange(tuple(make_random_pages(250, seed=3, start=50))))
@@ -151,7 +151,7 @@ def test_files_of_a_killed_writer_are_removed_and_those_of_a_live_one_are_not(tm
     (folder / "words-g000001-v1.postings.0123.writing").write_bytes(b"half")
     (folder / "vectors-g000001-v1.exact").write_bytes(b"not ours")
     live = CacheDirectory(folder, "words")
-    cache = FileKeywordCache(index, folder, background=False)
+    cache = FileKeywordCache(index, folder, with_positions=True, background=False)
     from wikiholt.caches.keywords.keyword_cache import make_file_name
 
     with live.open_for_writing(make_file_name(1, 0)):
