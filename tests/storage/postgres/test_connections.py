@@ -16,7 +16,7 @@ from wikiholt.storage.postgres import assignments, registry_store
 from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.connection_budget import ConnectionBudget
-from wikiholt.storage.postgres.pool import ConnectionPool
+from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login
 from wikiholt.storage.postgres.store import PostgresStore
 
 OTHER_ID = "bbbbbbbbbbbbbbbbbbbb"
@@ -66,6 +66,30 @@ def test_a_full_server_gets_an_idle_connection_back(store: PostgresStore, databa
         connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT {used}")
         assert store.get_published(OTHER_ID) == 1, "the idle connection of the other wiki was closed"
         connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT -1")
+
+
+def test_a_server_that_ends_the_closed_session_late_is_tried_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    store.get_published(WIKI_ID)
+    placements = store.placements
+    pool, login = placements._pool, placements.make_login(placements.get(WIKI_ID))
+    while pool._idle[1:]:
+        pool._idle.pop().connection.close()
+    connect, refusals = pool.connect, [TooManyConnections("no connection is left")] * 3
+
+    def refuse_at_first(login: Login) -> Connection:
+        if refusals:
+            raise refusals.pop()
+        return connect(login)
+
+    monkeypatch.setattr(pool, "connect", refuse_at_first)
+    pool._connect_with_room(login).close()
+    assert not pool._idle, "the idle connection was closed"
+    refusals.append(TooManyConnections("no connection is left"))
+    with pytest.raises(TooManyConnections):
+        pool._connect_with_room(login)
 
 
 def test_a_role_with_another_password_is_repaired_by_the_next_writer(store: PostgresStore) -> None:

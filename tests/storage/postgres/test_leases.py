@@ -105,6 +105,25 @@ def test_a_lease_is_renewed_for_as_long_as_its_holder_lives(
         pass
 
 
+def test_a_lease_whose_row_is_being_renewed_is_released(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    execute, locked = store.leases._execute, [LockTimeout("locked by the renewal")]
+
+    def execute_when_unlocked(statement: str, lease: Lease, **parameters: object) -> int:
+        if "holder = NULL" in statement and locked:
+            raise locked.pop()
+        return execute(statement, lease, **parameters)
+
+    monkeypatch.setattr(store.leases, "_execute", execute_when_unlocked)
+    with store.write_lock(WIKI_ID, 0):
+        pass
+    assert not locked
+    with another.write_lock(WIKI_ID, 0):
+        pass
+
+
 _HOLDER_SCRIPT = """
 import sys, time
 from pathlib import Path
