@@ -26,7 +26,13 @@ ALPHA = {
 BETA = {"Home.md": "# Beta\n\nbetacanary lives here, far from any printer.\n"}
 _FAST_EMBEDDER = FakeEmbedder()
 UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
-DEFAULT_SETTINGS = {**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, "search.fresh_timeout": TIMEOUT_S}
+DEFAULT_SETTINGS = {
+    **UNLIMITED,
+    "sync.interval": 3600.0,
+    "backup.interval": 0.0,
+    "check.interval": 0.0,
+    "search.fresh_timeout": TIMEOUT_S,
+}
 
 
 @dataclass

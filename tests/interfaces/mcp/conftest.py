@@ -4,6 +4,14 @@ import pytest
 
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from tests.support.wait import TIMEOUT_S
+from wikiholt.interfaces.mcp import oauth
+
+
+@pytest.fixture(autouse=True)
+def _wait_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of a test that has the keys of an issuer may be slow on a busy machine."""
+    monkeypatch.setattr(oauth, "_FETCH_TIMEOUT_S", TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")

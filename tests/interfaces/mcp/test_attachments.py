@@ -96,11 +96,11 @@ def test_all_names_of_otterwiki_mcp_work(attached: tuple[ServedApplication, str]
 
 def test_a_file_that_exceeds_the_budget_is_named_as_a_resource(attached: tuple[ServedApplication, str]) -> None:
     served, url = attached
-    served.alpha.commit({"Home/large.bin": b"x" * 50_000})
-    arguments = {"path": "Home", "filename": "large.bin", "max_tokens": 300}
+    served.alpha.commit({"Coffee/large.bin": b"x" * 50_000})
+    arguments = {"path": "Coffee", "filename": "large.bin", "max_tokens": 300}
     result = call_tool(url, served.tokens["read"], "download_attachment", **arguments)
     assert result.is_error
-    assert "wiki://attachment/Home/large.bin" in get_text(result)
+    assert "wiki://attachment/Coffee/large.bin" in get_text(result)
 
 
 def test_a_rename_keeps_to_its_budget(attached: tuple[ServedApplication, str]) -> None:

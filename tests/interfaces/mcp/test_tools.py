@@ -108,6 +108,7 @@ def test_every_answer_matches_its_output_schema(served: ServedApplication, url: 
 
 
 def test_a_hit_has_location_confidence_and_freshness(served: ServedApplication, url: str) -> None:
+    served.application.service.get_handle("alpha").sync()  # another test may have committed
     result = call_tool(url, served.tokens["read"], "search", query="drum worn out", n=2)
     document = get_document(result)
     first = document["results"][0]

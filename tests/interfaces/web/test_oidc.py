@@ -12,8 +12,10 @@ from fastapi.testclient import TestClient
 
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, run_oidc_provider
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.people import Person, PersonOrigin
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME
+from wikiholt.interfaces.web import oidc
 
 pytestmark = pytest.mark.process
 
@@ -40,7 +42,8 @@ def served(provider: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> 
         "people.oidc_name": "Example & Co",
         "people.groups": ["editors=alpha:write"],
     }
-    with serve_application(tmp_path_factory.mktemp("oidc"), settings) as served:
+    with serve_application(tmp_path_factory.mktemp("oidc"), settings) as served, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oidc, "_TIMEOUT_S", TIMEOUT_S)
         yield served
 
 

@@ -1,6 +1,7 @@
 """`wikiholt import` with the real model."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +45,10 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return code, out, err
 
 
-def test_the_import_command_plans_runs_and_verifies(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    at, there = ("--data", str(place / "data")), str(place / "int8")
+def test_the_import_command_plans_runs_and_verifies(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, there = ("--data", shutil.copytree(place / "data", tmp_path / "data").as_posix()), str(place / "int8")
     code, out, _ = run_command(capsys, *at, "import", "faiss", there, "--dry-run", "--json")
     planned = json.loads(out)
     assert code == 0
@@ -77,8 +80,10 @@ def test_vectors_of_another_precision_are_not_reused(place: Path, capsys: pytest
     assert all(wiki["proof"]["foreign"] == 0 for wiki in report["wikis"])
 
 
-def test_rows_without_a_clear_owner_are_listed_and_rejected(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    at = ("--data", str(place / "data"))
+def test_rows_without_a_clear_owner_are_listed_and_rejected(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ("--data", shutil.copytree(place / "data", tmp_path / "data").as_posix())
     code, out, err = run_command(capsys, *at, "import", "faiss", str(place / "int8" / "harbour"))
     assert code == 2
     assert "Home: a page of garden, harbour" in out

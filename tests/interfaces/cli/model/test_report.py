@@ -1,6 +1,7 @@
 """`wikiholt report` with the real model, while another process has the wiki open."""
 
 import json
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -95,7 +96,9 @@ def test_no_searches_no_log_and_bad_arguments_have_different_errors(run: Command
     assert json.loads(run("report", "notes", "--json")[1])["searches"] == 4, "no data was lost"
 
 
-def test_the_query_log_is_deleted_on_request(run: CommandRunner, data: Path) -> None:
+def test_the_query_log_is_deleted_on_request(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = shutil.copytree(data, tmp_path / "data")
+    run = CommandRunner(data, capsys)
     code, out, _ = run("report", "notes", "--clear")
     assert (code, out) == (0, "Deleted 4 logged searches of notes.\n")
     assert not [file for file in data.rglob("*.sqlite") if b"income tax" in file.read_bytes()]

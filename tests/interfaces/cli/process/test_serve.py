@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -136,6 +137,7 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
 
         def stop_after_a_batch() -> bool:
             """Stop the service if it has indexed a batch. It is suspended meanwhile, and cannot index the rest."""
+            began = time.monotonic()
             service.process.send_signal(signal.SIGSTOP)
             try:
                 found = indexed() >= 48
@@ -144,9 +146,11 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
             if found:
                 service.process.send_signal(signal.SIGTERM)
             service.process.send_signal(signal.SIGCONT)
+            if not found:
+                time.sleep(time.monotonic() - began)  # it runs for at least as long as it was suspended
             return found
 
-        wait_until(stop_after_a_batch)
+        wait_until(stop_after_a_batch, seconds=240)
         assert service.process.wait(TIMEOUT_S) == 0
     count_before = indexed()
     assert 48 <= count_before < PAGE_COUNT

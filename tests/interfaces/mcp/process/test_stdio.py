@@ -47,7 +47,7 @@ def test_an_agent_reads_at_once_then_writes_and_finds_its_page(repository: Repos
         assert len((await client.list_tools()).tools) == 18
         page = "# Birds\n\nA kingfisher dives from the willow.\n"
         get_document(await _call_tool(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
-        until = time.monotonic() + 120
+        until = time.monotonic() + 280
         while (result := await _call_tool(client, "search", query="which bird fishes by plunging?", n=3)).is_error:
             assert "Next: " in get_text(result)
             assert time.monotonic() < until
@@ -88,7 +88,7 @@ def test_it_stops_when_its_input_closes(repository: Repository, tmp_path: Path) 
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
     ended = subprocess.run(
-        command, input="this is no message\n", capture_output=True, text=True, timeout=120, check=False, env=environment
+        command, input="this is no message\n", capture_output=True, text=True, timeout=280, check=False, env=environment
     )
     assert ended.returncode == 0
     assert "heron" not in ended.stdout + ended.stderr
@@ -138,7 +138,7 @@ def test_a_client_of_2025_is_notified_of_a_page_that_changes(repository: Reposit
     async def work(client: Client) -> None:
         await client.subscribe_resource("wiki://page/Home")
         repository.commit({"Home.md": "# Home\n\nThe heron left.\n", "New.md": "# New\n"})
-        with anyio.fail_after(120):
+        with anyio.fail_after(280):
             await done.wait()
 
     run_over_stdio(tmp_path / "data", ["garden"], work, mode="legacy", message_handler=on_message)
