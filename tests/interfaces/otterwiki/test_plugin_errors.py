@@ -3,24 +3,29 @@
 import ast
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from flask import Flask
+from jinja2 import Environment, FileSystemLoader
 from otterwiki.plugins import OtterWikiPluginSpec
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
-from wikiholt.errors import InvalidSetting
+from wikiholt.errors import IndexCorrupt, IndexMissing, IndexRepairing, InvalidSetting, NothingIndexed
 from wikiholt.interfaces.otterwiki import plugin, plugin_config
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
+from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
+from wikiholt.interfaces.otterwiki.search_pages import build_search_content
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 
 _HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin)[name], "otterwiki_impl", None)]
@@ -37,7 +42,30 @@ def test_the_plugin_imports_nothing_heavy_before_setup() -> None:
     tree = ast.parse(Path(plugin.__file__).read_text())
     names = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
-    assert names == {"collections.abc", "functools", "importlib", "logging", "os", "otterwiki.plugins", "typing"}
+    assert names == {
+        *("collections.abc", "functools", "importlib", "logging", "os", "re", "typing"),
+        *("otterwiki.plugins", "otterwiki.version"),
+    }
+
+
+@pytest.mark.parametrize("version", ["2.17.3", "2.25.2", "1.9"])
+def test_an_older_otterwiki_runs_without_the_plugin_and_the_log_says_what_to_do(
+    version: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "_otterwiki_version", version)
+    monkeypatch.setattr(plugin, "_logged_reasons", set())
+    tried = OtterwikiPlugin()
+    tried.setup(Flask("wiki"), None, None)
+    assert tried.runtime is None
+    assert f"Otterwiki {version} is too old, 2.26 is needed" in caplog.text
+    assert "pip install --upgrade otterwiki" in caplog.text
+    tried.page_saved("home", "text", None, "message")
+    assert tried.template_html_head_inject(None) is None
+
+
+@pytest.mark.parametrize("version", ["2.26.0", "2.26.1", "2.100.0", "3.0", "main"])
+def test_newer_and_unnumbered_versions_of_otterwiki_are_accepted(version: str) -> None:
+    plugin.check_otterwiki_version(version)
 
 
 class _WorstError(BaseException):
@@ -50,6 +78,23 @@ class _BrokenRuntime:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (IndexMissing("no index"), "first-index"),
+        (NothingIndexed("no page"), "first-index"),
+        (IndexRepairing("damaged"), "problem"),
+        (IndexCorrupt("damaged"), "problem"),
+    ],
+)
+def test_the_page_shows_the_first_indexing_as_news_and_not_as_an_error(error: Exception, kind: str) -> None:
+    content = build_search_content(cast(PluginRuntime, _BrokenRuntime(error)), {"q": "otters"})
+    templates = Environment(loader=FileSystemLoader(Path(plugin.__file__).parent / "templates"), autoescape=True)
+    templates.filters |= dict.fromkeys(("pluralize", "wikiholt_ago", "wikiholt_matches", "wikiholt_snippet"), str)
+    html = cast(Any, templates.get_template("wikiholt/parts.html").module).state(content, {})
+    assert re.findall('class="message ([a-z-]*)"', html) == [kind]
 
 
 @pytest.mark.parametrize("hook", [name for name in _HOOKS if name != "setup"])

@@ -135,6 +135,22 @@ def test_the_progress_of_running_work_is_shown(
     expect(page.locator("#app\\.job")).to_have_text("The disk is full.")
 
 
+def test_a_long_category_leaves_the_counts_in_sight(readers: OtterwikiServer, visit: OpenTab) -> None:
+    page = visit(f"{readers.url}{SEARCH}", wait="#app\\.results .card", viewport={"width": 1300, "height": 900}).page
+    long = {"value": "a category that somebody gave a very long name " * 4, "count": 7}
+
+    def add_long_category(route: Route) -> None:
+        facets = route.fetch().json()
+        route.fulfill(json={**facets, "categories": [long, *facets["categories"]]})
+
+    page.route("**/api/v1/facets?*", add_long_category)
+    page.goto(f"{readers.url}{SEARCH}?q=database")
+    label = page.locator(".filters label", has_text="a very long name")
+    expect(label).to_contain_text("7")
+    within = "(label) => label.scrollWidth <= label.clientWidth && label.getBoundingClientRect().right <= innerWidth"
+    assert label.evaluate(within)
+
+
 def test_the_index_is_for_administrators_alone(
     readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
 ) -> None:
