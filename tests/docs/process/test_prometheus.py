@@ -70,7 +70,10 @@ def test_no_alert_fires_on_a_healthy_service(prometheus: httpx.Client) -> None:
         return list(group["rules"])
 
     wait_until(lambda: all(rule["health"] != "unknown" for rule in list_rules()))
-    assert {(rule["health"], rule["state"]) for rule in list_rules()} == {("ok", "inactive")}
+    rules = list_rules()
+    assert {rule["health"] for rule in rules} == {"ok"}
+    # On a busy machine searches are slow, and that alert waits: it fires only after minutes.
+    assert [rule["name"] for rule in rules if rule["state"] == "firing"] == []
 
 
 def test_every_panel_shows_values(prometheus: httpx.Client) -> None:

@@ -8,7 +8,7 @@ exact at every version. An update costs time for the changed pages, and a few na
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
@@ -38,6 +38,7 @@ DoubleArray = NDArray[np.float64]
 PostingList = tuple[RowNumbers, FloatArray]
 """The rows that contain a term, and its count in each."""
 
+_MAX_RECENT_PHRASES = 8
 _LAST_CHARACTER = chr(0x10FFFF)
 
 
@@ -58,6 +59,8 @@ class KeywordView:
     page_count: int
     norms: DoubleArray
     """The length normalization of BM25 per row: k1 · (1 - b + b · length / average length)."""
+    recent_phrases: dict[tuple[str, ...], tuple[PostingList | None]] = field(default_factory=dict, repr=False)
+    """One search needs the rows of a phrase three times."""
 
     @property
     def changed_count(self) -> int:
@@ -90,6 +93,17 @@ class KeywordView:
             return self.get_posting_list(terms[0]) if terms else None
         if self.postings.positions is None:
             raise _make_phrase_error()
+        phrase = tuple(terms)
+        known = self.recent_phrases.get(phrase)
+        if known is None:
+            known = (self._find_phrase(terms),)
+            if len(self.recent_phrases) >= _MAX_RECENT_PHRASES:
+                self.recent_phrases.clear()
+            self.recent_phrases[phrase] = known
+        return known[0]
+
+    def _find_phrase(self, terms: Sequence[str]) -> PostingList | None:
+        assert self.postings.positions is not None
         numbers = [number for term in terms if (number := self.postings.terms.find_number(term)) is not None]
         lists = [self.postings.positions.find_phrase(numbers)] if len(numbers) == len(terms) else []
         if self.added_pages and all(term in self.added for term in terms):
