@@ -101,8 +101,8 @@ class Candidate(NamedTuple):
 
     def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
         """The candidate as found by keyword. Faster than `_replace`."""
-        page_id, chunk_id, distance, _, _, *rest = self
-        return Candidate(page_id, chunk_id, distance, share, channels, *rest)
+        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score = self
+        return Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score)
 
     @property
     def meaning(self) -> float:
