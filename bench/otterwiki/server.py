@@ -85,7 +85,7 @@ class Wiki:
 
     def follow(self) -> None:
         """Wait until the index and its caches have followed what was saved."""
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while True:
             answer = self.client.get("/api/v1/search", params={"q": "otters", "n": 1, "fresh": "true"})
             if answer.status_code == 200 and not answer.json()["degraded"]:
