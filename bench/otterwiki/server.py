@@ -28,7 +28,6 @@ class Wiki:
             "REPOSITORY": str(place / "repository"),
             "SQLALCHEMY_DATABASE_URI": f"sqlite:///{place / app}.sqlite",
             "SECRET_KEY": "a-secret-of-at-least-16-characters",
-            "RETAIN_PAGE_NAME_CASE": True,
             "WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0",
         }
         settings.write_text("".join(f"{name} = {value!r}\n" for name, value in lines.items()))

@@ -18,12 +18,9 @@ from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite.schema import open_connection
-from wikiholt.text.dialect import OTTERWIKI_CASE
 from wikiholt.wikis.service import WikiService
 
 HOME = DATA / "otterwiki"
-_OPTIONS = PluginOptions(dialect=OTTERWIKI_CASE.name)
-"""Those of the server: with another dialect it would index again."""
 
 
 class RandomVectors:
@@ -70,7 +67,7 @@ def indexed(place: Path, *, random: bool) -> None:
         model = cast("Embedder", RandomVectors(service.components.embedder()))
         service.components = replace(service.components, embedder=lambda: model)
     try:
-        slug = WikiRegistrar(service, _OPTIONS).get_or_register(WikiLocation(str(place / "repository"))).slug
+        slug = WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
         service.get_handle(slug).sync()
         service.get_handle(slug).wait_for_caches(600)
     finally:
@@ -99,7 +96,7 @@ def _take_over(data: Path, place: Path) -> None:
                 db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
 
     service = open_service(place / "wikiholt")
-    copied(service, WikiRegistrar(service, _OPTIONS).get_or_register(WikiLocation(str(place / "repository"))).slug)
+    copied(service, WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug)
 
 
 def _fewer(repository: Path, pages: int) -> None:
