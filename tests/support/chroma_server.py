@@ -40,6 +40,8 @@ class RunningChroma:
         self.stop()
 
     def _is_up(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"it ended with {self.process.returncode}"
         try:
             return httpx.get(f"{self.url}/api/v2/heartbeat", timeout=TIMEOUT_S).status_code == 200
         except httpx.TransportError:

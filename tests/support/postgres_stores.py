@@ -62,7 +62,7 @@ def create_filled_index(store: PostgresStore, wiki_id: str, pages: int = 3, revi
 def open_store(pg: PostgresServer, scratch: Path) -> Iterator[PostgresStore]:
     """One store for many tests: a wiki is made in no time, a database is not."""
     address = pg.create_database()
-    home, doors = Catalog(address), ConnectionPool(10)
+    home, doors = Catalog(address, lock_timeout_s=60.0), ConnectionPool(10, lock_timeout_s=60.0)
     yield PostgresStore(home, doors, scratch)
     doors.close()
     home.close()

@@ -218,6 +218,17 @@ class SupportsSentenceScoring(Protocol):
 
 
 @runtime_checkable
+class SupportsQueryThreads(Protocol):
+    """A model that can embed a query while the caller does other work."""
+
+    def start_query(self, text: str) -> Callable[[], FloatArray] | None:
+        """Start to embed a query in another thread; None if no thread is idle.
+
+        The returned function waits for the vector and raises what `embed_query` raises.
+        """
+
+
+@runtime_checkable
 class SupportsPageWorkers(Protocol):
     """A model that embeds faster than one process prepares pages."""
 

@@ -86,7 +86,7 @@ def make_certificate(place: Path) -> Path:
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     command += ["-subj", f"/CN={DOMAIN}", "-addext", names]
     files = ["-keyout", str(place / "tls.key"), "-out", str(place / "tls.crt")]
-    subprocess.run([*command, *files], check=True, capture_output=True, timeout=60)
+    subprocess.run([*command, *files], check=True, capture_output=True, timeout=120)
     return place / "tls.crt"
 
 

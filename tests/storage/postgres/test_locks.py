@@ -17,6 +17,7 @@ from tests.support.paths import ROOT
 from tests.support.postgres_hostile import holding_everything, refused
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, create_filled_index, open_node_store, read_lease_expiry
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, InvalidSetting, LockTimeout
@@ -174,7 +175,7 @@ def test_indexes_of_a_wiki_with_locked_tables_are_built_after_the_lock_is_releas
     with holding_everything(address(store, HOSTILE), placement):
         builder.request(connections, placement.schema)
         assert not builder.wait_idle(2 * LOCK_TIMEOUT_S), "it retries"
-    assert builder.wait_idle(60)
+    assert builder.wait_idle(TIMEOUT_S)
     assert build_missing_indexes(connections, placement.schema) == []
 
 

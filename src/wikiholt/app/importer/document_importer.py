@@ -110,7 +110,7 @@ class DocumentImporter:
                 self._service.create(slug, {})
             handle = self._service.get_handle(slug)
             for batch in iter_batches(spool.iter_pages(slug), lambda page: sum(map(len, page[1]))):
-                faults = {page: fault for page, texts in batch if (fault := self._find_fault(texts))}
+                faults = {page: reason for page, texts in batch if (reason := self._find_fault(texts))}
                 lines = [BulkLine(0, page, "\n\n".join(texts)) for page, texts in batch if page not in faults]
                 results = handle.pages.write_many(lines, _AUTHOR)
                 outcomes.update(result.outcome for result in results)

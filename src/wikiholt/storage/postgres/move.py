@@ -180,8 +180,8 @@ def _copy_generations(store: PostgresStore, old: Placement, new: Placement, conn
                 ):
                     connection.execute(statement)
             if source.execute(_HAS_LONG_ROWS).fetchone() == (True,):
-                table = sql.Identifier(new.schema, "state")
-                connection.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN text SET STORAGE EXTENDED").format(table))
+                state = sql.Identifier(new.schema, "state")
+                connection.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN text SET STORAGE EXTENDED").format(state))
         with connections.write_transaction(statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S) as target:
             _copy_table(source, target, "state", _CONTENT_ROWS)
             for table in _list_tables(known):

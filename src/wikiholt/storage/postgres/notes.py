@@ -17,13 +17,18 @@ def read_note(connection: Connection, name: str) -> str | None:
 
 def write_note(connection: Connection, name: str, text: str) -> bool:
     """Write a note. Returns False if the wiki has been moved to another database."""
-    statement = "INSERT INTO state (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
     first, *others = rows.split_text(_validate_note_name(name), text)
-    remove_parts = "WITH removed AS (DELETE FROM state WHERE name >= %s AND name < %s) "
-    connection.execute(remove_parts + statement, (*rows.get_part_names(name), *first))
+    statement = "INSERT INTO state (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+    connection.execute(statement, first)
+    # A statement of its own: it sees the parts of a writer that the first statement waited for.
+    statement = (
+        "WITH removed AS (DELETE FROM state WHERE name >= %s AND name < %s)"
+        " SELECT text FROM state WHERE name = 'layout'"
+    )
+    layout = connection.execute(statement, rows.get_part_names(name)).fetchone()
     for part in others:
-        connection.execute(statement, part)
-    return connection.execute("SELECT text FROM state WHERE name = 'layout'").fetchone() != (MOVED_MARK,)
+        connection.execute("INSERT INTO state (name, text) VALUES (%s, %s)", part)
+    return layout != (MOVED_MARK,)
 
 
 def read_lease_text(connection: Connection, name: str) -> str | None:
