@@ -96,7 +96,9 @@ def _take_over(data: Path, place: Path) -> None:
                 db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
 
     service = open_service(place / "wikiholt")
-    copied(service, WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug)
+    copied(
+        service, WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
+    )
 
 
 def _fewer(repository: Path, pages: int) -> None:
