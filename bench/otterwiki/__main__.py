@@ -41,7 +41,10 @@ def main() -> None:
     if arguments.prepare:
         return
     load = os.getloadavg()[0]
-    tables = [_measured(place, arguments.saves, arguments.searches) for place in places]
+    tables: list[dict[str, object]] = []
+    for place in places:
+        tables.append(_measured(place, arguments.saves, arguments.searches))
+        print("\n".join(_saves(tables[-1:])), flush=True)
     rows = [f"Load of the machine when it began: {load:.1f}.", "", *_saves(tables), "", *_searches(tables), ""]
     rows += _memory(tables)
     print("\n".join(rows))

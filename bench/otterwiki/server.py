@@ -28,7 +28,6 @@ class Wiki:
             "REPOSITORY": str(place / "repository"),
             "SQLALCHEMY_DATABASE_URI": f"sqlite:///{place / app}.sqlite",
             "SECRET_KEY": "a-secret-of-at-least-16-characters",
-            "RETAIN_PAGE_NAME_CASE": True,
             "WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0",
         }
         settings.write_text("".join(f"{name} = {value!r}\n" for name, value in lines.items()))
@@ -85,7 +84,7 @@ class Wiki:
 
     def follow(self) -> None:
         """Wait until the index and its caches have followed what was saved."""
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while True:
             answer = self.client.get("/api/v1/search", params={"q": "otters", "n": 1, "fresh": "true"})
             if answer.status_code == 200 and not answer.json()["degraded"]:

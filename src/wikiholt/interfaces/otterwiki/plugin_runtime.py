@@ -6,6 +6,7 @@ scheduler. The write lock of each index lets one of them write, and the others s
 
 import atexit
 import concurrent.futures.thread  # noqa: F401 - its exit handler must be registered before ours, to run after it
+import gc
 import importlib
 import logging
 import os
@@ -299,6 +300,8 @@ class PluginRuntime:
         application.service.list_wikis()  # fail now if the registry cannot be read
         application.scheduler.start()
         self._running = _RunningApplication(application, self.options)
+        # A save creates many objects and so starts collections, which must not walk through Wikiholt's modules.
+        gc.freeze()
         return self._running
 
     def _log_once(self, error: WikiholtError) -> None:
