@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -97,7 +98,8 @@ class ModelTokenizer:
                 # Other threads may read the old cache, so it is replaced and not cleared.
                 known = self._ids_by_word = {word: known[word] for word in words.difference(new_words)}
             known.update(found)
-        return [list({token_id: None for word in words for token_id in known[word]}) for words in words_by_text]
+        find_ids = known.__getitem__
+        return [list(dict.fromkeys(chain.from_iterable(map(find_ids, words)))) for words in words_by_text]
 
     def _find_word_ids(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         mark = self._space_mark
