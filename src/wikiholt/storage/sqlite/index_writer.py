@@ -25,6 +25,7 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
         writer.write_entry(entry)
     if change.revision is not None:
         writer.set_revision(change.revision)
+    writer.write_terms()
     if writer.changed:
         version += 1
         db.execute("UPDATE state SET version = ?", (version,))
@@ -48,6 +49,7 @@ class _SqliteWriter:
     def __init__(self, db: sqlite3.Connection, version: int) -> None:
         self._db = db
         self._version = version
+        self._term_statements: list[tuple[str, tuple[object, ...]]] = []
         self.changed = False
 
     def delete_file(self, file: str) -> None:
@@ -82,7 +84,7 @@ class _SqliteWriter:
         self._write_chunks(page_id, entry)
         terms = entry.terms
         row = (page_id, terms.name, terms.headings, terms.body)
-        self._db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
+        self._term_statements.append(("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row))
         write_page_checksum(self._db, page_id)
         self.changed = True
 
@@ -90,6 +92,15 @@ class _SqliteWriter:
         (old_revision,) = self._db.execute("SELECT revision FROM state").fetchone()
         self._db.execute("UPDATE state SET revision = ?, synced_at = ?", (revision, datetime.now(UTC).timestamp()))
         self.changed = self.changed or old_revision != revision
+
+    def write_terms(self) -> None:
+        """Change the keyword index for all pages, in order. Call once, at the end.
+
+        FTS5 writes a segment whenever a later statement of the transaction opens a savepoint, so it would write one or
+        two for each page.
+        """
+        for sql, row in self._term_statements:
+            self._db.execute(sql, row)
 
     def _is_unchanged(self, page_id: int, entry: PageEntry) -> bool:
         columns = to_page_columns(entry)
@@ -134,10 +145,9 @@ class _SqliteWriter:
         """Delete everything that belongs to a page except its row."""
         db = self._db
         terms = rows.decode_terms(encoded_terms)
-        db.execute(
-            "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)",
-            (page_id, terms.name, terms.headings, terms.body),
-        )
+        row = (page_id, terms.name, terms.headings, terms.body)
+        sql = "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)"
+        self._term_statements.append((sql, row))
         sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
         db.execute(sql, (self._version, page_id))
         db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))

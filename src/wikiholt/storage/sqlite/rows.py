@@ -16,6 +16,9 @@ from wikiholt.storage.sqlite.errors import make_corrupt_error
 
 CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
 
+_JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)
+"""`json.dumps` with options makes an encoder per call, which takes longer than encoding."""
+
 Row = Sequence[Any]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +82,7 @@ def decode_terms(encoded: bytes) -> PageTerms:
 
 
 def encode_strings(strings: Sequence[str]) -> str:
-    return json.dumps(list(strings), ensure_ascii=False)
+    return _JSON_ENCODER.encode(list(strings)) if strings else "[]"
 
 
 @translate_damage
