@@ -76,6 +76,10 @@ class FirstHit(NamedTuple):
     stand_out: float
     """Its meaning minus the mean of all candidates, in standard deviations."""
     name: float
+    nearest: float
+    """The highest meaning of any candidate: the first hit of semantic search."""
+    nearest_lead: float
+    nearest_right: float
 
 
 class Hits(NamedTuple):
@@ -174,7 +178,15 @@ def describe(signals: Signals) -> tuple[FirstHit, float]:
         sum(0.5 / (1 + (values > values[first]).sum()) for values in (meaning, share)),
         (meaning[first] - meaning.mean()) / (meaning.std() + 0.01),
         signals.name[first],
+        *describe_nearest(signals),
     ), float(signals.grade[first] > 0)
+
+
+def describe_nearest(signals: Signals) -> tuple[float, float, float]:
+    """The meaning of the first hit of semantic search, its lead, and whether it is right."""
+    order = np.argsort(-signals.cosine, kind="stable")
+    best, *others = signals.cosine[order[:2]].tolist()
+    return best, best - sum(others), float(signals.grade[order[0]] > 0)
 
 
 def weigh(hits: Hits, chosen: np.ndarray, removed_weight: float = 0.0) -> FloatArray:
@@ -202,15 +214,23 @@ def score_product(hits: Hits, mode: SearchMode, lead: str) -> FloatArray:
 
 
 def score_fitted(hits: Hits, names: Sequence[str], seen: np.ndarray, removed_weight: float) -> FloatArray:
-    """The score by curves fitted to the hits that are seen, with the product's floor."""
+    """The score by curves fitted to the hits that are seen. Its floor is fitted to the first hits of semantic search."""
     usable, own = seen & ((hits.sort != REMOVED) | (removed_weight > 0)), seen & (hits.sort == OWN)
     weights = weigh(hits, usable, removed_weight)
     bias, *slopes = fitted([hits.column(n)[usable] for n in names], hits.sort[usable] == OWN, weights)
-    start, slope = fitted([hits.column("lead")[own]], hits.right[own] > 0, weigh(hits, own))
     total = bias + sum(weight * hits.column(name) for weight, name in zip(slopes, names, strict=True))
-    lead = hits.column("lead")
-    scores = apply_curve(total) * apply_curve(np.where(lead < 0, TRAILING_LEAD_WEIGHT, slope) * lead + start)
-    return np.maximum(scores, score_product(hits, SearchMode.SEMANTIC, "meaning_lead"))
+    which = fitted([hits.column("lead")[own]], hits.right[own] > 0, weigh(hits, own))
+    scores = apply_curve(total) * apply_lead(which, hits.column("lead"))
+    plain = seen & (hits.sort != REMOVED)
+    bias, slope = fitted([hits.column("nearest")[plain]], hits.sort[plain] == OWN, weigh(hits, plain))
+    which = fitted([hits.column("nearest_lead")[own]], hits.column("nearest_right")[own] > 0, weigh(hits, own))
+    floor = apply_curve(bias + slope * hits.column("meaning")) * apply_lead(which, hits.column("meaning_lead"))
+    return np.maximum(scores, floor)
+
+
+def apply_lead(curve: Sequence[float], lead: FloatArray) -> FloatArray:
+    bias, slope = curve
+    return apply_curve(bias + np.where(lead < 0, TRAILING_LEAD_WEIGHT, slope) * lead)
 
 
 def format_table(hits: Hits) -> Iterator[str]:
@@ -223,8 +243,10 @@ def format_table(hits: Hits) -> Iterator[str]:
         score_product(hits, SearchMode.HYBRID, "lead"), score_product(hits, SearchMode.SEMANTIC, "meaning_lead")
     )
     for medium in (MEDIUM_SCORES[SearchMode.HYBRID], 0.29, 0.33):
-        yield format_row(f"the product's curves, medium from {medium:g}", hits, product, product < medium)
-    yield format_row("the product's curves, medium by the others", hits, product, find_low(hits, lambda _: product)[1])
+        yield format_row(f"the product's curves (seen), medium from {medium:g}", hits, product, product < medium)
+    yield format_row(
+        "the product's curves (seen), medium by the others", hits, product, find_low(hits, lambda _: product)[1]
+    )
     for names in (BASE, *((*BASE, each) for each in EXTRA), (*BASE, *EXTRA)):
         yield format_fitted(hits, names, 0.0)
     for names in (BASE, (*BASE, *LEADS), (*BASE, *LEADS, *WORDS), (*BASE, *EXTRA)):
