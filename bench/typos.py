@@ -208,7 +208,7 @@ def _time(wiki: WikiHandle, text: str) -> float:
     """Milliseconds of a processor that looking through a query takes."""
     with _searcher(wiki) as searcher:
         began = time.thread_time()
-        searcher._interpreter._spelling.correct(text, _EVERY, searcher._is_known_word)
+        searcher._interpreter._spelling.correct(text, _EVERY, searcher._query_embedder.is_known_word)
         return (time.thread_time() - began) * 1000
 
 

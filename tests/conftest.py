@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from httpx._transports import default as httpx_transport
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
@@ -27,7 +27,11 @@ _MODEL_LOADERS = embedding.load_embedder, embedding.identify_model, bootstrap.op
 httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
 
 # A run that fails can be repeated. `WIKIHOLT_EXPLORE=1` draws new examples, as `python -m tests.fuzz` does for longer.
-_EVERY_PROFILE = {"deadline": None, "derandomize": not os.environ.get("WIKIHOLT_EXPLORE")}
+_EVERY_PROFILE = {
+    "deadline": None,
+    "derandomize": not os.environ.get("WIKIHOLT_EXPLORE"),
+    "suppress_health_check": [HealthCheck.too_slow],  # it measures the machine
+}
 settings.register_profile("fast", max_examples=25, **_EVERY_PROFILE)
 settings.register_profile("full", max_examples=100, **_EVERY_PROFILE)
 settings.load_profile("full" if IS_FULL else "fast")

@@ -1,10 +1,11 @@
 """The cost and benefit of the plugin in an Otterwiki, on wikis of 330, 3,000 and 14,593 pages.
 
-    python -m bench.otterwiki [--bundle FILE] [--pages 330 3000 0] [--saves 60] [--write]
+    python -m bench.otterwiki [--bundle FILE] [--pages 330 3000 0] [--saves 60] [--data DIR] [--prepare] [--write]
 
 Two servers of the same kind (gunicorn, one worker, four threads) run over copies of the same repository, one with the
 plugin and one without, and get requests in turns. 0 pages means all. The complete wiki is indexed the first time
-(half an hour on two cores) and kept in bench/data/otterwiki; smaller ones are made from it by deleting pages.
+(half an hour on two cores; minutes with --random, which gives passages random vectors) and kept in DIR; smaller ones
+are made from it by deleting pages. --prepare does only this. Processor time is that of the thread that answers.
 Searches are words of the wiki's own titles: Otterwiki's search uses them as a regular expression on every page,
 the plugin as a hybrid query.
 """
@@ -29,9 +30,16 @@ def main() -> None:
     parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
     parser.add_argument("--saves", type=int, default=60)
     parser.add_argument("--searches", type=int, default=15)
+    parser.add_argument("--data", type=Path, default=HOME, help="directory of the indexed wikis")
+    parser.add_argument("--prepare", action="store_true", help="index the wikis and stop")
+    parser.add_argument("--random", action="store_true", help="index with random vectors, in minutes")
     parser.add_argument("--write", action="store_true", help="write bench/results/otterwiki.md")
     arguments = parser.parse_args()
-    places = [prepared(arguments.bundle, pages or None) for pages in arguments.pages]
+    places = [
+        prepared(arguments.bundle, pages or None, arguments.data, random=arguments.random) for pages in arguments.pages
+    ]
+    if arguments.prepare:
+        return
     load = os.getloadavg()[0]
     tables = [_measured(place, arguments.saves, arguments.searches) for place in places]
     rows = [f"Load of the machine when it began: {load:.1f}.", "", *_saves(tables), "", *_searches(tables), ""]
@@ -44,7 +52,7 @@ def main() -> None:
 def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
     files = [file for file in _git(place, "ls-files").splitlines() if file.endswith(".md")]
     queries = [_words(file) for file in random.Random(7).sample(files, searches + 5)]
-    other = (HOME / f"{place.name}-bare").resolve()
+    other = place.with_name(f"{place.name}-bare")
     shutil.rmtree(other, ignore_errors=True)
     other.mkdir()
     subprocess.run(["git", "clone", "-q", str(place / "repository"), str(other / "repository")], check=True)
@@ -98,14 +106,19 @@ def _p(values: object, share: float) -> float:
 
 
 def _saves(tables: list[dict[str, object]]) -> list[str]:
-    rows = ["| a save, ms | without p50 / p95 | with p50 / p95 | median of the differences |", "|---|---|---|---|"]
+    rows = [
+        "| a save, ms | without p50 / p95 | with p50 / p95 | median of the differences | of the processor time |",
+        "|---|---|---|---|---|",
+    ]
     for figures in tables:
         for suffix in ("", " in a row"):
-            without, plugged = figures[f"without{suffix}"], figures[f"with{suffix}"]
-            pairs = zip(plugged, without, strict=True)  # type: ignore[call-overload]
-            more = statistics.median(ours - bare for ours, bare in pairs)
-            cells = [f"{_p(values, 0.5):.1f} / {_p(values, 0.95):.1f}" for values in (without, plugged)]
-            rows.append(f"| {figures['pages']:,} pages{suffix or ', idle'} | {' | '.join(cells)} | {more:+.1f} |")
+            pairs = list(zip(figures[f"with{suffix}"], figures[f"without{suffix}"], strict=True))  # type: ignore[call-overload]
+            waits, times = ([(ours[kind], bare[kind]) for ours, bare in pairs] for kind in (0, 1))
+            cells = [
+                f"{_p(values, 0.5):.1f} / {_p(values, 0.95):.1f}" for values in list(zip(*waits, strict=True))[::-1]
+            ]
+            cells += [f"{statistics.median(ours - bare for ours, bare in each):+.1f}" for each in (waits, times)]
+            rows.append(f"| {figures['pages']:,} pages{suffix or ', idle'} | {' | '.join(cells)} |")
     return rows
 
 

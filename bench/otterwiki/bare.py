@@ -4,6 +4,8 @@ import pluggy
 
 pluggy.PluginManager.load_setuptools_entrypoints = lambda *_, **__: 0  # type: ignore[method-assign]
 
-from otterwiki.server import app  # noqa: E402
+from otterwiki.server import app as otterwiki  # noqa: E402
 
-__all__ = ["app"]
+from bench.otterwiki.measured import measure_requests  # noqa: E402
+
+app = measure_requests(otterwiki)

@@ -9,7 +9,7 @@ from bench.corpus import DATA
 from bench.report import machine, write
 
 KEPT = DATA / "postgres"
-ORDER = ("shared", "roles", "small", "growth", "large", "graphs", "nodes", "takeover", "agreement")
+ORDER = ("shared", "roles", "small", "growth", "large", "graphs", "phrases", "nodes", "takeover", "agreement")
 """Files of a part begin with its name; `small` has one for each number of wikis."""
 
 

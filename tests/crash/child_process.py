@@ -26,7 +26,7 @@ from wikiholt.wikis.service import WikiService
 UNEXPECTED_ERROR = "escaped"
 """The outcome of an operation that ended with an error that is not a WikiholtError."""
 OUT_OF_MEMORY = "out of memory"
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 _PIPE_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _ENTERED_COUNT, _LEFT_COUNT, _STEP_COUNT = range(3)

@@ -34,7 +34,7 @@ SLUGS = ("victim", "bystander")
 TEMPLATES = ("closed", "killed")
 """A data directory after a clean shutdown, and one whose writer was killed with changes in its WAL files."""
 _OPEN_BACKEND = bootstrap.open_backend
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 180.0
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ def _create_wiki(service: WikiService, slug: str, repository: Path) -> None:
     wiki.backups.create()
     wiki.check_integrity()
     wiki.search(SearchRequest("handbook"))
-    wiki.wait_for_caches(30)
+    wiki.wait_for_caches(_TIMEOUT_S)
     store, wiki_id = service.components.store, wiki.wiki.id
     write_job(store, wiki_id, ReindexJob(ReindexState.COMPLETE, "1"))
     entry = QueryRecord(1e9, "cli", "handbook", "hybrid", False, 1, False, False, 0.5, 1.0, "", ("a/page-0",), 0)

@@ -100,7 +100,7 @@ class Failure:
         writer = ChildProcess(
             self._scratch / "writer",
             lambda channel: self._run_writer(channel, model, writer_tokens, f"{page_prefix}a", Random(seed)),
-            30 if self.kind == "memory" else TIMEOUT_S,
+            90 if self.kind == "memory" else TIMEOUT_S,
         )
         concurrent = self._start_concurrent(other_tokens, operator, page_prefix, outcome, writer, Random(seed + 1))
         self._cause_failure(writer, [searcher, *([concurrent] if concurrent else [])])
@@ -187,14 +187,14 @@ class Failure:
         """Wait for the moment of a failure that comes from outside, and cause it."""
         if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut", "out of memory"):
             if self.operation == SERVE:
-                wait_up_to(lambda: others[-1].has_ended() or writer.has_ended(), 20)
+                wait_up_to(lambda: others[-1].has_ended() or writer.has_ended(), TIMEOUT_S)
             return
         if self.kind == "power cut":
-            wait_up_to(writer.has_ended, 20)
+            wait_up_to(writer.has_ended, TIMEOUT_S)
             for child in others:
                 child.send_signal(group=True) if writer.has_ended() else None
             return
-        wait_up_to(lambda: writer.channel.has_entered or writer.has_ended(), 20)
+        wait_up_to(lambda: writer.channel.has_entered or writer.has_ended(), TIMEOUT_S)
         if self.kind == "out of memory":
             self._kill_by_memory(writer)
             return

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from tests.support.worker_service import WorkerService, make_worker_service
 from wikiholt.app.bootstrap import open_service
 
@@ -34,7 +34,7 @@ def write_page(service: WorkerService, name: str) -> str:
 def begin_write(service: WorkerService) -> socket.socket:
     """Send a write whose body is not complete, so that a worker waits for it."""
     parts = urlsplit(service.url)
-    connection = socket.create_connection((parts.hostname, parts.port), timeout=120)
+    connection = socket.create_connection((parts.hostname, parts.port), timeout=TIMEOUT_S)
     head = (
         f"PUT /w/garden/api/v1/pages/Unfinished HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
         f"Authorization: Bearer {service.tokens['garden']}\r\nContent-Length: 100\r\n\r\n"
@@ -87,7 +87,7 @@ def test_workers_end_when_the_supervisor_is_killed(service: WorkerService) -> No
     children = service.list_children()
     write_page(service, "numbat")
     service.process.kill()
-    service.process.wait(60)
+    service.process.wait(TIMEOUT_S)
     wait_until(lambda: not any(_is_running(pid) for pid in children))
     service.start()
     assert service.find("garden", "numbat", fresh="true") == ["numbat"]

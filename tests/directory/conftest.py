@@ -1,4 +1,5 @@
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,9 +58,33 @@ def no_quiet_time(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
         monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", 0.0)
 
 
+class QuietTime:
+    """A quiet time so long that no machine exceeds it by chance, with a clock that only sleeping moves."""
+
+    seconds = 120.0
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+        self.on_sleep: Callable[[], object] = lambda: None
+        """What happens while a scan waits."""
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.on_sleep()
+
+    def monotonic(self) -> float:
+        return self.slept
+
+    def time_ns(self) -> int:
+        return time.time_ns()
+
+
 @pytest.fixture
-def quiet_time() -> float:
-    return 0.3
+def quiet_time(monkeypatch: pytest.MonkeyPatch) -> QuietTime:
+    quiet_time = QuietTime()
+    monkeypatch.setattr("wikiholt.directory.directory_files.QUIET_TIME_S", quiet_time.seconds)
+    monkeypatch.setattr("wikiholt.directory.directory_files.time", quiet_time)
+    return quiet_time
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from random import Random
 
 import pytest
 
-from tests.directory.conftest import OLD_TIME_S, Vault, read_all
+from tests.directory.conftest import OLD_TIME_S, QuietTime, Vault, read_all
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
-from wikiholt.directory import directory_files
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import (
     Busy,
@@ -159,22 +158,18 @@ def test_after_any_history_the_mirror_equals_the_disk(vault: Vault, seed: int) -
             assert read_all(source) == on_disk, f"after {action} in step {step}"
 
 
-def test_a_file_that_is_replaced_in_steps_is_never_missing(
-    vault: Vault, quiet_time: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_replaced_in_steps_is_never_missing(vault: Vault, quiet_time: QuietTime) -> None:
     vault.write("Home.md", "text")
     vault.write("docs/Page.md", "one")
     vault.read()
     shutil.rmtree(vault.path / "docs")
 
-    def save(seconds: float) -> None:
+    def save() -> None:
         """The program continues while the scan waits."""
         if not (vault.path / "docs/Page.md").exists():
             vault.write("docs/Page.md", "two")
-        real_sleep(seconds)
 
-    real_sleep = time.sleep
-    monkeypatch.setattr(directory_files.time, "sleep", save)
+    quiet_time.on_sleep = save
     assert vault.read() == {"Home.md": b"text", "docs/Page.md": b"two"}
 
 

@@ -84,11 +84,11 @@ def test_systemd_finds_nothing_wrong_with_a_unit(path: Path, tmp_path: Path) -> 
     text = path.read_text(encoding="utf-8")
     copy.write_text(text.replace("/usr/local/lib/wikiholt/bin/wikiholt", shutil.which("true") or ""))
     verified = subprocess.run(
-        ["systemd-analyze", "verify", copy], check=False, capture_output=True, text=True, timeout=60
+        ["systemd-analyze", "verify", copy], check=False, capture_output=True, text=True, timeout=120
     )
     assert (verified.returncode, verified.stderr) == (0, "")
     looked = ["systemd-analyze", "security", "--offline=true", "--threshold=20", copy]
-    assert not subprocess.run(looked, check=False, capture_output=True, timeout=60).returncode, "exposed above 2.0"
+    assert not subprocess.run(looked, check=False, capture_output=True, timeout=120).returncode, "exposed above 2.0"
 
 
 def test_a_unit_with_a_variable_that_is_no_setting_is_noticed() -> None:
@@ -280,12 +280,12 @@ def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> N
 def test_nginx_accepts_the_file(tmp_path: Path) -> None:
     key, certificate = tmp_path / "tls.key", tmp_path / "tls.crt"
     openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
-    subprocess.run([*openssl, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
+    subprocess.run([*openssl, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=120)
     text = re.sub(r"server node\d:", "server 127.0.0.1:", read_text("nginx.conf"))
     text = text.replace("/tmp/", f"{tmp_path}/").replace("/run/secrets", str(tmp_path))
     (tmp_path / "nginx.conf").write_text(text)
     tried = subprocess.run(
-        ["nginx", "-t", "-c", tmp_path / "nginx.conf"], check=False, capture_output=True, text=True, timeout=60
+        ["nginx", "-t", "-c", tmp_path / "nginx.conf"], check=False, capture_output=True, text=True, timeout=120
     )
     assert tried.returncode == 0, tried.stderr
 

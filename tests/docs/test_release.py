@@ -18,7 +18,7 @@ VERSIONS = {
 
 def run_release(repository: Repository, *arguments: str) -> tuple[int, str]:
     command = ["sh", str(repository.path / "tools" / "release.sh"), *arguments]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return process.returncode, process.stderr.strip()
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.embedding.tiny_model import write_model
 from tests.support.embedding_server import ServedModel, serve_embeddings
-from wikiholt.embedding import RemoteOptions, embedding_server, load_embedder
+from tests.support.wait import TIMEOUT_S
+from wikiholt.embedding import RemoteOptions, embedding_server, load_embedder, remote_embedder
 from wikiholt.embedding.embedding_server import EmbeddingServer
 from wikiholt.embedding.remote_embedder import RemoteEmbedder, estimate_tokens
 from wikiholt.embedding.remote_references import CANARY_TEXT, list_references, write_references
@@ -42,7 +43,7 @@ def served() -> Iterator[ServedModel]:
 
 @pytest.fixture
 def options(served: ServedModel, tmp_path: Path) -> RemoteOptions:
-    return RemoteOptions(url=served.url, directory=tmp_path, batch=4, timeout_s=20, query_timeout_s=20)
+    return RemoteOptions(url=served.url, directory=tmp_path, batch=4, timeout_s=TIMEOUT_S, query_timeout_s=TIMEOUT_S)
 
 
 def open_model(options: RemoteOptions, model: str = MODEL) -> RemoteEmbedder:
@@ -125,27 +126,30 @@ def test_failed_requests_are_repeated_with_growing_delays(served: ServedModel) -
     delays: list[float] = []
     server = EmbeddingServer(served.url, "served", lambda: "", delays.append)
     served.statuses = [503, 429, 500]
-    assert server.embed(["a"], timeout_s=20, attempts=4).shape == (1, 64)
+    assert server.embed(["a"], timeout_s=TIMEOUT_S, attempts=4).shape == (1, 64)
     assert len(delays) == 3
     assert delays[0] < delays[1] < delays[2]
     served.statuses = [503] * 4
     with pytest.raises(ModelUnavailable, match="status 503"):
-        server.embed(["a secret page"], timeout_s=20, attempts=4)
+        server.embed(["a secret page"], timeout_s=TIMEOUT_S, attempts=4)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
     with pytest.raises(ModelUnavailable) as caught:
-        EmbeddingServer(url, "served", lambda: "", delays.append).embed(["a"], timeout_s=20, attempts=2)
+        EmbeddingServer(url, "served", lambda: "", delays.append).embed(["a"], timeout_s=TIMEOUT_S, attempts=2)
     assert "embedding.url" in caught.value.hint
 
 
-def test_a_slow_server_is_not_waited_for_forever(served: ServedModel, options: RemoteOptions) -> None:
+def test_a_slow_server_is_not_waited_for_forever(
+    served: ServedModel, options: RemoteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_embedder, "_UNAVAILABLE_TTL_S", TIMEOUT_S)
     embedder = open_model(replace(options, query_timeout_s=0.2))
     served.block = threading.Event()
     try:
         with pytest.raises(ModelUnavailable, match="does not answer"):
             embedder.embed_query("a")
         with pytest.raises(ModelUnavailable, match="did not answer"):
-            embedder.embed_query("a")  # not asked again for some seconds
+            embedder.embed_query("a")  # not asked again for some time
     finally:
         served.block.set()
 

@@ -22,16 +22,17 @@ from tests.support.git_servers import (
     run_git_daemon,
     run_http_server,
 )
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy, InvalidSource, NoCommits, NotWritable, SourceCorrupt, SourceMissing
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.remote import RemoteSource
 
-LOCAL_LIMITS = FetchLimits(schemes=("http", "https", "ssh", "git"), allow_private=True, timeout=30)
+LOCAL_LIMITS = FetchLimits(schemes=("http", "https", "ssh", "git"), allow_private=True, timeout=TIMEOUT_S)
 
 
 def wait_for_release(release: threading.Event) -> None:
-    release.wait(20)
+    release.wait(TIMEOUT_S)
 
 
 @pytest.fixture
@@ -200,7 +201,7 @@ def test_a_password_prompt_fails_at_once(tmp_path: Path) -> None:
         began = time.monotonic()
         with pytest.raises(SourceCorrupt, match="could not be read"):
             RemoteSource(server.get_url(), tmp_path, LOCAL_LIMITS).fetch()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < TIMEOUT_S / 2
 
 
 def test_a_redirect_is_not_followed(repository: Repository, server: LocalServer, tmp_path: Path) -> None:
@@ -215,14 +216,11 @@ def test_a_redirect_is_not_followed(repository: Repository, server: LocalServer,
 def test_a_remote_that_never_answers_times_out(tmp_path: Path) -> None:
     release = threading.Event()
     with run_http_server(make_advertising_handler(lambda _: wait_for_release(release))) as server:
-        began = time.monotonic()
         with pytest.raises(SourceCorrupt, match="within 1 seconds"):
             RemoteSource(
                 server.get_url(), tmp_path / "p", FetchLimits(("http",), allow_private=True, timeout=1)
             ).fetch()
-        took = time.monotonic() - began
         release.set()
-    assert took < 5
     assert not (tmp_path / "p" / "mirror.git").exists()
 
 
@@ -243,7 +241,7 @@ def test_a_remote_that_sends_too_much_is_aborted_and_the_mirror_stays(
     repository: Repository, server: LocalServer, tmp_path: Path
 ) -> None:
     head = repository.commit({"a.md": "a"})
-    small = FetchLimits(("http",), allow_private=True, timeout=30, max_bytes=1_000_000)
+    small = FetchLimits(("http",), allow_private=True, timeout=TIMEOUT_S, max_bytes=1_000_000)
     remote = RemoteSource(server.get_url("wiki/.git"), tmp_path / "place", small)
     remote.fetch()
     repository.commit({"big.md": os.urandom(20_000_000)})

@@ -7,12 +7,13 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.git_servers import LocalServer
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.errors import SourceError, SourceMissing
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import MirrorRefresher, SharedHead
 from wikiholt.git.remote import RemoteSource
 
-LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=60)
+LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=TIMEOUT_S)
 
 
 class FakeSharedHead:
@@ -79,16 +80,17 @@ def test_many_readers_wait_for_one_fetch_with_a_time_limit() -> None:
 
     def fetch() -> None:
         fetched.append(1)
-        gate.wait(60)
+        gate.wait(TIMEOUT_S)
 
-    hasty, patient = MirrorRefresher(fetch, timeout=0.0), MirrorRefresher(fetch, timeout=60.0)
+    hasty, patient = MirrorRefresher(fetch, timeout=0.0), MirrorRefresher(fetch, timeout=TIMEOUT_S)
     assert [hasty.refresh("x"), hasty.refresh("x")] == [None, None]
+    wait_until(lambda: fetched)
     assert fetched == [1]
     threads = [threading.Thread(target=patient.refresh, args=("x",)) for _ in range(4)]
     for thread in threads:
         thread.start()
     gate.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(TIMEOUT_S)
     assert patient.refresh("x") is None
     assert fetched == [1, 1]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.git_servers import LocalServer, make_advertising_handler, make_git_handler, run_http_server
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.backends import open_backend
 from wikiholt.app.bootstrap import build_wiki_config, open_application
 from wikiholt.app.settings.definitions import Settings
@@ -41,7 +42,7 @@ def open_test_service(settings: Settings) -> WikiService:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[WikiService]:
-    overrides = {"remote.schemes": "http", "remote.allow_private": True, "remote.timeout": 20}
+    overrides = {"remote.schemes": "http", "remote.allow_private": True, "remote.timeout": TIMEOUT_S}
     made = open_test_service(load_settings(tmp_path / "data", None, {}, overrides))
     yield made
     made.close()
@@ -148,7 +149,7 @@ def test_a_wiki_removed_while_it_is_fetched_leaves_nothing(service: WikiService,
 
     def slow(_: object) -> None:
         arrived.set()
-        release.wait(20)
+        release.wait(TIMEOUT_S)
 
     failures: list[WikiholtError] = []
     with run_http_server(make_advertising_handler(slow)) as server:
@@ -163,10 +164,10 @@ def test_a_wiki_removed_while_it_is_fetched_leaves_nothing(service: WikiService,
 
         thread = threading.Thread(target=fetch)
         thread.start()
-        assert arrived.wait(10)
+        assert arrived.wait(TIMEOUT_S)
         service.remove("far")
         release.set()
-        thread.join(20)
+        thread.join(TIMEOUT_S)
     assert len(failures) == 1
     assert not service.components.store.get_directory(wiki.id).exists()
     with pytest.raises(WikiNotFound):
@@ -197,14 +198,14 @@ def test_the_scheduler_fetches_a_remote_wiki_and_later_pushes(
     application = open_application(settings, (), service=service)
     application.scheduler.start()
     try:
-        assert application.scheduler.wait_until_fresh(wiki.id, 20)
+        assert application.scheduler.wait_until_fresh(wiki.id, TIMEOUT_S)
         assert [hit.path for hit in service.get_handle("far").search(SearchRequest("heron")).hits] == ["home"]
         repository.commit({"otter.md": "an otter swims"})
         application.scheduler.notify_changed(wiki.id)
-        assert application.scheduler.wait_until_fresh(wiki.id, 20)
+        assert application.scheduler.wait_until_fresh(wiki.id, TIMEOUT_S)
         assert next(hit.path for hit in service.get_handle("far").search(SearchRequest("otter")).hits) == "otter"
     finally:
-        assert application.scheduler.stop(20)
+        assert application.scheduler.stop(TIMEOUT_S)
 
 
 def test_closing_a_service_does_not_wait_for_a_slow_remote(service: WikiService, tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_closing_a_service_does_not_wait_for_a_slow_remote(service: WikiService,
 
     def slow(_: object) -> None:
         arrived.set()
-        release.wait(30)
+        release.wait(TIMEOUT_S)
 
     settings = load_settings(tmp_path / "data", None, {}, {})
     with run_http_server(make_advertising_handler(slow)) as server:
@@ -220,8 +221,8 @@ def test_closing_a_service_does_not_wait_for_a_slow_remote(service: WikiService,
         application = open_application(settings, (), service=service)
         application.scheduler.start()
         application.scheduler.notify_changed(wiki.id)
-        assert arrived.wait(10)
-        assert application.scheduler.stop(5)
+        assert arrived.wait(TIMEOUT_S)
+        assert application.scheduler.stop(TIMEOUT_S / 2)
         release.set()
 
 

@@ -126,4 +126,4 @@ def test_ten_thousand_repositories_are_found_in_seconds(tmp_path: Path) -> None:
         (path / "HEAD").touch()
     began = time.process_time()
     assert len(get_found_slugs(tmp_path)) == 10_000
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 30

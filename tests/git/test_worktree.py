@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.git_repository import Repository
+from tests.support.git_repository import Repository, limit_lock_wait
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy, NotWritable
 from wikiholt.git import commit as git_commit
@@ -135,12 +136,14 @@ def test_a_work_tree_outside_the_repository_is_not_written(repository: Repositor
     assert source.get_head() == head
 
 
-def test_a_lock_of_another_git_process_is_awaited_then_busy(repository: Repository) -> None:
+def test_a_lock_of_another_git_process_is_awaited_then_busy(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head = repository.commit({"a.md": "a"})
     lock = repository.path / ".git" / "index.lock"
     lock.write_text("")
-    source = GitSource(repository.path, timeout=0.5)
-    with pytest.raises(Busy):
+    source = GitSource(repository.path)
+    with limit_lock_wait(monkeypatch, 0.5), pytest.raises(Busy):
         put_file(source, "a.md", "b")
     assert source.get_head() == head
     assert lock.exists(), "a lock of another process is never removed"
@@ -227,7 +230,7 @@ def test_people_who_commit_in_the_work_tree_and_writers_lose_nothing(repository:
         for number in range(15):
             put_file(source, "a.md", f"mine {number}")
     finally:
-        assert person.wait(60) == 0
+        assert person.wait(TIMEOUT_S) == 0
     log = source.read_log(100)
     assert sum(entry.files == ("a.md",) for entry in log) == 16
     assert sum(entry.files == ("other.md",) for entry in log) == 15

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.damaged_wiki import DamagedWiki, overwrite_bytes, remove_path, truncate_file
 from tests.support.git_repository import Repository
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import HealthCondition, IndexHealth
@@ -55,6 +55,7 @@ def test_an_index_damaged_before_the_start_is_repaired_from_its_backup(
                 wiki.handle.get_status().quarantined and wiki.handle.health.is_ok and wiki.handle.get_indexed_revision()
             )
         )
+        wait_until(lambda: "intact and at HEAD" in caplog.text)
     wiki.assert_healthy()
     assert len(wiki.embedder.embedded) == 1, "only the page that changed since the backup is embedded"
     messages = [record.getMessage() for record in caplog.records if record.name == "wikiholt.indexing.repair"]
@@ -170,7 +171,7 @@ def test_a_damaged_cache_is_dropped_and_rebuilt_from_the_index(wiki: DamagedWiki
     (file,) = wiki.directory.glob(kind)
     DAMAGES[damage](file)
     wiki.handle.check_integrity()
-    wiki.handle.wait_for_caches(60)
+    wiki.handle.wait_for_caches(TIMEOUT_S)
     wiki.assert_healthy()
     wiki.reopen()
     wiki.assert_healthy()

@@ -1,10 +1,10 @@
 """Twenty wikis behind one server, each with unique words in every place that a service can return."""
 
 import dataclasses
-import time
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 from fastapi import FastAPI
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -18,6 +18,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_app
 from wikiholt.interfaces.http.sign_in import PeerMiddleware
 from wikiholt.testing import FakeEmbedder
+from wikiholt.wikis import keys
 
 WIKI_COUNT, READ_ONLY_COUNT, REMOVED_COUNT = 20, 10, 4
 """Number of wikis. The first ones have only read keys, the last ones are removed during the requests."""
@@ -119,7 +120,6 @@ class ServedEnvironment:
             self.application.service.get_handle(wiki.slug).sync()
             self._create_keys(wiki)
         self.operator = self._create_key(None, Scope.ADMIN, "operator")
-        time.sleep(0.3)  # until the short-lived keys have expired
         self.app = create_app(self.application)
 
     @property
@@ -156,7 +156,8 @@ class ServedEnvironment:
         _, wiki.sign_in = registry.sign_ins.create(key, timedelta(days=1))
         wiki.keys["revoked"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"))
         self.application.service.registry.keys.revoke(wiki.key_ids[-1])
-        wiki.keys["expired"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"), timedelta(seconds=0.2))
+        with patch.object(keys, "_is_future", return_value=True):
+            wiki.keys["expired"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"), timedelta(hours=-1))
 
     def _create_key(self, wiki: ServedWiki | None, scope: Scope, label: str, lifetime: timedelta | None = None) -> str:
         expires = datetime.now(UTC) + lifetime if lifetime else None

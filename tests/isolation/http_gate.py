@@ -15,6 +15,7 @@ import httpx
 
 from tests.isolation.http_cases import BuiltRequest
 from tests.isolation.http_environment import ServedEnvironment
+from tests.support.wait import TIMEOUT_S
 
 THREAD_COUNT = 16
 _WORD = re.compile(r"zq([bcdfghjkl]{3})[a-z]*")
@@ -95,7 +96,7 @@ class LeakDetector:
     def _get_client(self) -> httpx.Client:
         client: httpx.Client | None = getattr(self._local, "client", None)
         if client is None:
-            client = self._local.client = httpx.Client(base_url=self.base, timeout=60)
+            client = self._local.client = httpx.Client(base_url=self.base, timeout=TIMEOUT_S)
             with self._lock:
                 self._clients.append(client)
         return client

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.services import make_cached_service, read_all_files
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.vectors.factory import create_vector_cache
@@ -199,7 +199,7 @@ def run_scheduler(wikis: IncidentWikis, *roots: Path) -> Iterator[Application]:
     try:
         yield application
     finally:
-        assert application.scheduler.stop(30)
+        assert application.scheduler.stop(TIMEOUT_S)
 
 
 def can_find(wikis: IncidentWikis, slug: str, query: str) -> bool:

@@ -21,6 +21,7 @@ from tests.isolation.http_cases import (
 from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, run_behind_proxy
 from tests.isolation.http_gate import LeakDetector, find_foreign_words
 from tests.isolation.http_load import BATCH_COUNT, RANDOM, make_own_request, read_stored, run_load
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, WikiNotFound
@@ -54,7 +55,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedEnvironment]
     made = ServedEnvironment(tmp_path_factory.mktemp("served"))
     made.application.scheduler.start()
     yield made
-    assert made.application.scheduler.stop(30)
+    assert made.application.scheduler.stop(TIMEOUT_S)
     made.application.service.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.interfaces.mcp.mcp_client import make_message
 from tests.support.served_application import BETA, ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from tests.support.wait import TIMEOUT_S
 from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, get_tools
 
 CANARY, SECRET = "betacanary", "hiddenbeta"
@@ -106,7 +107,7 @@ def _send_message(
     body, headers = make_message(method, params)
     if key is not None:
         headers["Authorization"] = f"Bearer {mcp.application.tokens.get(key, key)}"
-    return httpx.post(f"{mcp.base}{path}", content=body, headers={**headers, **named}, timeout=60)
+    return httpx.post(f"{mcp.base}{path}", content=body, headers={**headers, **named}, timeout=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
@@ -125,7 +126,7 @@ def test_a_wrong_key_host_or_slug_reveals_nothing_of_another_wiki(mcp: McpIsolat
         ("/mcp", {"Host": "127.0.0.1", "X-Forwarded-Host": "beta.example"}),
     ]
     before = mcp.application.alpha.get_head()
-    with httpx.Client(base_url=mcp.base, timeout=60) as client:
+    with httpx.Client(base_url=mcp.base, timeout=TIMEOUT_S) as client:
         for number, ((method, params), key, (path, named)) in enumerate(product(MESSAGES, keys, targets)):
             if _is_write(params) and key == "write":
                 continue  # permitted writes to the own wiki are tested elsewhere

@@ -8,6 +8,7 @@ from random import Random
 import httpx
 
 from tests.support.tiers import choose
+from tests.support.wait import TIMEOUT_S
 from tests.support.worker_service import WorkerService, make_worker_service
 
 CLIENTS = 64
@@ -28,7 +29,7 @@ def search_as(service: WorkerService, slug: str, seed: int) -> int:
     other = "zqright" if slug == "left" else "zqleft"
     random, answered = Random(seed), 0
     headers = {"Authorization": f"Bearer {service.tokens[slug]}"}
-    with httpx.Client(base_url=f"{service.url}/w/{slug}/api/v1", headers=headers, timeout=120) as client:
+    with httpx.Client(base_url=f"{service.url}/w/{slug}/api/v1", headers=headers, timeout=TIMEOUT_S) as client:
         for number in range(REQUESTS_PER_CLIENT):
             requests = [
                 client.build_request("GET", "/search", params={"q": f"{COMMON_TEXT} {other}body", "n": 20}),

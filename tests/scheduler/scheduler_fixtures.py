@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Event, Lock
 
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import FloatArray
@@ -42,7 +43,7 @@ class RecordingEmbedder(FakeEmbedder):
         for word, gate in list(self._blocked.items()):
             if any(word in text for text in texts):
                 self.reached.set()
-                assert gate.wait(60)
+                assert gate.wait(TIMEOUT_S)
         if self.seconds:
             Event().wait(self.seconds)
         with self._lock:
@@ -127,7 +128,7 @@ class SchedulerFixture:
 
     def close(self) -> None:
         for scheduler in self.schedulers:
-            assert scheduler.stop(30)
+            assert scheduler.stop(TIMEOUT_S)
         self.service.close()
 
 

@@ -1,6 +1,6 @@
-"""A scheduler in a separate process: `python -m tests.scheduler.scheduler_process DIRECTORY SECONDS [SLUG]`.
+"""A scheduler in a separate process: `python -m tests.scheduler.scheduler_process DIRECTORY SECONDS [SLUG TEXT]`.
 
-It reindexes SLUG if given, and keeps all indexes up to date.
+It keeps all indexes up to date. With SLUG, it reindexes this wiki and blocks before it embeds TEXT.
 It writes a line when it has started and stops when its standard input is closed.
 """
 
@@ -11,10 +11,13 @@ from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixtu
 
 
 def main() -> None:
-    directory, seconds, *slugs = sys.argv[1:]
-    fixture = SchedulerFixture(Path(directory), RecordingEmbedder(float(seconds)))
+    directory, seconds, *reindexed = sys.argv[1:]
+    embedder = RecordingEmbedder(float(seconds))
+    fixture = SchedulerFixture(Path(directory), embedder)
     scheduler = fixture.make_scheduler()
-    for slug in slugs:
+    if reindexed:
+        slug, text = reindexed
+        embedder.block(text)
         scheduler.reindex(fixture.get_wiki_id(slug))
     sys.stdout.write("begun\n")
     sys.stdout.flush()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from tests.support.paths import PYTHON_PATH
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.wiki import Wiki
@@ -93,6 +93,10 @@ class _SecondProcess:
         fixture.schedulers.append(self.scheduler)
         self.scheduler.start()
 
+    def close(self) -> None:
+        assert self.scheduler.stop(TIMEOUT_S)
+        self.service.close()
+
     def _load_model(self) -> Embedder:
         self.model_loads += 1
         raise AssertionError("the model is not needed")
@@ -105,7 +109,7 @@ def test_a_second_process_shows_the_progress_of_the_first_and_loads_no_model(fix
     fixture.create_repository("garden", make_pages(120, "garden"))
     (wiki,) = fixture.register_wikis("garden")
     fixture.make_scheduler()
-    assert embedder.reached.wait(60)
+    assert embedder.reached.wait(TIMEOUT_S)
     second = _SecondProcess(fixture)
     wait_until(
         lambda: (
@@ -118,7 +122,7 @@ def test_a_second_process_shows_the_progress_of_the_first_and_loads_no_model(fix
     wait_until(lambda: second.scheduler.get_sync_state(wiki).synced_revision is not None)
     wait_until(lambda: second.scheduler.get_activity(wiki) is None)
     assert second.model_loads == 0
-    second.service.close()
+    second.close()
 
 
 def test_a_second_process_shows_the_reindex_of_the_first_and_does_not_continue_it(fixture: SchedulerFixture) -> None:
@@ -127,13 +131,13 @@ def test_a_second_process_shows_the_reindex_of_the_first_and_does_not_continue_i
     fixture.create_repository("garden", make_pages(120, "garden"))
     (wiki,) = fixture.register_wikis("garden")
     scheduler = fixture.make_scheduler()
-    assert scheduler.wait_until_fresh(wiki, 60)
+    assert scheduler.wait_until_fresh(wiki, TIMEOUT_S)
     second = _SecondProcess(fixture)
     wait_until(lambda: second.scheduler.get_sync_state(wiki).synced_revision is not None)
     gate = embedder.block("garden 100")
     embedder.reached.clear()
     job = scheduler.reindex(wiki)
-    assert embedder.reached.wait(60)
+    assert embedder.reached.wait(TIMEOUT_S)
     with pytest.raises(Busy):
         second.scheduler.reindex(wiki)
     second.scheduler.notify_changed(wiki)
@@ -143,7 +147,7 @@ def test_a_second_process_shows_the_reindex_of_the_first_and_does_not_continue_i
     done = second.scheduler.get_reindex_job(wiki)
     assert (done.state, done.id, done.resumed, done.pages_done) == (ReindexState.COMPLETE, job.id, 0, 120)
     assert second.model_loads == 0
-    second.service.close()
+    second.close()
 
 
 def test_progress_counts_wikis_at_head_failed_and_running() -> None:

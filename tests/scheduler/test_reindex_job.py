@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,16 +12,16 @@ import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
 from tests.support.paths import PYTHON_PATH
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.errors import Busy
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
 from wikiholt.storage.sqlite.store import SqliteStore
 
 
 @contextmanager
-def run_scheduler_process(directory: Path, seconds: float, *slugs: str) -> Iterator["subprocess.Popen[bytes]"]:
+def run_scheduler_process(directory: Path, seconds: float, *reindexed: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a scheduler on the same directories in a separate process."""
-    command = [sys.executable, "-m", "tests.scheduler.scheduler_process", str(directory), str(seconds), *slugs]
+    command = [sys.executable, "-m", "tests.scheduler.scheduler_process", str(directory), str(seconds), *reindexed]
     environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as running:
         try:
@@ -37,11 +38,11 @@ def test_a_second_reindex_is_refused_while_one_runs_and_the_result_is_reported(f
     fixture.create_repository("garden", make_pages(100, "garden"))
     (wiki,) = fixture.register_wikis("garden")
     scheduler = fixture.make_scheduler()
-    assert scheduler.wait_until_fresh(wiki, 60)
+    assert scheduler.wait_until_fresh(wiki, TIMEOUT_S)
     assert scheduler.get_reindex_job(wiki) == ReindexJob()
     gate = embedder.block("garden text 60")
     started = scheduler.reindex(wiki)
-    assert embedder.reached.wait(60)
+    assert embedder.reached.wait(TIMEOUT_S)
     with pytest.raises(Busy):
         scheduler.reindex(wiki)
     assert scheduler.get_reindex_job(wiki).id == started.id
@@ -63,28 +64,35 @@ def test_a_second_reindex_is_refused_while_one_runs_and_the_result_is_reported(f
 
 @pytest.mark.slow
 def test_a_commit_made_during_a_reindex_is_searchable_before_it_ends(fixture: SchedulerFixture) -> None:
-    fixture.embedder = RecordingEmbedder(seconds=0.05)
-    repository = fixture.create_repository("garden", make_pages(1000, "garden"))
+    embedder = RecordingEmbedder(seconds=0.05)
+    fixture.embedder = embedder
+    repository = fixture.create_repository("garden", make_pages(400, "garden"))
     (wiki,) = fixture.register_wikis("garden")
     scheduler = fixture.make_scheduler(interval=3600.0)
-    assert scheduler.wait_until_fresh(wiki, 60)
+    assert scheduler.wait_until_fresh(wiki, TIMEOUT_S)
+    middle, end = embedder.block("garden text 100"), embedder.block("garden text 390")
     scheduler.reindex(wiki)
-    wait_until(lambda: scheduler.get_reindex_job(wiki).state is ReindexState.RUNNING)
+    assert embedder.reached.wait(TIMEOUT_S)
     repository.commit({"New.md": "# New\n\nwritten meanwhile\n"})
-    assert scheduler.wait_until_fresh(wiki, 60)
+    with ThreadPoolExecutor(1) as pool:
+        fresh = pool.submit(scheduler.wait_until_fresh, wiki, TIMEOUT_S)
+        wait_until(lambda: scheduler._get_entry(wiki).rerun_priority is not None)
+        middle.set()
+        assert fresh.result()
     assert scheduler.get_reindex_job(wiki).is_open
     assert fixture.can_find("garden", "written meanwhile", "New")
+    end.set()
     wait_until(lambda: not scheduler.get_reindex_job(wiki).is_open)
     assert scheduler.get_reindex_job(wiki).state is ReindexState.COMPLETE
     assert fixture.can_find("garden", "written meanwhile", "New")
-    assert fixture.service.get_handle("garden").get_status().state.pages == 1001  # type: ignore[union-attr]
+    assert fixture.service.get_handle("garden").get_status().state.pages == 401  # type: ignore[union-attr]
 
 
 def test_a_failed_reindex_reports_its_error_and_the_old_index_answers(fixture: SchedulerFixture) -> None:
     repository = fixture.create_repository("garden", make_pages(3, "garden"))
     (wiki,) = fixture.register_wikis("garden")
     scheduler = fixture.make_scheduler()
-    assert scheduler.wait_until_fresh(wiki, 60)
+    assert scheduler.wait_until_fresh(wiki, TIMEOUT_S)
     repository.path.rename(fixture.data.parent / "gone")
     scheduler.reindex(wiki)
     wait_until(lambda: not scheduler.get_reindex_job(wiki).is_open)
@@ -99,7 +107,7 @@ def test_a_reindex_whose_process_was_killed_is_resumed_and_reports_it(fixture: S
     fixture.create_repository("garden", make_pages(600, "garden"))
     (wiki,) = fixture.register_wikis("garden")
     fixture.service.get_handle("garden").sync()
-    with run_scheduler_process(fixture.data.parent, 0.1, "garden") as running:
+    with run_scheduler_process(fixture.data.parent, 0.1, "garden", "garden text 500") as running:
         wait_until(lambda: read_job(fixture.store, wiki).pages_done >= 100)
         running.kill()
         running.wait()

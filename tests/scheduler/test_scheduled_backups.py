@@ -9,7 +9,7 @@ import pytest
 
 from tests.scheduler.scheduler_fixtures import SchedulerFixture
 from tests.support.git_repository import Repository
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.scheduler.periodic import ScheduledBackups
 from wikiholt.scheduler.scheduler import Scheduler
@@ -119,5 +119,5 @@ def test_the_scheduler_creates_backups(fixture: SchedulerFixture) -> None:
     scheduler = Scheduler(fixture.service, SchedulerConfig(backup_interval_s=0.05))
     scheduler.start()
     wait_until(lambda: all(fixture.service.get_handle(slug).backups.list() for slug in ("one", "two")))
-    assert scheduler.stop(30)
+    assert scheduler.stop(TIMEOUT_S)
     assert scheduler.get_counters().backups == 2

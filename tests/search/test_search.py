@@ -305,18 +305,22 @@ def test_a_failing_keyword_cache_only_costs_speed(garden: SearchFixture, wiki: W
         def get_max_score(self, query: KeywordQuery) -> float:
             return 1.0
 
+        def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+            raise RuntimeError("broken")
+
         def wait_idle(self, timeout: float | None = None) -> bool:
             return False
 
         def close(self) -> None:
             pass
 
-    good = wiki.search(SearchRequest("gathers leaves", mode=SearchMode.KEYWORD))
     garden.word_cache = lambda index, wiki_id: BrokenWords()
     broken = garden.open_handle()
-    answer = broken.search(SearchRequest("gathers leaves", mode=SearchMode.KEYWORD))
-    assert get_paths(answer) == get_paths(good)
-    assert answer.degraded
+    for query in ("gathers leaves", '"gathers leaves"', "leaves -heap"):
+        good = wiki.search(SearchRequest(query, mode=SearchMode.KEYWORD))
+        answer = broken.search(SearchRequest(query, mode=SearchMode.KEYWORD))
+        assert (get_paths(answer), answer.total) == (get_paths(good), good.total)
+        assert answer.degraded
     broken.close()
 
 

@@ -1,7 +1,6 @@
 """The owner of a repository can damage only the own wiki."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -58,12 +57,10 @@ def test_a_tree_with_a_huge_number_of_files_uses_bounded_memory(
     monkeypatch.setattr(process, "MAX_OUTPUT_BYTES", 1 << 20)
     monkeypatch.setattr(process, "MAX_MEMORY_BYTES", 64 << 20)
     source = GitSource(make_tree_bomb(tmp_path / "bomb", 9).path)
-    began = time.monotonic()
     with pytest.raises(SourceCorrupt, match="exceeded the output limit"):
         source.read_tree(source.get_head())
     with pytest.raises(SourceCorrupt, match="history"):
         source.read_log(10)
-    assert time.monotonic() - began < 60
 
 
 def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
@@ -78,15 +75,13 @@ def test_a_commit_message_of_megabytes_is_truncated(tmp_path: Path) -> None:
 
 def test_a_pipe_instead_of_a_file_blocks_nothing(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "wiki")
-    source = GitSource(repository.path, timeout=5)
+    source = GitSource(repository.path, timeout=3600)  # longer than the test may take
     assert source.get_head() == repository.get_head()
     head = repository.path / ".git" / "HEAD"
     head.unlink()
     os.mkfifo(head)
-    began = time.monotonic()
     with pytest.raises(SourceError):
         source.get_head()
-    assert time.monotonic() - began < 4
 
 
 def borrow_by_links(eve: Repository, victim: Repository) -> None:

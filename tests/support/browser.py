@@ -11,6 +11,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, 
 
 # The shell without a user interface comes first: a tab in it takes a quarter of the CPU time.
 _BROWSER_COMMANDS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+TIMEOUT_MS = 60_000
+"""The longest wait for an element or a page; long enough for busy machines."""
 
 
 def find_chromium() -> str | None:
@@ -47,9 +49,9 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip("no browser: install Debian's package chromium-headless-shell or chromium to run these tests")
     options = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=options)
+        opened = playwright.chromium.launch(executable_path=program, args=options, timeout=2 * TIMEOUT_MS)
         yield opened
         opened.close()
 
@@ -60,8 +62,10 @@ def visit(browser: Browser) -> Iterator[OpenTab]:
     tabs: list[tuple[BrowserTab, str]] = []
 
     def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})  # type: ignore[arg-type]
-        context.set_default_timeout(20_000)
+        # Without motion, no check sees a style that is still changing.
+        defaults = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}
+        context = browser.new_context(**{**defaults, **options})  # type: ignore[arg-type]
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         tab = BrowserTab(page, expected_errors=expected)
         tabs.append((tab, url))

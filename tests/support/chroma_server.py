@@ -1,6 +1,5 @@
 """A separate Chroma server, as `chroma run` starts it."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,15 +7,15 @@ from typing import Self
 
 import httpx
 
-from tests.support.wait import wait_until
+from tests.support.programs import find_free_port
+from tests.support.wait import TIMEOUT_S, wait_until
 
 
 class RunningChroma:
     """`chroma run` on its own port, until the block ends."""
 
     def __init__(self, place: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            self.port = int(found.getsockname()[1])
+        self.port = find_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.place = place
         self.process: subprocess.Popen[bytes] | None = None
@@ -41,7 +40,9 @@ class RunningChroma:
         self.stop()
 
     def _is_up(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"it ended with {self.process.returncode}"
         try:
-            return httpx.get(f"{self.url}/api/v2/heartbeat").status_code == 200
+            return httpx.get(f"{self.url}/api/v2/heartbeat", timeout=TIMEOUT_S).status_code == 200
         except httpx.TransportError:
             return False

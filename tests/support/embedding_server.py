@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler
 import numpy as np
 
 from tests.support.http_server import run_handler
+from tests.support.wait import TIMEOUT_S
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 
@@ -40,7 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
         served = self.served
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if served.block is not None:
-            served.block.wait(30)
+            served.block.wait(TIMEOUT_S)
         if served.statuses:
             self._send(served.statuses.pop(0), {"error": {"message": f"failed: {body['input'][0]}", "type": "busy"}})
         elif served.key and self.headers.get("Authorization") != f"Bearer {served.key}":

@@ -2,7 +2,14 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wikiholt.git.commit import CommitWriter
 
 _OPTIONS = tuple(
     part
@@ -84,3 +91,16 @@ class Repository:
     def get_commit_time(self, number: int) -> float:
         """The time stamp of the n-th commit."""
         return 1_700_000_000 + 60.0 * number
+
+
+@contextmanager
+def limit_lock_wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[None]:
+    """Let writers wait this long for locks of other processes. The time limit of git commands stays."""
+    create = CommitWriter.__init__
+
+    def create_hasty(self: CommitWriter, *arguments: Any) -> None:
+        create(self, *arguments[:-1], seconds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitWriter, "__init__", create_hasty)
+        yield

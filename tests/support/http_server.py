@@ -11,6 +11,7 @@ class _Server(ThreadingHTTPServer):
     """Sends small replies at once. Otherwise each one waits 40 ms for the acknowledgement of its headers."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
         connection, address = super().get_request()

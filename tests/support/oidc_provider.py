@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.wait import TIMEOUT_S
 
 _SCRIPT = ROOT / "tests" / "support" / "oidc_provider.mjs"
 CLIENT_ID, CLIENT_SECRET = "wikiholt", "the secret of the client"
@@ -26,7 +27,7 @@ class OidcProvider:
 
     def sign_in(self, url: str, person: str, *, cancel: bool = False) -> str:
         """Sign a person in, as a browser that was sent to `url` does. Returns the address that it is sent back to."""
-        with httpx.Client(timeout=30) as browser:
+        with httpx.Client(timeout=TIMEOUT_S) as browser:
             response = browser.get(url)
             for _ in range(20):
                 if response.is_redirect:
@@ -68,4 +69,4 @@ def run_oidc_provider(persons: Mapping[str, Mapping[str, Any]], *, public: bool 
             yield OidcProvider(process.stdout.readline().strip())
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(TIMEOUT_S)

@@ -28,7 +28,7 @@ def holding_everything(address: str, wiki: Placement, others: Sequence[Placement
     a listening session that is idle in a transaction, and rights of a large object that every other wiki's role has.
     """
     with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute("SET default_transaction_read_only TO off; SET lock_timeout TO '20s'")
+        connection.execute("SET default_transaction_read_only TO off; SET lock_timeout TO '120s'")
         connection.execute("LISTEN wikiholt")
         connection.execute(_ADVISORY)
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")

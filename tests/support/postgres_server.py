@@ -16,6 +16,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from tests.support.wait import TIMEOUT_S
+
 OPERATOR = "operator"
 _TEMPLATE = "with_extension"
 _OPTIONS = {"fsync": "off", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB"}
@@ -74,10 +76,10 @@ class PostgresServer:
 
     def wait_until_ready(self) -> None:
         """Until it answers."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                psycopg.connect(self.get_dsn(), connect_timeout=5).close()
+                psycopg.connect(self.get_dsn(), connect_timeout=30).close()
             except psycopg.OperationalError:
                 assert time.monotonic() < until, (self.place / "log").read_text()[-2000:]
                 time.sleep(0.02)
@@ -88,7 +90,7 @@ class PostgresServer:
         """End it: SIGINT breaks connections off and writes everything, SIGQUIT is a crash."""
         if self._child is not None:
             self._child.send_signal(how)
-            self._child.wait(60)
+            self._child.wait(TIMEOUT_S)
             self._child = None
 
     def restart(self) -> None:
@@ -123,7 +125,7 @@ class PostgresServer:
                 os.chown(each, self._user.pw_uid, self._user.pw_gid)
         made = [self._bin / "initdb", "--auth=scram-sha-256", f"--pwfile={password}", "--encoding=utf8"]
         made += ["--locale=C.UTF-8", "--no-sync", "-U", OPERATOR, data]
-        subprocess.run(made, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=120)
+        subprocess.run(made, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
 
 
 @contextmanager

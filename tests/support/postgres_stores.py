@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from psycopg import sql
 
 from tests.support.postgres_server import PostgresServer
 from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.storage.postgres.catalog import Catalog
+from wikiholt.storage.postgres.leases import WRITE_LEASE
 from wikiholt.storage.postgres.pool import ConnectionPool
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -19,6 +21,8 @@ from wikiholt.testing.fakes import make_entry
 WIKI_ID, OTHER_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
+LEASE_S = 600.0
+"""Longer than any test: a lease ends when a test says so, not when the machine is busy."""
 
 
 @contextmanager
@@ -26,7 +30,7 @@ def open_node_store(
     database: str,
     place: Path,
     *,
-    lease: float = 15.0,
+    lease: float = LEASE_S,
     connections: int = 10,
     linger: float = 60.0,
     lock_timeout_s: float | None = None,
@@ -58,7 +62,7 @@ def create_filled_index(store: PostgresStore, wiki_id: str, pages: int = 3, revi
 def open_store(pg: PostgresServer, scratch: Path) -> Iterator[PostgresStore]:
     """One store for many tests: a wiki is made in no time, a database is not."""
     address = pg.create_database()
-    home, doors = Catalog(address), ConnectionPool(10)
+    home, doors = Catalog(address, lock_timeout_s=60.0), ConnectionPool(10, lock_timeout_s=60.0)
     yield PostgresStore(home, doors, scratch)
     doors.close()
     home.close()
@@ -101,7 +105,7 @@ def addresses(pg: PostgresServer) -> Iterator[tuple[str, str]]:
 @pytest.fixture
 def store(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
     """A node of a farm over two databases, without wikis."""
-    with open_node_store(addresses[0], tmp_path / "node", lease=1.0, linger=0.0) as made:
+    with open_node_store(addresses[0], tmp_path / "node", linger=0.0) as made:
         made.placements.catalog.add_database("second", addresses[1])
         yield made
         for wiki_id in made.list_wiki_ids():
@@ -111,8 +115,27 @@ def store(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]
 @pytest.fixture
 def another(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
     """Another node of the same farm."""
-    with open_node_store(addresses[0], tmp_path / "another", lease=1.0) as made:
+    with open_node_store(addresses[0], tmp_path / "another") as made:
         yield made
+
+
+def read_lease_expiry(store: PostgresStore, wiki_id: str, name: str = WRITE_LEASE) -> float:
+    """The time at which a lease of the wiki ends, by the server's clock."""
+    placement = store.placements.get(wiki_id)
+    statement = sql.SQL("SELECT extract(epoch FROM until)::float8 FROM {} WHERE name = %s").format(
+        sql.Identifier(placement.schema, "state")
+    )
+    with store.placements.get_operator_connections(placement).read_connection() as connection:
+        ((until_s,),) = connection.execute(statement, (name,)).fetchall()
+    return float(until_s)
+
+
+def expire_leases(store: PostgresStore, wiki_id: str) -> None:
+    """End the leases of the wiki, as if their holders had not renewed them in time."""
+    placement = store.placements.get(wiki_id)
+    statement = sql.SQL("UPDATE {} SET until = clock_timestamp() - interval '1 second' WHERE holder IS NOT NULL")
+    with store.placements.get_operator_connections(placement).write_transaction() as connection:
+        connection.execute(statement.format(sql.Identifier(placement.schema, "state")))
 
 
 def make_change(*files: str) -> IndexChange:

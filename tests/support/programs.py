@@ -1,18 +1,34 @@
 """Programs of other projects that tests start on loopback ports."""
 
 import os
+import random
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
+
+_PORTS = range(20_000, 30_000)
+"""Below the ports that systems give to connections and to servers without a port of their own."""
+_RESERVATION_ADDRESS = "127.0.0.77"
+_reservations: list[socket.socket] = []
 
 
 def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """A port of the loopback interface that nothing uses. No other process of the tests gets it while this one runs."""
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        reservation = socket.socket()
+        try:
+            reservation.bind((_RESERVATION_ADDRESS, port))
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            reservation.close()
+        else:
+            _reservations.append(reservation)
+            return port
+    raise AssertionError("no port is free")
 
 
 @contextmanager
@@ -26,7 +42,7 @@ def run_program(command: Sequence[str], place: Path, ports: Sequence[int]) -> It
             assert process.poll() is None, log.read_text()
             for port in ports:
                 try:
-                    socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                    socket.create_connection(("127.0.0.1", port), timeout=30).close()
                 except OSError:
                     return False
             return True
@@ -36,4 +52,4 @@ def run_program(command: Sequence[str], place: Path, ports: Sequence[int]) -> It
             yield
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(TIMEOUT_S)

@@ -1,5 +1,6 @@
 """Two wikis behind the real application, with keys of every kind."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -24,6 +26,7 @@ ALPHA = {
 BETA = {"Home.md": "# Beta\n\nbetacanary lives here, far from any printer.\n"}
 _FAST_EMBEDDER = FakeEmbedder()
 UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
+DEFAULT_SETTINGS = {**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, "search.fresh_timeout": TIMEOUT_S}
 
 
 @dataclass
@@ -39,6 +42,13 @@ class ServedApplication:
     def make_client(self, key: str | None = None, host: str = "127.0.0.1", **options: object) -> TestClient:
         headers = {"Authorization": f"Bearer {self.tokens[key]}"} if key else {}
         return TestClient(self.app, base_url=f"http://{host}", headers=headers, **options)  # type: ignore[arg-type]
+
+    def stop_refilling(self) -> None:
+        """Stop the clock of the rate limits, so that no bucket gets a token while a test runs."""
+        limiter, now = self.application.rate_limiter, time.monotonic()
+        buckets = (limiter._keys, limiter._addresses, limiter._failures, *(wrong.own for wrong in limiter._wrong_keys))
+        for each in buckets:
+            each._clock = lambda: now  # type: ignore[union-attr]
 
     def make_keys(self) -> None:
         registry = self.application.service.registry
@@ -61,9 +71,7 @@ def serve_application(
     alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
     alpha.commit(dict(ALPHA))
     beta.commit(dict(BETA))
-    chosen = load_settings(
-        place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, **(settings or {})}
-    )
+    chosen = load_settings(place / "data", overrides={**DEFAULT_SETTINGS, **(settings or {})})
     service = build_service(chosen)
     if embedder is not None:
         service.components = replace(service.components, embedder=lambda: embedder, identity=None)
@@ -79,5 +87,5 @@ def serve_application(
     try:
         yield served
     finally:
-        assert application.scheduler.stop(30)
+        assert application.scheduler.stop(TIMEOUT_S)
         service.close()

@@ -13,6 +13,8 @@ _OPTIONS: dict[str, Any] = {
     "port": 0,
     "log_config": None,
     "timeout_graceful_shutdown": 5,
+    # A client must not reuse a connection that the server closes at that moment.
+    "timeout_keep_alive": int(TIMEOUT_S),
     # Clients set their own address with X-Forwarded-For.
     "proxy_headers": True,
     "forwarded_allow_ips": "127.0.0.1",

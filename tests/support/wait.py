@@ -5,8 +5,8 @@ from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
-TIMEOUT_S = 120.0
-"""The longest wait for an expected event; long enough for slow machines."""
+TIMEOUT_S = 240.0
+"""The longest wait for an expected event; long enough for slow and busy machines."""
 _POLL_S, _MAX_POLL_S = 0.01, 0.25
 _T = TypeVar("_T")
 

@@ -29,7 +29,7 @@ class WebServer:
 
     def get_status(self, slug: str, key: str = "") -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        response = httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=10)
+        response = httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=_TIMEOUT_S)
         assert response.status_code == 200, response.text
         document: dict[str, Any] = response.json()
         return document
@@ -70,4 +70,4 @@ def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = 
             yield server, token
         finally:
             process.terminate()
-            assert process.wait(60) == 0
+            assert process.wait(_TIMEOUT_S) == 0

@@ -14,12 +14,18 @@ import httpx
 
 from tests.embedding.tiny_model import write_model
 from tests.support.git_repository import Repository
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 WORKERS = 2
-_SETTINGS = {"sync.interval": 3600, "limit.address_per_minute": 0, "backup.interval": 0, "check.interval": 0}
+_SETTINGS = {
+    "sync.interval": 3600,
+    "limit.address_per_minute": 0,
+    "backup.interval": 0,
+    "check.interval": 0,
+    "search.fresh_timeout": 60,
+}
 
 
 @dataclass
@@ -56,7 +62,7 @@ class WorkerService:
         assert self.process is not None
         children = self.list_children()
         self.process.terminate()
-        code = self.process.wait(60)
+        code = self.process.wait(TIMEOUT_S)
         assert not any(Path(f"/proc/{pid}").exists() for pid in children)
         return code
 
@@ -65,7 +71,7 @@ class WorkerService:
         assert self.process is not None
         for pid in (self.process.pid, *self.list_children()):
             os.kill(pid, signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(TIMEOUT_S)
 
     def list_children(self) -> list[int]:
         """The process ids of the scheduler, which comes first, and of the workers, in the order of their start."""
@@ -93,12 +99,12 @@ class WorkerService:
 
     def send(self, method: str, path: str, key: str = "", body: object = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.tokens[key]}"} if key else {}
-        return httpx.request(method, f"{self.url}{path}", headers=headers, json=body, timeout=120)
+        return httpx.request(method, f"{self.url}{path}", headers=headers, json=body, timeout=TIMEOUT_S)
 
     def find(self, slug: str, query: str, **params: str) -> list[str]:
         """The paths of the hits by keyword, unless the parameters say otherwise."""
         chosen = {"q": query, "mode": "keyword", **params}
-        response = httpx.get(f"{self.url}/w/{slug}/api/v1/search", params=chosen, timeout=120)
+        response = httpx.get(f"{self.url}/w/{slug}/api/v1/search", params=chosen, timeout=TIMEOUT_S)
         assert response.status_code == 200, response.text
         return [hit["path"] for hit in response.json()["results"]]
 

@@ -60,7 +60,7 @@ def test_kinds_do_not_share_buckets(table: BucketTable) -> None:
 
 
 def test_two_limiters_count_together(table: BucketTable) -> None:
-    limiters = [RateLimiter(60, 60, shared_buckets=table.open_buckets) for _ in range(2)]
+    limiters = [RateLimiter(1, 1, shared_buckets=table.open_buckets) for _ in range(2)]
     for number in range(int(SIZE.capacity)):
         limiters[number % 2].check("the-key", "")
     for limiter in limiters:
@@ -69,7 +69,7 @@ def test_two_limiters_count_together(table: BucketTable) -> None:
 
 
 def test_a_full_table_forgets_the_buckets_that_were_not_used_for_the_longest_time(table: BucketTable) -> None:
-    buckets = table.open_buckets("key", SIZE)
+    buckets = table.open_buckets("key", BucketSize(1))
     for _ in range(5):
         buckets.take("used")
     for number in range(2 * _ROWS):

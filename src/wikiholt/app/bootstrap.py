@@ -411,7 +411,8 @@ def _make_keyword_cache_opener(backend: Backend) -> Callable[[WikiIndex, str], K
     def open_cache(index: WikiIndex, wiki_id: str) -> KeywordCache | None:
         if index.get_state().pages <= backend.keyword_cache_min_pages:
             return None
-        return FileKeywordCache(index, _get_cache_directory(backend, wiki_id))
+        # FTS5 finds phrases fast. A database would have to send the words of every page that may contain one.
+        return FileKeywordCache(index, _get_cache_directory(backend, wiki_id), with_positions=backend.is_shared)
 
     return open_cache
 

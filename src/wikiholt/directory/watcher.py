@@ -73,6 +73,7 @@ class DirectoryWatcher:
         with self._lock:
             for wiki_id in [known for known, root in self._roots.items() if wanted.get(known) != root]:
                 self._remove(wiki_id)
+                self._changed.pop(wiki_id, None)
             self._refused = {known: root for known, root in self._refused.items() if wanted.get(known) == root}
             new = {known: root for known, root in wanted.items() if known not in self._roots | self._refused}
         for wiki_id, root in new.items():

@@ -118,6 +118,10 @@ class PageTerms:
     headings: str
     body: str
 
+    @property
+    def fields(self) -> tuple[str, str, str]:
+        return self.name, self.headings, self.body
+
 
 @dataclass(frozen=True, slots=True)
 class PageProblem:

@@ -218,6 +218,17 @@ class SupportsSentenceScoring(Protocol):
 
 
 @runtime_checkable
+class SupportsQueryThreads(Protocol):
+    """A model that can embed a query while the caller does other work."""
+
+    def start_query(self, text: str) -> Callable[[], FloatArray] | None:
+        """Start to embed a query in another thread; None if no thread is idle.
+
+        The returned function waits for the vector and raises what `embed_query` raises.
+        """
+
+
+@runtime_checkable
 class SupportsPageWorkers(Protocol):
     """A model that embeds faster than one process prepares pages."""
 
@@ -296,6 +307,9 @@ class KeywordCache(Protocol):
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]: ...
 
     def get_max_score(self, query: KeywordQuery) -> float: ...
+
+    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+        """The sorted ids of the pages with every phrase and no excluded phrase of the query."""
 
     def get_lexicon(self) -> Lexicon:
         """The terms of its version. Fails as `search` does."""

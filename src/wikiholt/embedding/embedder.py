@@ -21,6 +21,7 @@ import numpy as np
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.embedding.device import AUTO, CPU, CUDA
+from wikiholt.embedding.idle_threads import IdleThreads
 from wikiholt.embedding.model_loader import LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.embedding.self_test import check_references, check_vector
 from wikiholt.errors import ModelError, ModelMismatch
@@ -49,6 +50,8 @@ class OnnxEmbedder:
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
         self._lock = threading.Lock()
+        # A second thread for one search in two cores: more would only compete with other searches.
+        self._query_threads = IdleThreads(self._threads // 2, "wikiholt-query")
         self._tested_at: tuple[int, float] | None = None
         """Process id and time of the last passed self-test."""
 
@@ -104,6 +107,12 @@ class OnnxEmbedder:
         """The unit vector of a query, computed in the calling thread; a query that exceeds the window is truncated."""
         return self._compute_vector(self._model.tokenizer.encode_query(text))
 
+    def start_query(self, text: str) -> Callable[[], FloatArray] | None:
+        """Start to embed a query in another thread; None if none is idle, or if there is only one core."""
+        ids = self._model.tokenizer.encode_query(text)
+        future = self._query_threads.start(lambda: self._compute_vector(ids))
+        return None if future is None else future.result
+
     def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
         """A function that loads the tokenizer alone in another process; None unless a GPU embeds the passages."""
         return partial(load_tokenizer, self.model) if self._get_encoder() is not None else None
@@ -131,6 +140,7 @@ class OnnxEmbedder:
             pool, self._pool = self._pool, None
         if pool is not None and self._pool_pid == os.getpid():
             pool.shutdown(wait=True)
+        self._query_threads.close()
 
     def __enter__(self) -> "OnnxEmbedder":
         return self

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -9,6 +10,7 @@ from tokenizers import Tokenizer
 from wikiholt.domain.index import IntArray
 from wikiholt.embedding.model_card import UNIGRAM, ModelCard
 from wikiholt.embedding.unigram import build_unigram_tokenizer
+from wikiholt.embedding.word_spans import WordSpanCache, can_split_words
 from wikiholt.errors import InvalidInput, ModelCorrupt
 
 _WORD_PATTERN = re.compile(r"\w+")
@@ -26,6 +28,7 @@ class ModelTokenizer:
         self._tokenizer = _load_tokenizer(data, card)
         self._card = card
         self._ids_by_word: dict[str, tuple[int, ...]] = {}
+        self._word_spans = WordSpanCache(self._tokenizer) if can_split_words(self._tokenizer) else None
         marks = (mark for mark in _SPACE_MARKS if self._tokenizer.token_to_id(f"{mark}the") is not None)
         self._space_mark = next(marks, "")
         self.first_word_id = _FIRST_MARKED_WORD_ID if self._space_mark else _FIRST_BERT_WORD_ID
@@ -33,12 +36,13 @@ class ModelTokenizer:
         overhead = len(self._tokenizer.encode(card.passage_prefix).ids)
         self.max_tokens = card.window - overhead
 
-    def get_token_spans(self, text: str) -> list[tuple[int, int]]:
+    def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token of the text, without special tokens."""
-        spans: list[tuple[int, int]] = self._tokenizer.encode(
-            _replace_surrogates(text), add_special_tokens=False
-        ).offsets
-        return spans
+        text = _replace_surrogates(text)
+        if self._word_spans is not None and (spans := self._word_spans.find_spans(text)) is not None:
+            return spans
+        offsets: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return offsets
 
     def is_token(self, word: str) -> bool:
         """Whether the word is one token and not the unknown token; in a vocabulary with capitals, also as a name."""
@@ -94,7 +98,8 @@ class ModelTokenizer:
                 # Other threads may read the old cache, so it is replaced and not cleared.
                 known = self._ids_by_word = {word: known[word] for word in words.difference(new_words)}
             known.update(found)
-        return [list({token_id: None for word in words for token_id in known[word]}) for words in words_by_text]
+        find_ids = known.__getitem__
+        return [list(dict.fromkeys(chain.from_iterable(map(find_ids, words)))) for words in words_by_text]
 
     def _find_word_ids(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         mark = self._space_mark

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wikiholt.domain.index import CosineScale, VectorHits
@@ -53,10 +53,12 @@ class PassageChooser:
         return chosen
 
 
-def group_passages(hits: VectorHits, per_page: int, scale: CosineScale) -> dict[int, list[Candidate]]:
-    """Page id → up to `per_page` of its passages, nearest first."""
+def group_passages(
+    hits: VectorHits, per_page: int, scale: CosineScale, page_ids: Collection[int] | None = None
+) -> dict[int, list[Candidate]]:
+    """Page id → up to `per_page` of its passages, nearest first; only of `page_ids` if given."""
     by_page: dict[int, list[Candidate]] = {}
-    for candidate in group_by_page(hits, per_page, scale):
+    for candidate in group_by_page(hits, per_page, scale, page_ids):
         by_page.setdefault(candidate.page_id, []).append(candidate)
     return by_page
 
@@ -87,10 +89,13 @@ def find_best_chunk(chunks: Sequence[StoredChunk], nearest: StoredChunk | None, 
 def _score_words(texts: Sequence[str], stems: Sequence[str]) -> list[float]:
     """For each text the share of the stems it contains. The fewer texts contain a stem, the more it weighs."""
     contained = [find_mentions(text, stems) for text in texts]
-    counts = {stem: sum(stem in mentions for mentions in contained) for stem in stems}
+    counts = dict.fromkeys(stems, 0)
+    for mentions in contained:
+        for stem in set(mentions):
+            counts[stem] += 1
     weights = {stem: math.log1p(len(texts) / count) for stem, count in counts.items() if count}
     total = sum(weights.values()) or 1.0
-    return [sum(weights[stem] for stem in mentions) / total for mentions in contained]
+    return [sum(map(weights.__getitem__, mentions)) / total for mentions in contained]
 
 
 def get_stems(query: KeywordQuery) -> tuple[str, ...]:
@@ -110,6 +115,8 @@ def count_mentions(text: str, stems: Sequence[str]) -> int:
 def find_mentions(text: str, stems: Sequence[str]) -> list[str]:
     """The stems that occur in a text, ignoring case and accents."""
     folded = strip_accents(text)
+    if text.isascii():
+        return [stem for stem in stems if stem in folded]
     # Scripts without spaces keep their marks, which are not accents: が is not か.
-    marked = folded if text.isascii() else unicodedata.normalize("NFKC", text)
+    marked = unicodedata.normalize("NFKC", text)
     return [stem for stem in stems if stem in folded or stem in marked]

@@ -7,15 +7,13 @@ query. Its score is the likelihood that it is the page wanted. That also depends
 to a fixed depth regardless of n.
 """
 
-import heapq
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
 from wikiholt.domain.search import Confidence, SearchMode
 
 KEYWORD_WEIGHT = 0.5
@@ -63,6 +61,8 @@ In questions with a single right page all others count as wrong, however good th
 four in ten of the next four are right. Fitted to both kinds of questions with equal weight.
 """
 
+_TRAILING_CURVES = {mode: curve._replace(lead=TRAILING_LEAD_WEIGHT) for mode, curve in IS_THE_PAGE_CURVES.items()}
+
 HIGH_SCORE = 0.7
 """Scores from here on are rated high: nine in ten such hits are right, and two thirds of right hits are high. See
 docs/adr/0038."""
@@ -99,29 +99,34 @@ class Candidate(NamedTuple):
     order_score: float | None = None
     """The score by which a reranker ordered it. None means its evidence."""
 
+    def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
+        """The candidate as found by keyword. Faster than `_replace`."""
+        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score = self
+        return Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score)
 
-def group_by_page(hits: VectorHits, per_page: int = 1, scale: CosineScale = _DEFAULT_SCALE) -> list[Candidate]:
-    """Up to `per_page` candidates per page with its nearest chunks, nearest first."""
-    if per_page == 1:
-        _, kept = np.unique(hits.page_ids, return_index=True)
-        kept.sort()
-    else:
-        kept = _find_first_rows(hits.page_ids, per_page)
-    pages, chunks, distances = (array[kept].tolist() for array in (hits.page_ids, hits.chunk_ids, hits.distances))
-    rows = zip(pages, chunks, distances, strict=True)
+    @property
+    def meaning(self) -> float:
+        """The evidence of its nearest chunk on the common scale."""
+        return 0.0 if self.distance is None else self.scale.normalize(1.0 - self.distance)
+
+
+def group_by_page(
+    hits: VectorHits,
+    per_page: int = 1,
+    scale: CosineScale = _DEFAULT_SCALE,
+    page_ids: Collection[int] | None = None,
+) -> list[Candidate]:
+    """Up to `per_page` candidates per page with its nearest chunks, nearest first; only of `page_ids` if given."""
+    candidates = []
+    counts: dict[int, int] = {}
     channels = ("semantic",)
-    return [Candidate(page, chunk, distance, None, channels, scale=scale) for page, chunk, distance in rows]
-
-
-def _find_first_rows(page_ids: IntArray, count: int) -> IntArray:
-    """Positions of the first `count` rows of each page."""
-    seen: Counter[int] = Counter()
-    kept = []
-    for position, page_id in enumerate(page_ids.tolist()):
-        seen[page_id] += 1
-        if seen[page_id] <= count:
-            kept.append(position)
-    return np.array(kept, np.int64)
+    rows = zip(hits.page_ids.tolist(), hits.chunk_ids.tolist(), hits.distances.tolist(), strict=True)
+    for page, chunk, distance in rows:
+        count = counts.get(page, 0)
+        if count < per_page and (page_ids is None or page in page_ids):
+            counts[page] = count + 1
+            candidates.append(Candidate(page, chunk, distance, None, channels, 0.0, scale))
+    return candidates
 
 
 def merge_channels(
@@ -129,20 +134,21 @@ def merge_channels(
 ) -> list[Candidate]:
     """All pages found by either channel. `nearest` has the chunks of pages found only by keyword."""
     pages = []
+    both, keyword = ("semantic", "keyword"), ("keyword",)
     for near in meaning:
         share = shares.get(near.page_id)
-        pages.append(near if share is None else near._replace(keyword_share=share, channels=("semantic", "keyword")))
+        pages.append(near if share is None else near.with_share(share, both))
     known = {candidate.page_id for candidate in meaning}
     for page_id, share in shares.items():
         if page_id not in known:
             chunks = nearest.get(page_id) or (Candidate(page_id),)
-            pages += [near._replace(keyword_share=share, channels=("keyword",)) for near in chunks]
+            pages += [near.with_share(share, keyword) for near in chunks]
     return pages
 
 
 def compute_evidence(mode: SearchMode, candidate: Candidate) -> float:
     """Evidence for a candidate: at most 1, or slightly more with title overlap."""
-    meaning = 0.0 if candidate.distance is None else candidate.scale.normalize(1.0 - candidate.distance)
+    meaning = candidate.meaning
     words = candidate.keyword_share or 0.0
     if mode is SearchMode.SEMANTIC:
         return meaning
@@ -184,12 +190,13 @@ def get_competition(mode: SearchMode, candidates: Sequence[Candidate]) -> Compet
         if len(best) > 1:
             break
     shares = {candidate.page_id: candidate.keyword_share for candidate in candidates if candidate.keyword_share}
-    best_shares = heapq.nlargest(COMPETING_PAGES + 1, ((share, page_id) for page_id, share in shares.items()))
+    best_shares = sorted(((share, page_id) for page_id, share in shares.items()), reverse=True)[: COMPETING_PAGES + 1]
     meanings: dict[int, float] = {}
     for candidate in candidates:
-        meaning = compute_evidence(SearchMode.SEMANTIC, candidate)
-        meanings[candidate.page_id] = max(meaning, meanings.get(candidate.page_id, 0.0))
-    best_meanings = heapq.nlargest(2, ((meaning, page_id) for page_id, meaning in meanings.items()))
+        meaning = candidate.meaning
+        if meaning >= meanings.get(candidate.page_id, 0.0):
+            meanings[candidate.page_id] = meaning
+    best_meanings = sorted(((meaning, page_id) for page_id, meaning in meanings.items()), reverse=True)[:2]
     return Competition(
         tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares), tuple(best_meanings)
     )
@@ -210,7 +217,7 @@ class ScoreFeatures(NamedTuple):
 
 def get_score_features(mode: SearchMode, candidate: Candidate, competition: Competition) -> ScoreFeatures:
     page_id, evidence = candidate.page_id, compute_evidence(mode, candidate)
-    meaning = compute_evidence(SearchMode.SEMANTIC, candidate)
+    meaning = candidate.meaning
     others = [share for share, other_id in competition.shares if other_id != page_id][:COMPETING_PAGES]
     return ScoreFeatures(
         evidence,
@@ -239,9 +246,7 @@ def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
 
 
 def _apply_curves(mode: SearchMode, features: ScoreFeatures) -> float:
-    curve = IS_THE_PAGE_CURVES[mode]
-    if features.lead < 0:
-        curve = curve._replace(lead=TRAILING_LEAD_WEIGHT)
+    curve = (IS_THE_PAGE_CURVES if features.lead >= 0 else _TRAILING_CURVES)[mode]
     return _apply_curve(ANSWERABLE_CURVES[mode], features) * _apply_curve(curve, features)
 
 
@@ -295,8 +300,14 @@ def get_confidence(mode: SearchMode, score: float) -> Confidence:
 
 
 def _apply_curve(curve: ScoreCurve, features: ScoreFeatures) -> float:
-    total = sum(weight * value for weight, value in zip(curve[1:], features[:4], strict=True))
-    return 0.5 * (1 + math.tanh((total - curve.bias) / 2))
+    bias, evidence, meaning, word_margin, lead = curve
+    total = (
+        evidence * features.evidence
+        + meaning * features.meaning
+        + word_margin * features.word_margin
+        + lead * features.lead
+    )
+    return 0.5 * (1 + math.tanh((total - bias) / 2))
 
 
 # Similarity of pages, by the vectors of their passages

@@ -1,12 +1,35 @@
 """The state of one search: its request, the pages it may return, and what it has to report."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.search import SearchMode
+from wikiholt.errors import WikiholtError
 from wikiholt.search.query import InterpretedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.text.snippets import SentenceScorer
+
+
+class Head(NamedTuple):
+    """The revision at HEAD, or None and a note that says why it is unknown."""
+
+    revision: str | None
+    note: str = ""
+
+
+def read_head(get_head: Callable[[], str] | None, version: int, known: IndexVersion | None) -> Head:
+    """HEAD of the repository; the one that the caller has read is used if the index still has that version."""
+    if get_head is None:
+        return Head(None, "HEAD was not checked (search.stale_check is off)")
+    if known is not None and known.head is not None and known.version == version:
+        return Head(known.head)
+    try:
+        return Head(get_head())
+    except WikiholtError as error:
+        # Report only the code: the message may contain a local path, and notes are public.
+        return Head(None, f"HEAD is unknown: the repository cannot be read ({error.code})")
 
 
 @dataclass(slots=True)
@@ -17,8 +40,7 @@ class SearchContext:
     request: SearchRequest
     allowed: IntArray | None
     version: int
-    known: IndexVersion | None
-    """What the caller has read already; its HEAD is used if the index still has that version."""
+    head: Head
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False

@@ -7,13 +7,14 @@ a writer: it answers from the last committed state.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
-from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, SupportsSentenceScoring, VectorCache
+from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import (
     Confidence,
     KeywordQuery,
@@ -24,17 +25,16 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
-    CacheCannotAnswer,
     DatabaseUnavailable,
     ModelError,
-    ModelMismatch,
     NothingIndexed,
     PageNotFound,
-    WikiholtError,
 )
 from wikiholt.search.hits import HitBuilder
+from wikiholt.search.keyword_channel import KeywordChannel
 from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
+from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
 from wikiholt.search.ranking import (
     Candidate,
     Competition,
@@ -51,9 +51,10 @@ from wikiholt.search.ranking import (
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
 from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig, should_rerank
-from wikiholt.search.search_context import SearchContext
+from wikiholt.search.search_context import SearchContext, read_head
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
+from wikiholt.text.keyword_query import to_plain_query
 from wikiholt.text.links import fold_path
 from wikiholt.text.query_fields import parse_fields
 
@@ -94,8 +95,8 @@ class Searcher:
     ) -> None:
         self._index = index
         self._vector_cache = vector_cache
-        self._keyword_cache = keyword_cache
-        self._get_embedder = get_embedder
+        self._keywords = KeywordChannel(index, keyword_cache)
+        self._query_embedder = QueryEmbedder(get_embedder)
         self._get_head = get_head
         self._hit_builder = hit_builder
         self._scale = scale
@@ -114,14 +115,18 @@ class Searcher:
         began = time.perf_counter()
         state = self._get_state()
         fields = parse_fields(request.query)
+        # The model runs in another thread until its vector is needed; reading HEAD lets that thread begin.
+        uses_model = request.mode is not SearchMode.KEYWORD
+        started = self._query_embedder.start(to_plain_query(fields.text)) if uses_model else None
+        head = read_head(self._get_head, state.version, known)
         request = replace(request, where=fields.add_to(request.where))
-        interpreted = self._interpreter.interpret(request.query, request.where, self._is_known_word)
+        interpreted = self._interpreter.interpret(request.query, request.where, self._query_embedder.is_known_word)
         has_words = bool(fields.text.strip())
         is_listing = bool(fields.any_of) and not has_words
         if not is_listing:
             check_query(request, interpreted, has_words=has_words, has_reranker=self._reranker is not None)
         allowed = self._find_allowed_pages(request, interpreted)
-        context = SearchContext(interpreted, request, allowed, state.version, known)
+        context = SearchContext(interpreted, request, allowed, state.version, head)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
         if request.rerank and request.mode is SearchMode.KEYWORD:
@@ -129,7 +134,7 @@ class Searcher:
         if is_listing and allowed is not None:
             best = self._order.list_newest(request, allowed)
         else:
-            best = self._find_best(context, state.recipe.fingerprint)
+            best = self._find_best(context, state.recipe.fingerprint, started)
         return self._build_result(context, best, state, began)
 
     def find_similar(
@@ -144,7 +149,9 @@ class Searcher:
         allowed = self._index.filter_page_ids(where)
         others = allowed if allowed is None else allowed[allowed != page.page_id]
         no_query = InterpretedQuery(KeywordQuery(), KeywordQuery(), "")
-        context = SearchContext(no_query, request, others, state.version, known)
+        context = SearchContext(
+            no_query, request, others, state.version, read_head(self._get_head, state.version, known)
+        )
         own = self._index.get_page_vectors([page.page_id]).vectors
         if not len(own):
             context.notes.append("this page has no passage to compare")
@@ -171,7 +178,9 @@ class Searcher:
                 has_lead=bool(context.interpreted.text) and not request.offset,
             )
         )
-        head = self._get_head_revision(context)
+        head = context.head.revision
+        if context.head.note:
+            context.notes.append(context.head.note)
         return SearchResult(
             query=request.query,
             mode=request.mode,
@@ -211,10 +220,10 @@ class Searcher:
         requirements = interpreted.get_requirements(phrases=request.mode is not SearchMode.SEMANTIC)
         if not requirements:
             return allowed
-        matching = reduce(np.union1d, map(self._index.find_matching_page_ids, requirements))
+        matching = reduce(np.union1d, map(self._keywords.find_matching_page_ids, requirements))
         return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
 
-    def _find_best(self, context: SearchContext, fingerprint: str) -> list[Candidate]:
+    def _find_best(self, context: SearchContext, fingerprint: str, started: StartedQuery | None) -> list[Candidate]:
         """The candidates of the requested hits with their likelihoods."""
         if context.allowed is not None and not len(context.allowed):
             return []
@@ -224,7 +233,7 @@ class Searcher:
             if request.mode is not SearchMode.SEMANTIC and context.interpreted.query
             else {}
         )
-        vector = self._embed_query(context, fingerprint) if request.mode is not SearchMode.KEYWORD else None
+        vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
         competition = get_competition(mode, candidates)
@@ -275,7 +284,10 @@ class Searcher:
         overlaps = self._title_matcher.score_titles(
             context.interpreted.query, page_ids, context.version, context.interpreted.variants
         )
-        return [candidate._replace(title_overlap=overlaps.get(candidate.page_id, 0.0)) for candidate in candidates]
+        return [
+            candidate._replace(title_overlap=overlap) if (overlap := overlaps.get(candidate.page_id)) else candidate
+            for candidate in candidates
+        ]
 
     def _get_page(self, path: str) -> StoredPage:
         """The indexed page with this path, or the only one whose path differs only in case. Raises PageNotFound."""
@@ -309,20 +321,14 @@ class Searcher:
         more = self._search_by_meaning(context, probes[0], context.request.n + len(known))
         return best + [candidate for candidate in more if candidate.page_id not in known]
 
-    def _embed_query(self, context: SearchContext, fingerprint: str) -> FloatArray | None:
+    def _embed_query(self, context: SearchContext, fingerprint: str, started: StartedQuery | None) -> FloatArray | None:
         """The query's vector. None in a hybrid search if the model failed or differs from the index's model."""
+        if started is not None:
+            self._prepare_vectors(context)
         try:
-            embedder = self._get_embedder()
-            if embedder.fingerprint != fingerprint:
-                raise ModelMismatch(
-                    f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
-                    hint="run `wikiholt sync` to rebuild it with the configured model",
-                )
-            vector = embedder.embed_query(context.interpreted.text)
-            if isinstance(embedder, SupportsSentenceScoring):
-                context.sentence_scorer = embedder.make_sentence_scorer(context.interpreted.text)
-            context.vector = vector
-            return vector
+            embedded = self._query_embedder.embed(context.interpreted.text, fingerprint, started)
+            context.vector, context.sentence_scorer = embedded
+            return embedded.vector
         except ModelError as error:
             if context.request.mode is SearchMode.SEMANTIC:
                 raise
@@ -330,37 +336,10 @@ class Searcher:
             context.degrade(f"searched by keyword only: the model cannot be used ({error.code})")
             return None
 
-    def _is_known_word(self, word: str) -> bool:
-        """Whether the model knows the word. Such a word is not a typo, even if it is on no page."""
-        try:
-            return self._get_embedder().is_known_word(word.lower())
-        except ModelError:
-            return False
-
     def _get_keyword_shares(self, context: SearchContext, depth: int = 0) -> dict[int, float]:
         """Page id → share of the best possible keyword score, for the best `depth` pages or those that compete."""
         depth = depth or (MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES)
-        if self._keyword_cache is not None:
-            try:
-                self._keyword_cache.refresh()
-                if self._keyword_cache.version is not None:
-                    # `allowed` already leaves out pages with exclusions.
-                    cache = self._keyword_cache
-                    return context.interpreted.compute_shares(
-                        lambda query: cache.search(replace(query, excluded=()), depth, context.allowed),
-                        lambda query: cache.get_max_score(replace(query, excluded=())),
-                    )
-            except CacheCannotAnswer:
-                pass
-            except DatabaseUnavailable:
-                raise  # the index needs the same database
-            except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
-                _LOG.warning("the keyword cache failed (%s); searching the index", error)
-                context.degrade("the keyword cache failed; searched the index directly")
-        return context.interpreted.compute_shares(
-            lambda query: self._index.search_keywords(query, depth, context.request.where),
-            self._index.get_max_keyword_score,
-        )
+        return self._keywords.compute_shares(context, depth)
 
     def _search_by_meaning(self, context: SearchContext, vector: FloatArray, page_count: int) -> list[Candidate]:
         """The nearest pages: request more chunks until there are enough pages or no more chunks."""
@@ -391,6 +370,12 @@ class Searcher:
         hits = self._search_vectors(context, vector, limit, context.allowed)
         context.nearest, context.has_all_passages = hits, len(hits.chunk_ids) < limit
         return hits
+
+    def _prepare_vectors(self, context: SearchContext) -> None:
+        """Refresh the vector cache while the query is embedded. If that fails, the search itself reports it."""
+        with suppress(Exception):
+            self._vector_cache.refresh()
+            context.refreshed = True
 
     def _search_vectors(
         self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
@@ -425,24 +410,11 @@ class Searcher:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
         if context.vector is None or context.nearest is None or context.request.chunks_per_page > 1 or not shown:
             return {}
-        found = group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale)
+        page_ids = {candidate.page_id for candidate in shown}
+        found = group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids)
         # Three passages of a page among the nearest of all are also the nearest of the page.
-        incomplete = {c.page_id for c in shown if len(found.get(c.page_id, ())) < PASSAGES_PER_PAGE}
+        incomplete = [page_id for page_id in page_ids if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
         if context.has_all_passages or not incomplete:
             return found
         hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
         return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale)
-
-    def _get_head_revision(self, context: SearchContext) -> str | None:
-        """HEAD, or None with a note if the repository cannot be read."""
-        if self._get_head is None:
-            context.notes.append("HEAD was not checked (search.stale_check is off)")
-            return None
-        if (known := context.known) is not None and known.head is not None and known.version == context.version:
-            return known.head
-        try:
-            return self._get_head()
-        except WikiholtError as error:
-            # Report only the code: the message may contain a local path, and notes are public.
-            context.notes.append(f"HEAD is unknown: the repository cannot be read ({error.code})")
-            return None

@@ -34,18 +34,13 @@ class TitleMatcher:
             *((variant.language, _get_query_terms(variant.query)) for variant in variants),
         ]
         titles = self._get_titles(set(page_ids), version) if queries[0][1] else {}
-        return {
-            page_id: max(
-                (
-                    compute_dice(terms, name)
-                    for language, terms in queries
-                    for name in title[language]
-                    if not terms.isdisjoint(name)
-                ),
-                default=0.0,
-            )
-            for page_id, title in titles.items()
-        }
+        overlaps = dict.fromkeys(titles, 0.0)
+        for language, terms in queries:
+            for page_id, title in titles.items():
+                for name in title[language]:
+                    if not terms.isdisjoint(name):
+                        overlaps[page_id] = max(overlaps[page_id], compute_dice(terms, name))
+        return overlaps
 
     def _get_titles(self, page_ids: set[int], version: int) -> dict[int, _TitleTerms]:
         cached_version, cache = self._cache

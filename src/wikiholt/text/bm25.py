@@ -3,6 +3,7 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 from wikiholt.domain.page import Page, PageTerms
 from wikiholt.text.analysis import get_analyser
@@ -31,11 +32,26 @@ def split_terms(text: str) -> list[str]:
     return text.split() if text.isascii() else text.translate(_JOINERS_TO_SPACES).split()
 
 
+def pad_terms(text: str) -> str:
+    """The terms of a field with a space before each and at the end, in which `count_phrase` searches."""
+    return f" {' '.join(split_terms(text))} "
+
+
+def count_phrase(fields: Iterable[str], phrase: str) -> int:
+    """The weighted count of a padded phrase in the padded fields of a page. Occurrences may overlap."""
+    total = 0
+    for field, weight in zip(fields, FIELD_WEIGHTS, strict=True):
+        position = field.find(phrase)
+        while position >= 0:
+            total, position = total + int(weight), field.find(phrase, position + 1)
+    return total
+
+
 def count_weighted_terms(page_terms: PageTerms) -> tuple[dict[str, float], int]:
     """The count of each term of a page, weighted by field, and the total number of terms."""
     counts: dict[str, float] = {}
     length = 0
-    for text, weight in zip((page_terms.name, page_terms.headings, page_terms.body), FIELD_WEIGHTS, strict=True):
+    for text, weight in zip(page_terms.fields, FIELD_WEIGHTS, strict=True):
         terms = split_terms(text)
         length += len(terms)
         for term, count in Counter(terms).items():

@@ -168,6 +168,8 @@ def _render_formula(formula: str) -> str:
 _MIN_SENTENCE_CHARS = 20
 """A shorter sentence is joined with its neighbour: "e.g.", "Note:" and "}" mean nothing alone."""
 _MIN_UNSPACED_SENTENCE_CHARS = 6
+_ASCII_SENTENCE_END = re.compile(r"[.!?][.!?]*+[\"')\]*_`]*+ (?=[^ a-z])")
+"""The sentence ends that `find_sentence_starts` finds in ASCII text on one line, in less time."""
 _MIN_CODE_CHARS = 60
 """Code lines are joined up to this length into one sentence: a line is often only a bracket."""
 
@@ -238,7 +240,8 @@ def to_display_text(markdown: str, dialect: Dialect = GFM) -> DisplayText:
         block = block if block.isascii() else unicodedata.normalize("NFC", block)
         target = headings if is_heading else spans
         for start, end in _split_sentences(block):
-            target.append(Span(offset + start, offset + start + len(block[start:end].rstrip())))
+            # Between two sentences is one space.
+            target.append(Span(offset + start, offset + (end if block[end - 1] != " " else end - 1)))
         parts.append(block)
         offset += len(block) + 1
     return DisplayText(" ".join(parts), tuple(spans or headings))
@@ -246,13 +249,20 @@ def to_display_text(markdown: str, dialect: Dialect = GFM) -> DisplayText:
 
 def _split_sentences(block: str) -> Iterator[tuple[int, int]]:
     """The sentences of a block. A short one is joined with the next; a short last one with the previous."""
+    is_ascii = block.isascii()
     min_chars = (
-        _MIN_SENTENCE_CHARS
-        if block.isascii() or not _UNSPACED_CHARACTER.search(block)
-        else _MIN_UNSPACED_SENTENCE_CHARS
+        _MIN_SENTENCE_CHARS if is_ascii or not _UNSPACED_CHARACTER.search(block) else _MIN_UNSPACED_SENTENCE_CHARS
+    )
+    if len(block) < 2 * min_chars:
+        yield 0, len(block)
+        return
+    starts = (
+        [match.end() for match in _ASCII_SENTENCE_END.finditer(block)]
+        if is_ascii
+        else find_sentence_starts(block, 0, len(block), by_line=False)
     )
     cuts = [0]
-    for start in find_sentence_starts(block, 0, len(block), by_line=False):
+    for start in starts:
         if start - cuts[-1] >= min_chars:
             cuts.append(start)
     if len(cuts) > 1 and len(block) - cuts[-1] < min_chars:
@@ -291,7 +301,7 @@ def _iter_prose_blocks(text: str, dialect: Dialect) -> Iterator[tuple[bool, str]
         yield (
             is_heading,
             _PRIVATE_CHARACTER.sub(lambda match: code_spans[ord(match[0]) - _FIRST_PRIVATE_CODE_POINT], stripped)
-            if code_spans
+            if code_spans and not stripped.isascii()
             else stripped,
         )
 

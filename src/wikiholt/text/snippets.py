@@ -163,12 +163,11 @@ class QueryMatcher:
 
     def find(self, plain: str) -> list[_Match]:
         """Start, end and term of each word of a text that matches the query."""
-        is_ascii = plain.isascii()
-        if self._heads is None or (is_ascii and not self._heads.search(plain.lower())):
+        if self._heads is None:
             return []
         found: list[_Match] = []
         known = self._matches_by_token
-        for match in (ASCII_TOKEN_PATTERN if is_ascii else TOKEN_PATTERN).finditer(plain):
+        for match in self._iter_tokens(plain, self._heads):
             token = match[0]
             matches = known.get(token)
             if matches is None:
@@ -178,6 +177,20 @@ class QueryMatcher:
                 begin = match.start()
                 found += [(begin + start, begin + end, term) for start, end, term in matches]
         return found
+
+    @staticmethod
+    def _iter_tokens(plain: str, heads: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        """The tokens of a text; of ASCII text, only those between two spaces where a term may begin."""
+        if not plain.isascii():
+            yield from TOKEN_PATTERN.finditer(plain)
+            return
+        end = -1
+        for head in heads.finditer(plain.lower()):
+            if head.start() > end:
+                start = plain.rfind(" ", 0, head.start()) + 1
+                end = plain.find(" ", head.end())
+                end = len(plain) if end < 0 else end
+                yield from ASCII_TOKEN_PATTERN.finditer(plain, start, end)
 
     def _iter_token_matches(self, token: str) -> Iterator[_Match]:
         for is_unspaced, run, offset in [(False, token, 0)] if token.isascii() else iter_script_runs(token):

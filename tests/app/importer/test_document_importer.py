@@ -106,6 +106,14 @@ def test_pages_in_several_rows_and_bad_names_are_reported(imports: ImportFixture
     assert list(report["acme"].failed) == ["https://example.org/x"]
 
 
+def test_a_page_without_text_is_reported_and_not_written(imports: ImportFixture) -> None:
+    rows = [*ROWS, make_row("acme", "Empty", " \n"), make_row("acme", "Gaps", "", 0), make_row("acme", "Gaps", "x", 1)]
+    report = {wiki.slug: wiki for wiki in run(imports, rows, create=True, join=True).wikis}
+    assert dict(report["acme"].outcomes) == {"created": 3, "failed": 1}
+    assert "no text" in report["acme"].failed["Empty"]
+    assert imports.service.get_handle("acme").pages.read("Gaps").content.strip() == "x"
+
+
 def test_rows_without_a_tenant_need_an_owner_rule(imports: ImportFixture) -> None:
     rows = [make_row(None, "Home", "x"), make_row(None, "Other", "y")]
     options = DocumentImportOptions(OwnershipRules((("Home", "acme"),)), create=True)

@@ -52,7 +52,7 @@ class DatabaseLink:
     def disconnected(self) -> Iterator[None]:
         """Block new connections to the database and close existing ones."""
         self._link.unlink()
-        ending = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+        ending = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s"
         with psycopg.connect(self._pg.get_dsn(), autocommit=True) as connection:
             connection.execute(ending, (self._database,))
         try:

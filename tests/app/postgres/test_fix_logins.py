@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.doctor import fix_logins
 from wikiholt.errors import LoginRefused
 from wikiholt.search.request import SearchRequest
@@ -28,7 +29,7 @@ def test_a_changed_password_is_reported_and_repaired(tmp_path: Path, database: s
     with serve_application(tmp_path, {"store": database}) as served:
         service = served.application.service
         # A sync would repair the password before the search sees it.
-        assert served.application.scheduler.stop(30)
+        assert served.application.scheduler.stop(TIMEOUT_S)
         change_password(served, database)
         with pytest.raises(LoginRefused):
             service.get_handle("alpha").search(SearchRequest("printer"))

@@ -142,7 +142,7 @@ def may_hang(file: str) -> bool:
 
 
 def get_timeouts(file: str) -> dict[str, object]:
-    seconds = 5.0 if may_hang(file) else 60.0
+    seconds = 10.0 if may_hang(file) else 60.0
     return {"background_timeout": seconds, "heartbeat": seconds}
 
 

@@ -19,7 +19,7 @@ from tests.caches.chroma.chroma_fixtures import (
 )
 from tests.support.chroma_server import RunningChroma
 from tests.support.http_server import run_handler
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_foreign_collection_is_never_changed(
     with fixture.open_engine(path=None, url=server.url, layout="seed") as engine:
         cache = fixture.open_cache(engine)
         assert assert_same_as_store(cache, index).degraded
-        assert cache.wait_idle(60)
+        assert cache.wait_idle(TIMEOUT_S)
         assert "did not create" in caplog.text
         engine.delete_wiki(WIKI_ID, "one")
         cache.close()
@@ -149,7 +149,7 @@ def test_a_server_that_is_not_chroma_is_ignored_and_searches_are_right(
     ):
         cache = fixture.open_cache(engine)
         assert assert_same_as_store(cache, index).degraded
-        cache.wait_idle(60)
+        cache.wait_idle(TIMEOUT_S)
         assert assert_same_as_store(cache, index).degraded
         assert engine.check()
         assert "secret words" not in caplog.text + engine.check()
@@ -168,7 +168,7 @@ def test_a_token_is_sent_in_the_headers_of_proxies_and_older_servers(fixture: Ch
 
     with (
         run_fake_server(reply) as url,
-        fixture.open_engine(path=None, url=url, token="s3cret", heartbeat=5.0) as engine,
+        fixture.open_engine(path=None, url=url, token="s3cret") as engine,
     ):
         assert "401" in engine.check()
     assert set(seen) == {("Bearer s3cret", "s3cret")}

@@ -41,7 +41,8 @@ def make_random_pages(count: int, seed: int = 0, start: int = 0) -> list[PageEnt
 
 
 def open_cache(index: SqliteIndex, root: Path, **options: object) -> FileKeywordCache:
-    cache = FileKeywordCache(index, root / WIKI, **{"background": False, **options})  # type: ignore[arg-type]
+    chosen = {"background": False, "with_positions": True, **options}
+    cache = FileKeywordCache(index, root / WIKI, **chosen)  # type: ignore[arg-type]
     cache.refresh()
     return cache
 
@@ -67,6 +68,14 @@ QUERIES = (
     KeywordQuery(("backup", "mirr"), excluded=(("disk",), ("x",)), prefix="mirr"),
     KeywordQuery(("nowhere",), prefix="zz"),
     KeywordQuery(),
+    KeywordQuery(phrases=(("disk",),)),
+    KeywordQuery(phrases=(("disk", "disk"),)),
+    KeywordQuery(("raid", "x"), phrases=(("diskette", "disk"),)),
+    KeywordQuery(("raid",), phrases=(("disk", "disk"), ("disk", "diskette")), prefix="m"),
+    KeywordQuery(phrases=(("disk", "disk", "disk"),), excluded=(("raid",), ("discover", "disk"))),
+    KeywordQuery(("disk disk", "x"), prefix="ra"),
+    KeywordQuery(phrases=(("nowhere", "disk"),)),
+    KeywordQuery(("disk",), phrases=(("disk", "nowhere"),), prefix="dis"),
 )
 
 
@@ -76,6 +85,12 @@ def assert_agree(cache: FileKeywordCache, index: SqliteIndex, limits: Iterable[i
     for query in QUERIES:
         for limit in limits:
             assert_same_hits(cache.search(query, limit, None), index.search_keywords(query, limit, PageFilter()))
+        assert_same_matches(cache, index, query)
+
+
+def assert_same_matches(cache: FileKeywordCache, index: SqliteIndex, query: KeywordQuery) -> None:
+    assert cache.get_max_score(query) == pytest.approx(index.get_max_keyword_score(query), rel=1e-12)
+    assert cache.find_matching_page_ids(query).tolist() == index.find_matching_page_ids(query).tolist()
 
 
 def get_page_ids(index: SqliteIndex) -> Mapping[str, int]:

@@ -20,6 +20,7 @@ from tests.caches.keywords.keyword_fixtures import (
     open_cache,
 )
 from tests.support.paths import PYTHON_PATH
+from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.index import IndexChange
@@ -124,7 +125,7 @@ def test_a_file_with_a_version_the_index_never_reached_is_not_used(tmp_path: Pat
 def test_a_read_only_directory_is_not_needed(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(100))
     (tmp_path / "file").write_text("in the way")
-    cache = FileKeywordCache(index, tmp_path / "file" / "deeper", background=False)
+    cache = FileKeywordCache(index, tmp_path / "file" / "deeper", with_positions=True, background=False)
     cache.refresh()
     assert_agree(cache, index)
     index.apply(IndexChange(tuple(make_random_pages(250, seed=3, start=50))))
@@ -150,7 +151,7 @@ def test_files_of_a_killed_writer_are_removed_and_those_of_a_live_one_are_not(tm
     (folder / "words-g000001-v1.postings.0123.writing").write_bytes(b"half")
     (folder / "vectors-g000001-v1.exact").write_bytes(b"not ours")
     live = CacheDirectory(folder, "words")
-    cache = FileKeywordCache(index, folder, background=False)
+    cache = FileKeywordCache(index, folder, with_positions=True, background=False)
     from wikiholt.caches.keywords.keyword_cache import make_file_name
 
     with live.open_for_writing(make_file_name(1, 0)):
@@ -166,13 +167,13 @@ def test_a_large_index_is_built_in_the_background(tmp_path: Path) -> None:
     if cache.version is None:
         with pytest.raises(CacheNotReady):
             cache.search(KeywordQuery(("disk",)), 5, None)
-    assert cache.wait_idle(60)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     index.apply(IndexChange(tuple(make_random_pages(80, seed=4))))
     cache.refresh()
     assert cache.version is None
-    assert cache.wait_idle(60)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     cache.close()
@@ -187,13 +188,13 @@ def test_a_failed_build_is_logged_and_retried_at_the_next_version(
     with monkeypatch.context() as patched:
         patched.delattr(SqliteIndex, "open_keyword_rows")
         cache = open_cache(index, tmp_path, background=True, inline_build_pages=5)
-        assert cache.wait_idle(60)
+        assert cache.wait_idle(TIMEOUT_S)
         cache.refresh()
     assert cache.version is None
     assert "could not be built" in caplog.text
     index.apply(IndexChange(deleted=("p1",)))
     cache.refresh()
-    assert cache.wait_idle(60)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
 
@@ -223,7 +224,7 @@ def test_threads_search_one_version_while_another_refreshes(tmp_path: Path) -> N
     for thread in threads:
         thread.join()
     assert faults == []
-    cache.wait_idle(60)
+    cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_agree(cache, index)
     cache.close()
@@ -262,7 +263,7 @@ def test_several_processes_share_a_directory(tmp_path: Path) -> None:
         for role in roles
     ]
     for process in running:
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, said.decode()
     assert_agree(open_cache(index, tmp_path), index)
     assert not list((tmp_path / WIKI).glob("*.writing"))

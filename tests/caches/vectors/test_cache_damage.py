@@ -9,6 +9,7 @@ import pytest
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, get_only_file, parametrize_kinds, sketched
+from tests.support.wait import TIMEOUT_S
 from wikiholt.caches import cache_file
 from wikiholt.caches.cache_file import ALIGNMENT_BYTES, CacheBroken
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
@@ -154,7 +155,7 @@ def test_a_large_file_is_verified_in_the_background_after_it_was_opened(tmp_path
     flip_in_the_last_section(get_only_file(tmp_path))
     cache = ExactVectorCache(reference.as_index(), tmp_path, engine=QuantizedEngine(scan_max_rows=0))
     cache.refresh()
-    assert cache.wait_idle(30)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert reference.snapshots == 2
     assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))

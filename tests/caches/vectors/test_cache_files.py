@@ -12,6 +12,7 @@ import pytest
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact, get_only_file, parametrize_kinds, sketched
+from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheNotReady, SectionWriter
 from wikiholt.caches.vectors.exact import QuantizedEngine
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
@@ -171,14 +172,14 @@ def test_a_failed_build_gives_its_reason_and_is_not_retried_on_every_search(tmp_
     )
     for _ in range(3):
         cache.refresh()
-        assert cache.wait_idle(30)
+        assert cache.wait_idle(TIMEOUT_S)
     assert reference.snapshots == 1
     with pytest.raises(CacheNotReady, match="chunk 4 is not of length one"):
         cache.search(QUERY, 3, None)
     reference.replace(4, QUERY)
     now[0] = 100.0
     cache.refresh()
-    assert cache.wait_idle(30)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert cache.search(QUERY, 1, None).chunk_ids.tolist() == [4]
     cache.close()

@@ -15,6 +15,7 @@ from tests.caches.brute_force_index import (
     normalize,
     random_vectors,
 )
+from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.vectors.cache_state import Array
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
@@ -201,7 +202,7 @@ def test_a_merge_in_the_background_loses_no_change_made_meanwhile(tmp_path: Path
     reference.add(QUERY[None], [30])
     reference.remove([5])
     cache.refresh()
-    assert cache.wait_idle(30)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert list_files(tmp_path) == [f"vectors-g000001-v{merged}.exact"]
     assert cache.version == reference.get_version()
@@ -216,7 +217,7 @@ def test_a_large_index_is_built_in_the_background_and_search_says_so(tmp_path: P
     if cache.version is None:
         with pytest.raises(CacheNotReady, match="not built yet"):
             cache.search(QUERY, 10, None)
-    assert cache.wait_idle(30)
+    assert cache.wait_idle(TIMEOUT_S)
     cache.refresh()
     assert_same(cache.search(QUERY, 10, None), reference.search_vectors(QUERY, 10))
     cache.close()

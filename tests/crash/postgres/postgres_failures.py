@@ -160,9 +160,9 @@ class PostgresFailure:
             return
         if self.kind in (KILL_STEP, ROW_DAMAGE):
             if self.operation == SERVE:
-                wait_up_to(lambda: self._have_clients_left(others) or writer.has_ended(), 20)
+                wait_up_to(lambda: self._have_clients_left(others) or writer.has_ended(), TIMEOUT_S)
             return
-        wait_up_to(lambda: writer.channel.has_entered or writer.has_ended(), 20)
+        wait_up_to(lambda: writer.channel.has_entered or writer.has_ended(), TIMEOUT_S)
         time.sleep(self._rng.uniform(0, _DURATIONS_S.get(self.operation, 1.0)))
         if self.kind == SERVER_AWAY:
             self._server.stop_for(self._rng.uniform(0.2, 1.2))

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.crash.acks import UNSURE
+from tests.crash.child_process import TIMEOUT_S
 from tests.crash.file_damage import list_files
 from tests.crash.postgres.leftovers import find_leftovers
-from tests.crash.postgres.postgres_operations import LEASE_S, install_newer_version
+from tests.crash.postgres.postgres_operations import install_newer_version
 from tests.crash.postgres.row_damage import REGISTRY_DAMAGES
 from tests.crash.recovery import (
     LogCollector,
@@ -129,7 +130,7 @@ def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
         if slug.startswith("extra"):
             service.get_handle(slug).sync()
     has_quarantined = any(kind in REGISTRY_DAMAGES for kind in case.damage)
-    until, left = time.monotonic() + 3 * LEASE_S, [""]
+    until, left = time.monotonic() + TIMEOUT_S / 2, [""]
     while left and time.monotonic() < until:  # leases of killed processes expire
         left = find_leftovers(case.addresses, registered, has_quarantined=has_quarantined)
         time.sleep(0.05 if left else 0)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 
 from tests.support.postgres_server import PostgresServer
+from tests.support.wait import TIMEOUT_S
 
 _TERMINATE_SESSIONS = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -46,10 +47,10 @@ class RestorableServer(PostgresServer):
 
     def restart_if_down(self) -> None:
         """Start the server again if it has crashed or is crashing."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + TIMEOUT_S
         while not self.has_crashed and self._child is not None:
             try:
-                psycopg.connect(self.get_dsn(), connect_timeout=5).close()
+                psycopg.connect(self.get_dsn(), connect_timeout=30).close()
             except psycopg.OperationalError:
                 assert time.monotonic() < until, "the server does not answer and does not end"
                 time.sleep(0.01)

@@ -121,5 +121,5 @@ def test_prometheus_scrapes_every_node_with_a_key_from_a_file() -> None:
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool")
 def test_prometheus_accepts_the_rules() -> None:
     checked = ["promtool", "check", "rules", DEPLOY / "prometheus" / "wikiholt-rules.yml"]
-    completed = subprocess.run(checked, check=False, capture_output=True, text=True, timeout=60)
+    completed = subprocess.run(checked, check=False, capture_output=True, text=True, timeout=120)
     assert completed.returncode == 0, completed.stderr

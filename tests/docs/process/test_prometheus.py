@@ -36,7 +36,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
         shutil.copy(DEPLOY / "prometheus" / "wikiholt-rules.yml", place)
         command = ["prometheus", f"--config.file={place}/prometheus.yml", f"--storage.tsdb.path={place}/data"]
         command += [f"--web.listen-address=127.0.0.1:{port}"]
-        with run_program(command, place, [port]), httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1") as client:
+        url_of_api = f"http://127.0.0.1:{port}/api/v1"
+        with run_program(command, place, [port]), httpx.Client(base_url=url_of_api, timeout=60) as client:
 
             def has_searches() -> bool:
                 for path in ("/w/alpha/api/v1/search", "/w/alpha/api/v1/semantic-search"):

@@ -86,7 +86,7 @@ def make_certificate(place: Path) -> Path:
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     command += ["-subj", f"/CN={DOMAIN}", "-addext", names]
     files = ["-keyout", str(place / "tls.key"), "-out", str(place / "tls.crt")]
-    subprocess.run([*command, *files], check=True, capture_output=True, timeout=60)
+    subprocess.run([*command, *files], check=True, capture_output=True, timeout=120)
     return place / "tls.crt"
 
 
@@ -132,6 +132,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedAp
         serve_application(tmp_path_factory.mktemp("service"), settings) as served,
         run_server(add_proxy_headers(stream_before(served.app, release), ["127.0.0.1"]), proxy_headers=False) as url,
     ):
+        served.stop_refilling()
         yield served, url.removeprefix("http://"), release
 
 
@@ -168,7 +169,7 @@ def test_hosts_and_paths_lead_to_their_wiki(proxy: Proxy) -> None:
 
 
 def test_plain_http_is_redirected(proxy: Proxy) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{proxy.http_port}/w/alpha/?q=drum", headers={"Host": DOMAIN})
+    answer = httpx.get(f"http://127.0.0.1:{proxy.http_port}/w/alpha/?q=drum", headers={"Host": DOMAIN}, timeout=60)
     assert answer.status_code == 308
     assert re.fullmatch(rf"https://{DOMAIN}(:\d+)?/w/alpha/\?q=drum", answer.headers["Location"])
 
@@ -220,7 +221,7 @@ def test_visitors_keep_their_address_and_cannot_choose_another(proxy: Proxy) -> 
 
 def test_visitors_cannot_name_themselves(proxy: Proxy) -> None:
     headers = {"Remote-User": "mallory", "Remote-Groups": "admins"}
-    behind = httpx.get(f"http://{proxy.node}/w/alpha/api/v1/status", headers=headers)
+    behind = httpx.get(f"http://{proxy.node}/w/alpha/api/v1/status", headers=headers, timeout=60)
     assert behind.status_code == 200, "the service trusts its proxy"
     with proxy.open_client() as client:
         assert client.get("/w/alpha/api/v1/status", headers=headers).status_code == 401

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiers import limit_examples
+from tests.support.wait import TIMEOUT_S
 from wikiholt.embedding import identify_model
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.errors import InvalidInput
@@ -134,9 +135,9 @@ def test_a_forked_child_embeds_with_the_parents_model(int8: OnnxEmbedder) -> Non
     receiving, sending = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_embed_in_child, args=(int8, sending))
     child.start()
-    assert receiving.poll(60)
+    assert receiving.poll(TIMEOUT_S)
     assert np.array_equal(receiving.recv(), expected)
-    child.join(60)
+    child.join(TIMEOUT_S)
     assert child.exitcode == 0
 
 

@@ -43,7 +43,7 @@ def served(granite: OnnxEmbedder) -> Iterator[ServedModel]:
 
 
 def open_wiki(tmp_path: Path, served: ServedModel, **settings: object) -> WikiService:
-    overrides = {"model": "openai:served", "embedding.url": served.url, "embedding.query_timeout": 20.0, **settings}
+    overrides = {"model": "openai:served", "embedding.url": served.url, "embedding.query_timeout": 60.0, **settings}
     service = open_service(tmp_path / "data", overrides=overrides)
     if not service.list_wikis():
         repository = Repository(tmp_path / "repository")

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.git_repository import Repository
+from tests.support.git_repository import Repository, limit_lock_wait
 from tests.support.tiers import choose
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import Busy
 from wikiholt.git.source import GitSource
@@ -56,7 +56,7 @@ def test_processes_that_count_in_one_page_lose_no_count(
     source.commit([FileEdit("shared.md", b"0", None)], Author("A", "a"), "Begin")
     processes = [start_writer(repository, "shared.md", 6) for _ in range(4)]
     for process in processes:
-        process.communicate(timeout=120)
+        process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0
     assert repository.run_git("show", "HEAD:shared.md") == b"24"
     assert len(source.read_log(100)) == 25
@@ -95,10 +95,10 @@ def test_a_writer_killed_at_any_time_leaves_the_old_or_the_new_commit(
 
 @pytest.mark.parametrize("options", [(), ("--bare",)])
 def test_only_locks_left_by_a_killed_writer_are_removed(
-    make_repository: Callable[..., Repository], options: list[str]
+    make_repository: Callable[..., Repository], options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = make_repository("wiki", *options)
-    source = GitSource(repository.path, timeout=2)
+    source = GitSource(repository.path)
     source.commit([FileEdit("a.md", b"a", None)], Author("A", "a"), "Begin")
     git_dir = repository.path if options else repository.path / ".git"
     locks = [git_dir / "refs/heads/main.lock", git_dir / "HEAD.lock"]
@@ -109,6 +109,6 @@ def test_only_locks_left_by_a_killed_writer_are_removed(
     source.commit([FileEdit("b.md", b"b", None)], Author("A", "a"), "After")
     assert not any(file.exists() for file in [note, *locks])
     locks[0].write_text("")
-    with pytest.raises(Busy):
+    with limit_lock_wait(monkeypatch, 0.5), pytest.raises(Busy):
         source.commit([FileEdit("c.md", b"c", None)], Author("A", "a"), "Held by somebody else")
     assert locks[0].exists()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wait import wait_until
 from wikiholt.interfaces.cli import serve_command
 from wikiholt.interfaces.cli.log_output import configure_logging
 from wikiholt.interfaces.cli.serve_command import ProgressReporter, log_start, report_progress, show_status
@@ -61,8 +62,7 @@ def test_the_thread_reports_and_ends(status_log: pytest.LogCaptureFixture, monke
         return SchedulerProgress(1, 1, 0, ())
 
     with report_progress(get_progress):
-        while "ready" not in status_log.text:
-            pass
+        wait_until(lambda: "ready" in status_log.text)
     assert calls
 
 
@@ -77,11 +77,15 @@ def test_the_start_names_the_data_directory(status_log: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize(("level", "shown"), [("warning", True), ("error", False)])
-def test_status_is_shown_unless_only_errors_are(level: str, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_is_shown_unless_only_errors_are(level: str, shown: bool) -> None:
     logger = logging.getLogger("wikiholt.serve")
-    monkeypatch.setattr(logger, "level", logging.NOTSET)
-    show_status(level)
-    assert (logger.level == logging.INFO) == shown
+    previous = logger.level
+    logger.setLevel(logging.NOTSET)
+    try:
+        show_status(level)
+        assert (logger.level == logging.INFO) == shown
+    finally:
+        logger.setLevel(previous)
 
 
 @pytest.mark.parametrize(

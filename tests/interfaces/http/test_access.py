@@ -219,6 +219,7 @@ def test_an_operator_creates_wiki_keys_and_operator_keys(writable: ServedApplica
 @pytest.mark.parametrize("guess", ["wh_wrong", "wh_wrong{}", "{right}x", "eyJh.{}.eyJh"])
 def test_wrong_keys_are_rate_limited_without_blocking_valid_keys(writable: ServedApplication, guess: str) -> None:
     right = writable.tokens["read"]
+    writable.stop_refilling()
 
     def guessed(number: int) -> httpx.Response:
         token = guess.format(number, right=right)

@@ -106,6 +106,7 @@ def test_an_oversized_page_is_rejected(tmp_path_factory: pytest.TempPathFactory)
 def test_rate_limits_are_announced_and_enforced(tmp_path_factory: pytest.TempPathFactory) -> None:
     limits = {"limit.key_per_minute": 60, "limit.address_per_minute": 30}
     with serve_application(tmp_path_factory.mktemp("limits"), limits) as served:
+        served.stop_refilling()
         client = served.make_client("read")
         first = client.get("/api/v1/status")
         assert first.headers["ratelimit-policy"] == '"minute";q=60;w=60'

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.served_application import ServedApplication
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 
 
 def get_index_file(writable: ServedApplication) -> Path:
@@ -23,7 +23,7 @@ def break_index(writable: ServedApplication) -> None:
 
 
 def test_a_broken_index_answers_503_with_a_reason_and_is_repaired(writable: ServedApplication) -> None:
-    assert writable.application.scheduler.stop(30)  # so that the state before the repair can be checked
+    assert writable.application.scheduler.stop(TIMEOUT_S)  # so that the state before the repair can be checked
     reader = writable.make_client("read")
     break_index(writable)
     answer = reader.get("/api/v1/search", params={"q": "printer"})

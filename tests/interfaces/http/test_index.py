@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.served_application import ServedApplication
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 
 BODY = b'{"ref": "refs/heads/main"}'
 SECRET = "correct horse"
@@ -70,7 +70,7 @@ def test_reindex_is_a_job_with_a_lasting_status(writable: ServedApplication) -> 
 def test_a_second_reindex_at_the_same_time_is_a_conflict(
     writable: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert writable.application.scheduler.stop(30)  # nothing runs the job
+    assert writable.application.scheduler.stop(TIMEOUT_S)  # nothing runs the job
     admin = writable.make_client("admin")
     assert admin.post("/api/v1/reindex").status_code == 202
     again = admin.post("/api/v1/reindex")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.interfaces.http.test_server import RunningServer
 from tests.support.served_application import serve_application
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 
 WAITING = 3
 
@@ -34,14 +34,14 @@ def test_requests_beyond_the_limit_are_refused_and_the_service_recovers(
 
     def wait_for_release(*arguments: object) -> object:
         started.append(1)
-        release.wait(60)
+        release.wait(2 * TIMEOUT_S)
         return original(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(service), "get_handle_of", wait_for_release)
     path = "/w/alpha/api/v1/search?q=printer"
     with ThreadPoolExecutor(threads + WAITING) as pool:
         accepted = [pool.submit(server.get, path) for _ in range(threads)]
-        wait_until(lambda: len(started) == threads)
+        wait_until(lambda: len(started) >= threads)
         refused: list[httpx.Response] = []
         accepted += [pool.submit(server.get, path) for _ in range(WAITING)]
         wait_until(lambda: _is_refused(server, path, refused))
@@ -58,8 +58,8 @@ def test_requests_beyond_the_limit_are_refused_and_the_service_recovers(
 
 def _is_refused(server: RunningServer, path: str, refused: list[httpx.Response]) -> bool:
     try:
-        response = httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=0.2)
-    except httpx.TimeoutException:  # it waits for a thread, because others have not arrived yet
+        response = httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=1)
+    except httpx.TimeoutException:  # it waits for a thread, because others have not arrived yet, or the machine is busy
         return False
     refused.append(response)
     return response.status_code == 503

@@ -4,7 +4,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +12,7 @@ import pytest
 import uvicorn
 
 from tests.support.served_application import ServedApplication, serve_application
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 
 
 class RunningServer:
@@ -31,10 +30,10 @@ class RunningServer:
     def get(self, path: str, key: str = "read", **options: object) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.application.tokens[key]}"}
         url = f"http://127.0.0.1:{self.port}{path}"
-        return httpx.get(url, headers=headers, timeout=20, **options)  # type: ignore[arg-type]
+        return httpx.get(url, headers=headers, timeout=TIMEOUT_S, **options)  # type: ignore[arg-type]
 
     def send_raw(self, request: bytes, *, half: bool = False) -> bytes:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as talk:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S) as talk:
             talk.sendall(request)
             if half:
                 return b""
@@ -42,7 +41,7 @@ class RunningServer:
 
     def stop(self) -> bool:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(TIMEOUT_S)
         self._listener.close()
         return not self._thread.is_alive()
 
@@ -63,7 +62,7 @@ def test_a_real_client_searches_over_a_real_socket(server: RunningServer) -> Non
 
 
 def test_head_over_a_real_socket_has_the_headers_of_get(server: RunningServer) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_S)
     headers = {"Authorization": f"Bearer {server.application.tokens['read']}"}
     connection.request("HEAD", "/api/v1/pages/Home", headers=headers)
     head = connection.getresponse()
@@ -113,7 +112,7 @@ def test_a_chunked_body_is_cut_off_at_the_limit(server: RunningServer) -> None:
     headers = {"Authorization": f"Bearer {server.application.tokens['write']}", "Content-Type": "application/json"}
     url = f"http://127.0.0.1:{server.port}/api/v1/pages/X"
     try:
-        answer = httpx.put(url, content=parts(), headers=headers, timeout=20)
+        answer = httpx.put(url, content=parts(), headers=headers, timeout=TIMEOUT_S)
         assert answer.status_code == 413
         assert answer.json()["code"] == "too-large"
     except httpx.TransportError:
@@ -158,9 +157,7 @@ def test_the_server_stops_cleanly_during_requests(tmp_path_factory: pytest.TempP
 
         with ThreadPoolExecutor(8) as pool:
             futures = [pool.submit(ask) for _ in range(8)]
-            until = time.monotonic() + 20
-            while not json.loads(running.get("/api/v1/status").text)["pages"]:
-                assert time.monotonic() < until
+            wait_until(lambda: json.loads(running.get("/api/v1/status").text)["pages"])
             stopped = running.stop()
             stop.set()
             assert {status for future in futures for status in future.result()} <= {200}

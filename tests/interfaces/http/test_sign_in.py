@@ -127,6 +127,7 @@ def test_an_unknown_key_shows_the_form_again(served: ServedApplication) -> None:
 
 
 def test_many_unknown_keys_are_limited(served: ServedApplication) -> None:
+    served.stop_refilling()
     client = make_client(served, "203.0.113.77")
     statuses = {
         client.post("/sign-in", data={"key": f"wh_{number}"}, headers=HTML | SAME_ORIGIN).status_code

@@ -195,7 +195,7 @@ async def _use_sdk(url: str, key: str) -> str:
         httpx2.AsyncClient(auth=provider, timeout=60, verify=False, follow_redirects=True) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             result: Any = await client.call_tool("read_page", {"path": "Home"})
         return get_text(result)
 

@@ -18,7 +18,7 @@ from tests.interfaces.mcp.mcp_client import call_tool, get_document, get_text, m
 from tests.support.git_repository import Repository
 from tests.support.served_application import UNLIMITED, ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray
@@ -133,6 +133,7 @@ def test_agents_are_rate_limited_like_other_clients(tmp_path_factory: pytest.Tem
         serve_application(tmp_path_factory.mktemp("limits"), {"limit.key_per_minute": 1}) as own,
         run_server(own.app) as base,
     ):
+        own.stop_refilling()
         key = {"Authorization": f"Bearer {own.tokens['read']}"}
         answers = [post_message(f"{base}/mcp", **key) for _ in range(40)]
         assert answers[0].status_code == 200
@@ -175,7 +176,7 @@ def test_a_client_that_disconnects_leaves_a_complete_write_or_none(served: Serve
     head += f"Authorization: Bearer {served.tokens['write']}\r\nHost: {host.netloc}\r\nContent-Length: {len(body)}\r\n"
 
     def leave(share: float) -> None:
-        with socket.create_connection((host.hostname or "", host.port or 0), timeout=30) as connection:
+        with socket.create_connection((host.hostname or "", host.port or 0), timeout=60) as connection:
             request = f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode()
             connection.sendall(request[: int(len(request) * share)])
 
@@ -229,7 +230,7 @@ def test_the_handshake_does_not_wait_for_the_first_indexing(
             wait_until(lambda: get_document(call_tool(url, None, "list_pages", limit=1))["total"] == 300)
     finally:
         model.released.set()
-        assert application.scheduler.stop(60)
+        assert application.scheduler.stop(TIMEOUT_S)
         service.close()
 
 

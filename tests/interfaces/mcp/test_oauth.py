@@ -85,6 +85,7 @@ def forget_wrong_keys(served: ServedApplication) -> None:
 def test_wrong_tokens_and_keys_do_not_block_valid_ones(issued: tuple[ServedApplication, str], sign: Sign) -> None:
     served, base = issued
     forget_wrong_keys(served)
+    served.stop_refilling()
     url, good = f"{base}/w/alpha/mcp", sign()
     guesses = [good[:-4] + "AAAA", sign(by="stranger"), sign(exp=1000), "wh_aaaaaaaaaaaa_" + "a" * 40] * 10
     assert {get_status(url, guess) for guess in guesses} == {401, 429}

@@ -17,6 +17,7 @@ from tests.support.uvicorn_server import run_server
 from wikiholt.interfaces.mcp.resources import PAGE_URI_TEMPLATE
 from wikiholt.interfaces.mcp.result_schemas import DATA_NOTICE
 from wikiholt.interfaces.mcp.text_output import estimate_tokens
+from wikiholt.interfaces.mcp.tool_schemas import SemanticSearchArguments
 
 READ_TOOLS = [
     *("search", "fetch", "read_page", "read_pages", "list_pages", "list_tags", "similar_pages", "get_links"),
@@ -363,6 +364,11 @@ def test_text_with_instructions_is_complete_and_marked_as_data(served: ServedApp
     assert mark[1] not in again
 
 
+def test_the_number_of_passages_of_a_page_is_that_of_the_client() -> None:
+    arguments = SemanticSearchArguments(query="coffee", mode="semantic", max_chunks_per_page=3)
+    assert arguments.to_request().chunks_per_page == 3
+
+
 def test_tool_names_of_otterwiki_mcp_exist_only_with_the_setting(
     served: ServedApplication, url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -374,7 +380,8 @@ def test_tool_names_of_otterwiki_mcp_exist_only_with_the_setting(
     ):
         there, write = f"{base}/mcp", own.tokens["write"]
         assert "Welcome" in get_document(call_tool(there, write, "read_note", path="Home", revision=""))["content"]
-        assert get_document(call_tool(there, write, "semantic_search", query="coffee", n=2))["mode"] == "semantic"
+        passages = call_tool(there, write, "semantic_search", query="coffee", n=2, max_chunks_per_page=2)
+        assert get_document(passages)["mode"] == "semantic"
         assert get_document(call_tool(there, write, "search_notes", query="descale"))["mode"] == "keyword"
         listed = get_document(call_tool(there, write, "list_notes", prefix="", category="", tag="", updated_since=""))
         assert listed["total"] == 3

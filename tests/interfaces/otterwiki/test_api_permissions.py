@@ -284,10 +284,12 @@ def test_wrong_keys_block_neither_the_shared_key_nor_the_keys_of_a_wiki(private:
     guesses = [f"wrong{number}" for number in range(15)] + [SHARED_KEY + "x"] * 15 + [own[:-1] + "2"] * 15
     answers = [ApiClient(private, guess)("GET", "pages") for guess in guesses]
     assert {answer.status_code for answer in answers} == {401, 429}
-    assert int(answers[-1].headers["retry-after"]) >= 1
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert int(refused.headers["retry-after"]) >= 1
     assert ApiClient(private, SHARED_KEY)("GET", "pages").status_code == 200
     assert ApiClient(private, own)("GET", "pages").status_code == 200
-    assert ApiClient(private, "wrong again")("GET", "pages").status_code == 429
+    # A token comes back every two seconds.
+    assert 429 in [ApiClient(private, "wrong again")("GET", "pages").status_code for _ in range(20)]
 
 
 def test_page_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: OtterwikiServer) -> None:

@@ -1,6 +1,7 @@
 """One process, several wikis: the request selects the wiki, and every wiki has its own index."""
 
 import hashlib
+import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -127,6 +128,17 @@ def test_reindexing_one_wiki_does_not_change_the_files_of_the_other(wikis: Multi
     wikis.save_page("garden", "After", "# After\n\nAftermath.\n")
     wikis.wait_until_found("garden", "aftermath", "after")
     assert wikis.hash_files("kitchen") == before
+
+
+def test_every_worker_raises_its_limit_of_open_files(wikis: MultipleWikis) -> None:
+    def is_raised(pid: int) -> bool:
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        return soft == hard or soft >= 8192
+
+    workers = wikis.otter.get_worker_pids()
+    assert workers
+    for pid in workers:
+        wait_until(lambda pid=pid: is_raised(pid), wikis.otter.read_log)
 
 
 def test_slugs_come_from_the_directory_or_the_resolver(wikis: MultipleWikis) -> None:

@@ -3,24 +3,29 @@
 import ast
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from flask import Flask
+from jinja2 import Environment, FileSystemLoader
 from otterwiki.plugins import OtterWikiPluginSpec
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
-from wikiholt.errors import InvalidSetting
+from wikiholt.errors import IndexCorrupt, IndexMissing, IndexRepairing, InvalidSetting, NothingIndexed
 from wikiholt.interfaces.otterwiki import plugin, plugin_config
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
+from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
+from wikiholt.interfaces.otterwiki.search_pages import build_search_content
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 
 _HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin)[name], "otterwiki_impl", None)]
@@ -37,7 +42,30 @@ def test_the_plugin_imports_nothing_heavy_before_setup() -> None:
     tree = ast.parse(Path(plugin.__file__).read_text())
     names = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
-    assert names == {"collections.abc", "functools", "importlib", "logging", "os", "otterwiki.plugins", "typing"}
+    assert names == {
+        *("collections.abc", "functools", "importlib", "logging", "os", "re", "typing"),
+        *("otterwiki.plugins", "otterwiki.version"),
+    }
+
+
+@pytest.mark.parametrize("version", ["2.17.3", "2.25.2", "1.9"])
+def test_an_older_otterwiki_runs_without_the_plugin_and_the_log_says_what_to_do(
+    version: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "_otterwiki_version", version)
+    monkeypatch.setattr(plugin, "_logged_reasons", set())
+    tried = OtterwikiPlugin()
+    tried.setup(Flask("wiki"), None, None)
+    assert tried.runtime is None
+    assert f"Otterwiki {version} is too old, 2.26 is needed" in caplog.text
+    assert "pip install --upgrade otterwiki" in caplog.text
+    tried.page_saved("home", "text", None, "message")
+    assert tried.template_html_head_inject(None) is None
+
+
+@pytest.mark.parametrize("version", ["2.26.0", "2.26.1", "2.100.0", "3.0", "main"])
+def test_newer_and_unnumbered_versions_of_otterwiki_are_accepted(version: str) -> None:
+    plugin.check_otterwiki_version(version)
 
 
 class _WorstError(BaseException):
@@ -50,6 +78,23 @@ class _BrokenRuntime:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (IndexMissing("no index"), "first-index"),
+        (NothingIndexed("no page"), "first-index"),
+        (IndexRepairing("damaged"), "problem"),
+        (IndexCorrupt("damaged"), "problem"),
+    ],
+)
+def test_the_page_shows_the_first_indexing_as_news_and_not_as_an_error(error: Exception, kind: str) -> None:
+    content = build_search_content(cast(PluginRuntime, _BrokenRuntime(error)), {"q": "otters"})
+    templates = Environment(loader=FileSystemLoader(Path(plugin.__file__).parent / "templates"), autoescape=True)
+    templates.filters |= dict.fromkeys(("pluralize", "wikiholt_ago", "wikiholt_matches", "wikiholt_snippet"), str)
+    html = cast(Any, templates.get_template("wikiholt/parts.html").module).state(content, {})
+    assert re.findall('class="message ([a-z-]*)"', html) == [kind]
 
 
 @pytest.mark.parametrize("hook", [name for name in _HOOKS if name != "setup"])
@@ -215,13 +260,16 @@ def test_a_wiki_boots_views_and_saves_when_imports_of_the_plugin_fail(tmp_path: 
         assert "Wikiholt: setup" in otter.read_log()
 
 
-@pytest.mark.parametrize(("answers", "unasked"), [([True, True, False], 0), ([True] * 1000, 1)])
-def test_a_sync_waits_until_saves_have_ended_but_not_for_ever(answers: list[bool], unasked: int) -> None:
-    from wikiholt.interfaces.otterwiki.plugin_runtime import Debouncer
+@pytest.mark.parametrize(("replies", "limit_s"), [([True, True, False], 3600.0), ([True] * 10_000, 0.2)])
+def test_a_sync_waits_until_saves_have_ended_but_not_for_ever(
+    replies: list[bool], limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wikiholt.interfaces.otterwiki import plugin_runtime
 
-    called = Event()
-    debouncer = Debouncer(lambda _: called.set(), lambda: answers.pop(0))
+    monkeypatch.setattr(plugin_runtime, "_MAX_DELAY_S", limit_s)
+    called, left = Event(), list(replies)
+    debouncer = plugin_runtime.Debouncer(lambda _: called.set(), lambda: left.pop(0))
     debouncer.notify([WikiLocation("/srv/wiki")])
-    assert called.wait(60)
-    debouncer.stop(5)
-    assert min(len(answers), 1) == unasked
+    assert called.wait(TIMEOUT_S)
+    debouncer.stop(TIMEOUT_S)
+    assert bool(left) == all(replies)

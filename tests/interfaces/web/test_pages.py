@@ -75,6 +75,11 @@ def test_pages_are_html_under_a_strict_policy_without_anything_inline(client: Te
     assert not re.search(r"(?:href|src|action)=\"?(?:https?:)?//", answer.text), "nothing external"
 
 
+def test_an_address_with_a_preview_has_its_layout_from_the_start(client: TestClient) -> None:
+    assert '<body class="reading">' in client.get("/w/alpha/?page=Home").text
+    assert '<body class="">' in client.get("/w/alpha/?q=page").text
+
+
 def test_the_content_security_policy_allows_only_own_files() -> None:
     parts = dict(part.split(" ", 1) for part in CSP.split("; "))
     assert parts["default-src"] == "'none'"

@@ -31,7 +31,7 @@ def assert_unharmed(page: Page) -> None:
 
 
 def list_paths(server: WebServer) -> list[str]:
-    listed = httpx.get(f"{server.url}w/{SLUG}/api/v1/pages").json()["pages"]
+    listed = httpx.get(f"{server.url}w/{SLUG}/api/v1/pages", timeout=60).json()["pages"]
     assert len(listed) >= 5
     return [page["path"] for page in listed]
 

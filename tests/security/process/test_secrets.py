@@ -89,6 +89,10 @@ def run_service(fixture: SecretsFixture, log: Path) -> Iterator[str]:
     fixture.outputs["service"] = log.read_text() + arguments
 
 
+def get_status(url: str, key: str) -> httpx.Response:
+    return httpx.get(f"{url}w/far/api/v1/status", headers={"Authorization": f"Bearer {key}"}, timeout=60)
+
+
 def request_everything(fixture: SecretsFixture, url: str, key: str, source: str) -> None:
     """Send valid and invalid requests that contain secrets."""
     for token in (key, WRONG_KEY, WRONG_KEY + "x" * 300, f"{key}\t{key}", "é"):
@@ -117,8 +121,10 @@ def request_everything(fixture: SecretsFixture, url: str, key: str, source: str)
                 fixture.record_response("add", client.post("api/v1/wikis", json={"slug": "second", "source": bad}))
                 fixture.record_response("remove", client.delete("api/v1/wikis/second"))
     signed = {"X-Gitlab-Token": WEBHOOK_SECRET}
-    fixture.record_response("hook", httpx.post(f"{url}w/far/api/v1/webhook", headers=signed, content=b"{}"))
-    fixture.record_response("hook", httpx.post(f"{url}w/none/api/v1/webhook", headers=signed, content=b"{}"))
+    fixture.record_response("hook", httpx.post(f"{url}w/far/api/v1/webhook", headers=signed, content=b"{}", timeout=60))
+    fixture.record_response(
+        "hook", httpx.post(f"{url}w/none/api/v1/webhook", headers=signed, content=b"{}", timeout=60)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +146,9 @@ def used_service(tmp_path_factory: pytest.TempPathFactory) -> SecretsFixture:
         fixture.run_command("key", "revoke", fixture.tokens[-1])  # the token instead of the id
         with run_service(fixture, directory / "log") as url:
             far = {"Authorization": f"Bearer {key}"}
-            wait_until(lambda: httpx.get(f"{url}w/far/api/v1/status", headers=far).json()["pages"] == 1)
+            wait_until(lambda: get_status(url, key).json()["pages"] == 1)
             request_everything(fixture, url, key, source)
-            fixture.record_response("reindex", httpx.post(f"{url}w/far/api/v1/reindex", headers=far))
+            fixture.record_response("reindex", httpx.post(f"{url}w/far/api/v1/reindex", headers=far, timeout=60))
             fixture.record_response("backup", httpx.post(f"{url}w/far/api/v1/backup", headers=far, timeout=60))
         assert any(header and "Basic" in header for header in server.authorization), "the password was used"
     # The server is stopped: every fetch fails.
@@ -150,9 +156,8 @@ def used_service(tmp_path_factory: pytest.TempPathFactory) -> SecretsFixture:
     fixture.run_command("sync", "far")
     fixture.run_command("status", "far", "--json")
     with run_service(fixture, directory / "log2") as url:
-        far = {"Authorization": f"Bearer {key}"}
-        wait_until(lambda: httpx.get(f"{url}w/far/api/v1/status", headers=far).json()["error"] is not None, seconds=60)
-        fixture.record_response("status", httpx.get(f"{url}w/far/api/v1/status", headers=far))
+        wait_until(lambda: get_status(url, key).json()["error"] is not None)
+        fixture.record_response("status", get_status(url, key))
     return fixture
 
 

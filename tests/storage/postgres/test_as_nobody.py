@@ -36,7 +36,7 @@ def _run_as_nobody(place: Path, more: Sequence[str], *arguments: str) -> "subpro
     own = {"HOME": str(place), "TMPDIR": str(place), "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis")}
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", **own}
     command = ["setpriv", *who, sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=800)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the whole suite runs as a normal user already")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import WIKI_ID, create_filled_index, open_node_store
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.storage_protocols import NodeMessage
 from wikiholt.errors import LoginRefused, TooManyConnections
 from wikiholt.storage.postgres import assignments, registry_store
@@ -127,9 +127,10 @@ def test_the_administrator_sees_a_shortage_and_whether_wikis_can_log_in(
 
 def _reload(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
+        statement = "SELECT pg_conf_load_time()"
+        before = connection.execute(statement).fetchone()
         connection.execute("SELECT pg_reload_conf()")
-        statement = "SELECT pg_conf_load_time() > clock_timestamp() - interval '1 minute'"
-        wait_until(lambda: connection.execute(statement).fetchone() == (True,))
+        wait_until(lambda: connection.execute(statement).fetchone() != before)
 
 
 def test_notifications_name_no_wiki(database: str) -> None:
@@ -140,6 +141,6 @@ def test_notifications_name_no_wiki(database: str) -> None:
         listener.execute(f"LISTEN {assignments.NOTIFY_CHANNEL}")
         for message in (NodeMessage.TOUCH, NodeMessage.CHANGED, NodeMessage.REINDEX):
             node.send(WIKI_ID, message)
-        payloads = [notification.payload for notification in listener.notifies(timeout=5, stop_after=3)]
+        payloads = [notification.payload for notification in listener.notifies(timeout=TIMEOUT_S, stop_after=3)]
     catalog.close()
     assert payloads == [assignments.WIKI_MESSAGE] * 3

@@ -56,6 +56,48 @@ def test_text_that_postgresql_cannot_store_is_preserved(postgres: PostgresStore)
         assert index.get_state().pages == 0
 
 
+def count_state_rows(postgres: PostgresStore, pattern: str) -> int:
+    with postgres.get_connections(WIKI).read_connection() as connection:
+        (count,) = connection.execute("SELECT count(*) FROM state WHERE name LIKE %s", (pattern,)).fetchone() or (0,)
+    return int(count)
+
+
+def test_long_texts_need_no_toast_table_and_leave_nothing_behind(postgres: PostgresStore) -> None:
+    long = PageProblem("long.md", "b", "failed", "é\0" * 5_000)
+    with closing(postgres.create(WIKI, RECIPE)) as index:
+        index.apply(IndexChange(problems=(long, PageProblem("short.md", "b", "failed", "x"))))
+        assert count_state_rows(postgres, "#p%") > 2
+        assert long in index.get_problems()
+        version = index.get_version()
+        assert index.apply(IndexChange(problems=(long,))) == version
+        index.apply(IndexChange(problems=(PageProblem("long.md", "b", "failed", "y"),)))
+        assert count_state_rows(postgres, "#p%") == 2
+        assert index.get_state().problems == 2
+        assert index.check() == []
+    for text in ("z" * 9_000, "ü" * 2_500, "short", ""):
+        postgres.set_note(WIKI, "health", text)
+        assert postgres.get_note(WIKI, "health") == text
+    assert count_state_rows(postgres, "health%") == 1
+
+
+def test_many_dropped_ids_are_read_by_version(postgres: PostgresStore) -> None:
+    with closing(postgres.create(WIKI, RECIPE)) as index:
+        entries = tuple(make_entry(f"{number}.md", ["one", "two"], EMBEDDER) for number in range(400))
+        index.apply(IndexChange(entries))
+        index.apply(IndexChange(deleted=tuple(entry.page.file for entry in entries[:399])))
+        before_last = index.get_version()
+        index.apply(IndexChange(deleted=("399.md",)))
+        assert count_state_rows(postgres, "#d%") == 5
+        vectors, keywords = index.get_vector_changes(1), index.get_keyword_changes(1)
+        assert vectors is not None
+        assert keywords is not None
+        assert (len(set(vectors.dropped.tolist())), len(set(keywords.dropped.tolist()))) == (800, 400)
+        last = index.get_vector_changes(before_last)
+        assert last is not None
+        assert len(last.dropped) == 2
+        assert index.check() == []
+
+
 def make_odd_page(odd: str) -> PageEntry:
     """A page with this text in every text field except its terms, which the analyser never makes like this."""
     link = Link(f"{odd} link", odd, 1, True, (f"{odd} link",))

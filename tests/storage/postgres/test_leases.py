@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -11,10 +10,21 @@ from threading import Event
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.postgres_stores import EMBEDDER, WIKI_ID, addresses, another, create_filled_index, make_change, store
+from tests.support.postgres_stores import (
+    EMBEDDER,
+    LEASE_S,
+    WIKI_ID,
+    addresses,
+    another,
+    create_filled_index,
+    expire_leases,
+    make_change,
+    read_lease_expiry,
+    store,
+)
 from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange, Recipe
-from wikiholt.errors import Busy, IndexMissing
+from wikiholt.errors import Busy, IndexMissing, LockTimeout
 from wikiholt.storage.postgres.leases import Lease
 from wikiholt.storage.postgres.store import PostgresStore
 
@@ -33,7 +43,8 @@ def test_a_writer_that_lost_its_lease_writes_nothing_more(
     before = index.get_state()
     stop_renewing(store, monkeypatch)
     with store.write_lock(WIKI_ID, 0):
-        with another.write_lock(WIKI_ID, 60):
+        expire_leases(store, WIKI_ID)
+        with another.write_lock(WIKI_ID, 0):
             theirs = another.open(WIKI_ID)
             for write in (
                 lambda: index.apply(make_change("late.md")),
@@ -60,7 +71,8 @@ def test_a_writer_that_lost_its_lease_cannot_use_another_lease_of_its_process(
     index = create_filled_index(store, WIKI_ID)
     stop_renewing(store, monkeypatch)
     with store.write_lock(WIKI_ID, 0):
-        with another.write_lock(WIKI_ID, 60):
+        expire_leases(store, WIKI_ID)
+        with another.write_lock(WIKI_ID, 0):
             pass
         with pytest.raises(Busy), store.write_lock(WIKI_ID, 0):
             pass
@@ -71,13 +83,24 @@ def test_a_writer_that_lost_its_lease_cannot_use_another_lease_of_its_process(
     assert "late.md" not in index.get_page_blobs()
 
 
-def test_a_lease_is_kept_for_as_long_as_its_holder_lives(store: PostgresStore, another: PostgresStore) -> None:
+def test_a_lease_is_renewed_for_as_long_as_its_holder_lives(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create_filled_index(store, WIKI_ID).close()
+    execute = store.leases._execute
+
+    def execute_for_long(statement: str, lease: Lease, **parameters: object) -> int:
+        return execute(statement, lease, **parameters | ({"seconds": LEASE_S} if "seconds" in parameters else {}))
+
+    # The thread renews the lease often, and each renewal lasts longer than the test.
+    monkeypatch.setattr(store.leases, "_execute", execute_for_long)
+    monkeypatch.setattr(store.leases, "duration_s", 0.3)
     with store.write_lock(WIKI_ID, 0):
-        began = time.monotonic()
-        with pytest.raises(Busy), another.write_lock(WIKI_ID, 2.5):  # two and a half leases
+        for _ in range(3):
+            until_s = read_lease_expiry(store, WIKI_ID)
+            wait_until(lambda until_s=until_s: read_lease_expiry(store, WIKI_ID) > until_s)
+        with pytest.raises(Busy), another.write_lock(WIKI_ID, 0.1):
             pass
-        assert time.monotonic() - began >= 2.5
     with another.write_lock(WIKI_ID, 0):
         pass
 
@@ -89,7 +112,7 @@ sys.path.insert(0, sys.argv[1])
 from tests.support.postgres_stores import WIKI_ID, open_node_store
 
 with (
-    open_node_store(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store,
+    open_node_store(sys.argv[2], Path(sys.argv[3])) as store,
     store.write_lock(WIKI_ID, 30),
     store.activity_lock(WIKI_ID) as leave,
 ):
@@ -103,8 +126,17 @@ with (
 """
 
 
+def can_expire_leases(store: PostgresStore) -> bool:
+    """End the leases. False while the server has not ended the session of the killed writer, which locks them."""
+    try:
+        expire_leases(store, WIKI_ID)
+    except LockTimeout:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kill_signal", [signal.SIGKILL, signal.SIGTERM])
-def test_after_a_writer_is_killed_another_can_write_within_the_lease(
+def test_after_a_writer_is_killed_another_can_write_when_the_lease_has_ended(
     store: PostgresStore, addresses: tuple[str, str], tmp_path: Path, kill_signal: signal.Signals
 ) -> None:
     index = create_filled_index(store, WIKI_ID)
@@ -117,6 +149,7 @@ def test_after_a_writer_is_killed_another_can_write_within_the_lease(
         with pytest.raises(Busy), store.write_lock(WIKI_ID, 0):
             pass
         child.send_signal(kill_signal)
+    wait_until(lambda: can_expire_leases(store))
     with store.write_lock(WIKI_ID, 60):
         index.apply(make_change("next.md"))
     wait_until(lambda: store.get_activity(WIKI_ID) is None)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from tests.support.paths import ROOT
 from tests.support.postgres_hostile import holding_everything, refused
 from tests.support.postgres_server import PostgresServer
-from tests.support.postgres_stores import EMBEDDER, RECIPE, create_filled_index, open_node_store
+from tests.support.postgres_stores import EMBEDDER, RECIPE, create_filled_index, open_node_store, read_lease_expiry
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, InvalidSetting, LockTimeout
@@ -47,7 +47,7 @@ LOCK_TIMEOUT_S = 0.5
 def shared_store(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
     first, second = pg.create_database(), pg.create_database()
     place = tmp_path_factory.mktemp("node")
-    with open_node_store(first, place, lease=1.0, linger=0.0, lock_timeout_s=LOCK_TIMEOUT_S) as made:
+    with open_node_store(first, place, linger=0.0, lock_timeout_s=LOCK_TIMEOUT_S) as made:
         made.placements.catalog.add_database("second", second)
         yield made
     pg.drop_database(first)
@@ -98,7 +98,8 @@ def synced(store: PostgresStore, wiki_id: str, revision: str) -> int:
 def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
     store: PostgresStore, hostile: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    began = time.monotonic()
+    counters = store.placements.catalog.timeout_counter, store.placements._pool.timeout_counter
+    counts = [counter.counts for counter in counters]
     assert synced(store, CALM, "r2") == 4
     store.verify(CALM, full=True)
     assert f"w_{COMING}" in store.placements.provision(COMING, "home").schema
@@ -108,8 +109,7 @@ def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
     went = store.delete(LEAVING)
     assert f"w_{LEAVING}" in went
     assert not store.exists(LEAVING)
-    took = time.monotonic() - began
-    assert took < 30, f"{took:.1f} s for work that needs no lock"
+    assert [counter.counts for counter in counters] == counts, "nothing waited for a lock"
     assert not hostile.broken, "no session had to be ended"
 
 
@@ -118,14 +118,12 @@ def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
 ) -> None:
     counts = store.placements.catalog.timeout_counter.counts["lock"]
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
-        began = time.monotonic()
         with caplog.at_level(logging.WARNING), pytest.raises(LockTimeout):
             store.leases._acquire(HOSTILE, WRITE_LEASE, 0.1)
         with pytest.raises(LockTimeout) as caught:
             synced(store, HOSTILE, "r2")
         assert (caught.value.status, caught.value.code) == (503, "lock-timeout")
         assert caught.value.hint
-        assert time.monotonic() - began < 20
     assert store.placements.catalog.timeout_counter.counts["lock"] > counts
     assert HOSTILE in caplog.text
     assert synced(store, HOSTILE, "r2") == 4
@@ -140,31 +138,17 @@ def test_a_wiki_that_holds_every_lock_can_be_removed(store: PostgresStore) -> No
     assert any(removed.startswith("role ") for removed in went)
 
 
-def read_expiry(store: PostgresStore, wiki_id: str) -> float:
-    """The time at which the write lease of a wiki ends, by the server's clock."""
-    placement = store.placements.get(wiki_id)
-    statement = sql.SQL("SELECT extract(epoch FROM until)::float8 FROM {} WHERE name = %s").format(
-        sql.Identifier(placement.schema, "state")
-    )
-    with store.placements.get_operator_connections(placement).write_transaction() as connection:
-        ((until_s,),) = connection.execute(statement, (WRITE_LEASE,)).fetchall()
-    return float(until_s)
-
-
-def test_leases_of_other_wikis_are_renewed_while_the_rows_of_one_are_locked(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store.leases, "duration_s", 600.0)  # the test renews the leases, not the thread
+def test_leases_of_other_wikis_are_renewed_while_the_rows_of_one_are_locked(store: PostgresStore) -> None:
     with store.leases.hold(HOSTILE, WRITE_LEASE, 1.0), store.leases.hold(CALM, WRITE_LEASE, 1.0):
         with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
-            calm_until_s = read_expiry(store, CALM)
+            calm_until_s = read_lease_expiry(store, CALM)
             store.leases.renew("home")
-            assert read_expiry(store, CALM) > calm_until_s
+            assert read_lease_expiry(store, CALM) > calm_until_s
             with pytest.raises(Busy), store.leases.hold(CALM, WRITE_LEASE, 0):
                 pass
-        hostile_until_s = read_expiry(store, HOSTILE)
+        hostile_until_s = read_lease_expiry(store, HOSTILE)
         store.leases.renew("home")
-        assert read_expiry(store, HOSTILE) > hostile_until_s
+        assert read_lease_expiry(store, HOSTILE) > hostile_until_s
 
 
 def test_indexes_of_a_grown_wiki_are_built_although_another_wiki_has_an_old_snapshot(store: PostgresStore) -> None:
@@ -191,7 +175,7 @@ def test_indexes_of_a_wiki_with_locked_tables_are_built_after_the_lock_is_releas
     with holding_everything(address(store, HOSTILE), placement):
         builder.request(connections, placement.schema)
         assert not builder.wait_idle(2 * LOCK_TIMEOUT_S), "it retries"
-    assert builder.wait_idle(60)
+    assert builder.wait_idle(TIMEOUT_S)
     assert build_missing_indexes(connections, placement.schema) == []
 
 
@@ -366,6 +350,6 @@ def test_a_node_listens_whatever_number_its_descriptors_have(database: str) -> N
         with socket.socket(fileno=high) as shifts._interrupt_socket:
             other_end.close()
             began = time.monotonic()
-            shifts._wait(None, 30)
-            assert time.monotonic() - began < 10
+            shifts._wait(None, 250)  # returns at once, because the other end is closed
+            assert time.monotonic() - began < 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

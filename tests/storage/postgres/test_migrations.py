@@ -14,7 +14,7 @@ from psycopg import sql
 from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.page import PageMetadata, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
@@ -68,7 +68,7 @@ def store(database: str, tmp_path: Path) -> Iterator[PostgresStore]:
 
 def start_newer_version(database: str, place: Path, killed_at: str = "nowhere") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", _NEWER_SCRIPT, ROOT, database, place, killed_at]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def count_upgraded(store: PostgresStore) -> int:

@@ -68,7 +68,7 @@ def empty(home: Catalog) -> Catalog:
     return home
 
 
-def open_registry(home: Catalog, place: Path, timeout: float = 10.0) -> Registry:
+def open_registry(home: Catalog, place: Path, timeout: float = 120.0) -> Registry:
     plan = BackupPolicy(place / "backups", 5)
     return Registry(place / "none", backups=plan, database=PostgresRegistry(home, timeout))
 
@@ -150,7 +150,7 @@ def test_of_two_nodes_that_add_one_slug_at_once_one_succeeds(pg: PostgresServer,
 
     def add(number: int) -> None:
         node = open_registry(homes[number % 2], tmp_path)
-        ready.wait(60)
+        ready.wait()
         try:
             outcomes.append(node.add("garden", f"/srv/{number}").source)
         except WikiExists:

@@ -29,6 +29,18 @@ __all__ = ["addresses", "another", "store"]
 # ── provisioning ──────────────────────────────────────────────────────────────────────────────────
 
 
+def test_an_empty_wiki_has_eight_relations(store: PostgresStore) -> None:
+    """Tables, indexes and TOAST tables: each costs files, and thousands of wikis share a server."""
+    store.create(WIKI_ID, RECIPE).close()
+    statement = (
+        "WITH own AS (SELECT oid, reltoastrelid FROM pg_class WHERE relnamespace = current_schema()::regnamespace)"
+        " SELECT count(*) FROM pg_class WHERE oid IN (SELECT oid FROM own) OR oid IN (SELECT reltoastrelid FROM own)"
+        " OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid IN (SELECT reltoastrelid FROM own))"
+    )
+    with store.get_connections(WIKI_ID).read_connection() as connection:
+        assert connection.execute(statement).fetchone() == (8,)
+
+
 def test_new_wikis_go_to_the_database_with_the_fewest_wikis(store: PostgresStore) -> None:
     made = [store.placements.provision(f"aaaaaaaa{number}").database for number in range(8)]
     assert sorted(made) == ["home"] * 4 + ["second"] * 4

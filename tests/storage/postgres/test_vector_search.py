@@ -10,7 +10,7 @@ from psycopg import sql
 
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import open_store
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe
 from wikiholt.domain.page import Chunk, Page, PageMetadata, PageTerms
 from wikiholt.storage.postgres import locks, vector_search
@@ -187,5 +187,5 @@ def test_indexes_are_built_in_the_background_and_a_failure_blocks_no_other_wiki(
     builder = IndexBuilder(first_wait_s=0)
     builder.request(connections, "no_such_schema", HNSW_MIN_CHUNKS)
     builder.request(connections, placement.schema, HNSW_MIN_CHUNKS)
-    assert builder.wait_idle(60)
+    assert builder.wait_idle(TIMEOUT_S)
     assert build_missing_indexes(connections, placement.schema, HNSW_MIN_CHUNKS) == []

@@ -28,7 +28,7 @@ PAGES: dict[str, str | bytes | None] = {
 class BackupFixture:
     """A data directory, and any number of services on it."""
 
-    def __init__(self, directory: Path, keep: int = 7, lock_timeout: float = 5.0) -> None:
+    def __init__(self, directory: Path, keep: int = 7, lock_timeout: float = 60.0) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.place = self.data / "backups"

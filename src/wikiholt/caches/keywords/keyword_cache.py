@@ -14,6 +14,7 @@ from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheFileNam
 from wikiholt.caches.keywords import keyword_view
 from wikiholt.caches.keywords.keyword_view import KeywordView, make_view, merge_postings
 from wikiholt.caches.keywords.lexicon import ViewLexicon
+from wikiholt.caches.keywords.positions import Positions
 from wikiholt.caches.keywords.postings import Postings, PostingsBuilder, Vocabulary
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import IntArray, KeywordDelta, KeywordRow
@@ -42,10 +43,19 @@ class KeywordCacheState:
 
 
 class FileKeywordCache(VersionedCache[KeywordCacheState]):
-    """A `KeywordCache` over one index: the same pages and scores as its store. Phrases raise CacheCannotAnswer."""
+    """A `KeywordCache` over one index: the same pages and scores as its store.
+
+    Without positions, phrases raise CacheCannotAnswer.
+    """
 
     def __init__(
-        self, index: WikiIndex, directory: Path, *, background: bool = True, inline_build_pages: int = 2_000
+        self,
+        index: WikiIndex,
+        directory: Path,
+        *,
+        with_positions: bool = False,
+        background: bool = True,
+        inline_build_pages: int = 2_000,
     ) -> None:
         super().__init__(
             index,
@@ -54,6 +64,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
             background=background,
             inline_build_limit=inline_build_pages,
         )
+        self._with_positions = with_positions
         self._failed_version: int | None = None
         self._unverified_file: MappedFile | None = None
 
@@ -62,13 +73,17 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
     def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
         """Return the best pages by BM25, only of these (sorted ids) if given.
 
-        Raises CacheCannotAnswer for phrases, CacheNotReady and CacheBroken.
+        Raises CacheCannotAnswer, CacheNotReady and CacheBroken.
         """
         return keyword_view.search_keywords(self._get_view(), query, limit, page_ids)
 
     def get_max_score(self, query: KeywordQuery) -> float:
         """Return an upper bound of the scores for this query. Raises the same errors as `search`."""
         return keyword_view.get_max_score(self._get_view(), query)
+
+    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+        """Return the sorted ids of pages with every phrase and no excluded phrase. Raises the same errors."""
+        return keyword_view.find_matching_page_ids(self._get_view(), query)
 
     def get_lexicon(self) -> Lexicon:
         """Return the terms at the cache's version. Raises CacheNotReady and CacheBroken."""
@@ -125,7 +140,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
         return None
 
     def _open_file(self, name: CacheFileName) -> KeywordCacheState:
-        postings, file, is_verified = open_postings(self._directory, name)
+        postings, file, is_verified = open_postings(self._directory, name, with_positions=self._with_positions)
         if not is_verified and not self._background:
             file.verify_checksums()
         elif not is_verified:
@@ -139,7 +154,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
         return self._index.get_state().pages
 
     def _build(self) -> KeywordCacheState:
-        builder = PostingsBuilder()
+        builder = PostingsBuilder(with_positions=self._with_positions)
         with self._index.open_keyword_rows() as (version, rows):
             builder.add_all(self._worker.iter_until_stopped(rows))
         return self._store_postings(builder.build(version))
@@ -162,9 +177,10 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
         """Write the postings to a file, or keep them in memory if that fails."""
         file: MappedFile | None = None
         try:
-            write_postings(self._directory, self._index.generation, postings)
+            wanted = self._with_positions
+            write_postings(self._directory, self._index.generation, postings, with_positions=wanted)
             name = make_file_name(self._index.generation, postings.version)
-            postings, file, _ = open_postings(self._directory, name)
+            postings, file, _ = open_postings(self._directory, name, with_positions=wanted)
         except (OSError, CacheBroken) as error:
             _LOG.warning("the keyword cache stays in memory: %s", error)
         return KeywordCacheState(make_view(postings), file, verified=True)
@@ -236,6 +252,9 @@ class PatchedKeywordCache:
     def get_max_score(self, query: KeywordQuery) -> float:
         return keyword_view.get_max_score(self._view, query)
 
+    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+        return keyword_view.find_matching_page_ids(self._view, query)
+
     def get_lexicon(self) -> Lexicon:
         return ViewLexicon(self._view)
 
@@ -260,11 +279,13 @@ def _build_patched_view(index: WikiIndex, replacements: Mapping[int, PageTerms])
 
 
 CACHE_FAMILY, CACHE_KIND = "words", "postings"
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """Incremented when the meaning of the sections changes."""
 
 _LOOKUP_SECTIONS = ("text", "ends", "offsets", "page_ids", "lengths")
 _LIST_SECTIONS = ("rows", "counts")
+_POSITION_LOOKUP_SECTIONS = ("place_offsets", "field_starts")
+_POSITION_LIST_SECTION = "places"
 _MAX_EAGER_CHECK_BYTES = 16 << 20
 """Postings up to this size are verified at opening, which takes less than twenty milliseconds."""
 
@@ -273,7 +294,9 @@ def make_file_name(generation: int, version: int) -> CacheFileName:
     return CacheFileName(CACHE_FAMILY, generation, version, CACHE_KIND)
 
 
-def write_postings(directory: CacheDirectory, generation: int, postings: Postings) -> None:
+def write_postings(
+    directory: CacheDirectory, generation: int, postings: Postings, *, with_positions: bool = False
+) -> None:
     """Write the postings atomically and remove the files they replace. Raises OSError."""
     name = make_file_name(generation, postings.version)
     with directory.open_for_writing(name) as file:
@@ -285,11 +308,18 @@ def write_postings(directory: CacheDirectory, generation: int, postings: Posting
         writer.write("lengths", postings.lengths.astype("<i8", copy=False))
         writer.write("rows", postings.rows.astype("<i4", copy=False))
         writer.write("counts", postings.counts.astype("<f4", copy=False))
-        writer.finish(CACHE_KIND, directory.owner, generation, postings.version, _build_header_fields(postings))
+        if (positions := postings.positions) is not None:
+            writer.write(_POSITION_LIST_SECTION, positions.places.astype("<i4", copy=False))
+            writer.write("place_offsets", positions.offsets.astype("<i8", copy=False))
+            writer.write("field_starts", positions.field_starts.astype("<i8", copy=False))
+        about = _build_header_fields(postings, with_positions)
+        writer.finish(CACHE_KIND, directory.owner, generation, postings.version, about)
     directory.remove_older(name)
 
 
-def open_postings(directory: CacheDirectory, name: CacheFileName) -> tuple[Postings, MappedFile, bool]:
+def open_postings(
+    directory: CacheDirectory, name: CacheFileName, *, with_positions: bool = False
+) -> tuple[Postings, MappedFile, bool]:
     """Return the postings of a file, the file, and whether it was fully verified. Raises CacheBroken or OSError."""
     file = MappedFile(directory.get_path(name))
     header = file.header
@@ -297,13 +327,17 @@ def open_postings(directory: CacheDirectory, name: CacheFileName) -> tuple[Posti
         raise CacheBroken("The cache file belongs to another wiki.")
     if (header.kind, header.generation, header.version) != (CACHE_KIND, name.generation, name.version):
         raise CacheBroken("The header of the cache file does not match its name.")
-    is_small = sum(len(file.get_section(section)) for section in _LIST_SECTIONS) <= _MAX_EAGER_CHECK_BYTES
-    file.verify_checksums(None if is_small else _LOOKUP_SECTIONS)
+    has_positions = header.about.get("positions") is not None
+    lists = (*_LIST_SECTIONS, _POSITION_LIST_SECTION) if has_positions else _LIST_SECTIONS
+    lookups = (*_LOOKUP_SECTIONS, *_POSITION_LOOKUP_SECTIONS) if has_positions else _LOOKUP_SECTIONS
+    is_small = sum(len(file.get_section(section)) for section in lists) <= _MAX_EAGER_CHECK_BYTES
+    file.verify_checksums(None if is_small else lookups)
     terms = Vocabulary(file.get_section("text"), file.get_section("ends").cast("q"))
     offsets, page_ids, lengths = (_read_array(file, section, "<i8") for section in ("offsets", "page_ids", "lengths"))
     rows, counts = _read_array(file, "rows", "<i4"), _read_array(file, "counts", "<f4")
-    postings = Postings(name.version, terms, offsets, rows, counts, page_ids, lengths)
-    if header.about != _build_header_fields(postings) or len(offsets) != len(terms) + 1:
+    positions = _read_positions(file) if has_positions else None
+    postings = Postings(name.version, terms, offsets, rows, counts, page_ids, lengths, positions)
+    if header.about != _build_header_fields(postings, with_positions) or len(offsets) != len(terms) + 1:
         raise CacheBroken("The cache file was written with another layout.")
     return postings, file, is_small
 
@@ -312,7 +346,12 @@ def _read_array(file: MappedFile, section: str, dtype: str) -> NDArray[Any]:
     return np.frombuffer(file.get_section(section), dtype)
 
 
-def _build_header_fields(postings: Postings) -> dict[str, Any]:
+def _read_positions(file: MappedFile) -> Positions:
+    offsets, field_starts = (_read_array(file, section, "<i8") for section in _POSITION_LOOKUP_SECTIONS)
+    return Positions(_read_array(file, _POSITION_LIST_SECTION, "<i4"), offsets, field_starts)
+
+
+def _build_header_fields(postings: Postings, with_positions: bool) -> dict[str, Any]:
     return {
         "layout": LAYOUT_VERSION,
         "weights": list(FIELD_WEIGHTS),
@@ -320,4 +359,6 @@ def _build_header_fields(postings: Postings) -> dict[str, Any]:
         "terms": len(postings.terms),
         "postings": len(postings.rows),
         "bytes": len(postings.terms.text),
+        "with_positions": with_positions,
+        "positions": None if postings.positions is None else len(postings.positions.places),
     }

@@ -9,15 +9,28 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wikiholt.caches.keywords.positions import TermStream, TermStreamBuilder
 from wikiholt.caches.keywords.postings import Postings, RowNumbers, build_postings
 from wikiholt.domain.index import FloatArray, IntArray, KeywordDelta, KeywordRow
+from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.errors import CacheCannotAnswer
-from wikiholt.text.bm25 import K1, PREFIX_WEIGHT, B, compute_idf, compute_max_score, count_weighted_terms, split_terms
+from wikiholt.text.bm25 import (
+    K1,
+    PREFIX_WEIGHT,
+    B,
+    compute_idf,
+    compute_max_score,
+    count_phrase,
+    count_weighted_terms,
+    pad_terms,
+    split_terms,
+)
 
 MERGE_MIN_ROWS, MERGE_DIVISOR = 200, 20
 
@@ -37,6 +50,8 @@ class KeywordView:
     added: Mapping[str, PostingList]
     added_terms: Sequence[str]
     added_rows: Mapping[int, int]
+    added_pages: Mapping[int, PageTerms]
+    """The live rows of changed pages with their terms, if the postings have positions."""
     page_ids: IntArray
     lengths: IntArray
     alive: NDArray[np.bool_] | None
@@ -64,6 +79,35 @@ class KeywordView:
             lists.append((self.postings.rows[start:end], self.postings.counts[start:end]))
         if term in self.added:
             lists.append(self.added[term])
+        return self._join_live(lists)
+
+    def get_phrase_list(self, terms: Sequence[str]) -> PostingList | None:
+        """Return the live rows that contain the terms in this order, or None if there are none.
+
+        Raises CacheCannotAnswer if the postings have no positions.
+        """
+        if len(terms) < 2:
+            return self.get_posting_list(terms[0]) if terms else None
+        if self.postings.positions is None:
+            raise _make_phrase_error()
+        numbers = [number for term in terms if (number := self.postings.terms.find_number(term)) is not None]
+        lists = [self.postings.positions.find_phrase(numbers)] if len(numbers) == len(terms) else []
+        if self.added_pages and all(term in self.added for term in terms):
+            lists.append(self._find_added_phrase(terms))
+        return self._join_live(lists)
+
+    def _find_added_phrase(self, terms: Sequence[str]) -> PostingList:
+        """Search the phrase in the changed pages that contain all its terms."""
+        candidates: RowNumbers = reduce(np.intersect1d, (self.added[term][0] for term in terms))
+        phrase = pad_terms(" ".join(terms))
+        found = []
+        for row in candidates.tolist():
+            page = self.added_pages.get(row)
+            if page is not None and (count := count_phrase(map(pad_terms, page.fields), phrase)):
+                found.append((row, count))
+        return np.array([row for row, _ in found], np.int32), np.array([count for _, count in found], np.float32)
+
+    def _join_live(self, lists: Sequence[PostingList]) -> PostingList | None:
         if not lists:
             return None
         rows, counts = lists[0] if len(lists) == 1 else (np.concatenate(parts) for parts in zip(*lists, strict=True))
@@ -85,12 +129,15 @@ class KeywordView:
         if self.alive is not None:
             alive[:start] = self.alive
         alive[self.postings.find_rows(touched)] = False
-        added_rows = dict(self.added_rows)
+        added_rows, added_pages = dict(self.added_rows), dict(self.added_pages)
         for page_id in touched.tolist():
             old_row = added_rows.pop(page_id, None)
             if old_row is not None:
                 alive[old_row] = False
+                added_pages.pop(old_row, None)
         added_rows.update((row.page_id, start + position) for position, row in enumerate(delta.changed))
+        if self.postings.positions is not None:
+            added_pages.update((start + position, row.terms) for position, row in enumerate(delta.changed))
         added, lengths = _append_terms(self.added, delta.changed, start)
         new_terms = [term for term in added if term not in self.added]
         return _build_view(
@@ -99,6 +146,7 @@ class KeywordView:
             added,
             sorted([*self.added_terms, *sorted(new_terms)]) if new_terms else self.added_terms,
             added_rows,
+            added_pages,
             np.concatenate([self.page_ids, np.fromiter((row.page_id for row in delta.changed), np.int64)]),
             np.concatenate([self.lengths, lengths]),
             None if alive.all() else alive,
@@ -107,7 +155,7 @@ class KeywordView:
 
 def make_view(postings: Postings) -> KeywordView:
     """Return the view without any changes since the postings were built."""
-    return _build_view(postings.version, postings, {}, (), {}, postings.page_ids, postings.lengths, None)
+    return _build_view(postings.version, postings, {}, (), {}, {}, postings.page_ids, postings.lengths, None)
 
 
 def _build_view(
@@ -116,6 +164,7 @@ def _build_view(
     added: Mapping[str, PostingList],
     added_terms: Sequence[str],
     added_rows: Mapping[int, int],
+    added_pages: Mapping[int, PageTerms],
     page_ids: IntArray,
     lengths: IntArray,
     alive: NDArray[np.bool_] | None,
@@ -125,7 +174,9 @@ def _build_view(
     average = int(live_lengths.sum()) / len(live_lengths) if live_lengths.any() else 1.0
     norms: DoubleArray = K1 * (1 - B + B * lengths.astype(np.float64) / average)
     page_count = len(live_lengths)
-    return KeywordView(version, postings, added, added_terms, added_rows, page_ids, lengths, alive, page_count, norms)
+    return KeywordView(
+        version, postings, added, added_terms, added_rows, added_pages, page_ids, lengths, alive, page_count, norms
+    )
 
 
 def _append_terms(
@@ -161,14 +212,26 @@ def merge_postings(view: KeywordView) -> Postings:
     numbers = {term: number for number, term in enumerate(terms)} if view.added else {}
     parts = [(np.repeat(np.arange(len(terms), dtype=np.int32), np.diff(old.offsets)), old.rows, old.counts)]
     for term, (rows, counts) in view.added.items():
-        number = numbers.get(term, len(terms))
+        number = numbers.setdefault(term, len(terms))
         if number == len(terms):
             terms.append(term)
         parts.append((np.full(len(rows), number, np.int32), rows, counts))
     term_numbers, rows, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
     live = alive[rows]
     triples = term_numbers[live], new_row[rows[live]], counts[live]
-    return build_postings(view.version, terms, triples, view.page_ids[kept], view.lengths[kept])
+    stream = _build_stream(view, numbers)
+    kept_stream = stream.select_rows(kept) if stream is not None else None
+    return build_postings(view.version, terms, triples, view.page_ids[kept], view.lengths[kept], kept_stream)
+
+
+def _build_stream(view: KeywordView, numbers: Mapping[str, int]) -> TermStream | None:
+    """Return the terms of all rows in order, without those of changed pages that are dead; None without positions."""
+    if view.postings.positions is None:
+        return None
+    added = TermStreamBuilder(numbers.__getitem__)
+    for row in range(len(view.postings.page_ids), len(view.page_ids)):
+        added.add(view.added_pages.get(row, PageTerms("", "", "")))
+    return view.postings.positions.to_stream().append(added.build())
 
 
 # BM25 search over a view, with the formula of FTS5: pages, scores and order equal those of the store
@@ -177,21 +240,24 @@ def merge_postings(view: KeywordView) -> Postings:
 def search_keywords(view: KeywordView, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> list[KeywordHit]:
     """Return the best pages, best first, ties by page id; only of `page_ids` (sorted) if given.
 
-    Raises CacheCannotAnswer for phrases: the cache has no positions. As in the store, the terms and the prefix each
-    contribute their best `limit` pages, and the scores of a page in both are added.
+    Raises CacheCannotAnswer for phrases, if the postings have no positions, and for a prefix of several terms. As in
+    the store, the terms and the prefix each contribute their best `limit` pages, and the scores of a page in both are
+    added.
     """
-    if query.phrases:
+    terms, prefix = [split_terms(term) for term in query.terms], split_terms(query.prefix)
+    phrases = [view.get_phrase_list(_split_phrase(phrase)) for phrase in query.phrases]
+    excluded = _find_rows(view, [_split_phrase(phrase) for phrase in query.excluded])
+    if len(prefix) > 1:
         raise _make_phrase_error()
-    terms = [_parse_single_term(term) for term in query.terms]
-    prefix = _parse_single_term(query.prefix)
-    excluded = _find_rows(view, [_parse_single_term(" ".join(phrase)) for phrase in query.excluded])
-    if limit <= 0:
+    if limit <= 0 or None in phrases:
         return []
-    lists = [postings for term in terms if (postings := view.get_posting_list(term)) is not None]
-    best = _select_best(view, _score_rows(view, lists), excluded, limit, page_ids)
+    required = [postings[0] for postings in phrases if postings is not None]
+    lists = [postings for postings in (*map(view.get_phrase_list, terms), *phrases) if postings is not None]
+    scores = _keep_rows(_score_rows(view, lists), required)
+    best = _select_best(view, scores, excluded, limit, page_ids)
     if prefix:
         exact_matches = _find_rows(view, terms[-1:])
-        scores = _score_rows(view, [_find_prefix_rows(view, prefix)])
+        scores = _keep_rows(_score_rows(view, [_find_prefix_rows(view, prefix[0])]), required)
         totals = defaultdict[int, float](float, best)
         for page_id, score in _select_best(view, scores, [*excluded, *exact_matches], limit, page_ids):
             totals[page_id] += score * PREFIX_WEIGHT
@@ -200,27 +266,46 @@ def search_keywords(view: KeywordView, query: KeywordQuery, limit: int, page_ids
 
 
 def get_max_score(view: KeywordView, query: KeywordQuery) -> float:
-    """Return an upper bound of the scores. Raises CacheCannotAnswer for phrases."""
-    if query.phrases:
-        raise _make_phrase_error()
-    lists = [view.get_posting_list(_parse_single_term(term)) for term in query.terms]
+    """Return an upper bound of the scores. Raises the same error as `search_keywords`."""
+    units = [*map(split_terms, query.terms), *map(_split_phrase, query.phrases)]
+    lists = map(view.get_phrase_list, units)
     return sum(compute_max_score(view.page_count, 0 if postings is None else len(postings[0])) for postings in lists)
+
+
+def find_matching_page_ids(view: KeywordView, query: KeywordQuery) -> IntArray:
+    """Return the sorted ids of pages with every phrase and no excluded phrase. Raises the same error."""
+    matches = np.ones(len(view.page_ids), np.bool_) if view.alive is None else view.alive.copy()
+    for phrase in query.phrases:
+        postings = view.get_phrase_list(_split_phrase(phrase))
+        contains = np.zeros(len(matches), np.bool_)
+        if postings is not None:
+            contains[postings[0]] = True
+        matches &= contains
+    for rows in _find_rows(view, [_split_phrase(phrase) for phrase in query.excluded]):
+        matches[rows] = False
+    return np.sort(view.page_ids[matches])
+
+
+def _split_phrase(phrase: Sequence[str]) -> list[str]:
+    """Split the terms of a phrase again, as the store does."""
+    return split_terms(" ".join(phrase))
 
 
 def _make_phrase_error() -> CacheCannotAnswer:
     return CacheCannotAnswer("the keyword cache cannot search phrases", hint="search the index")
 
 
-def _parse_single_term(text: str) -> str:
-    """Return the single term of a text, or "", which matches no page. Several terms are a phrase."""
-    terms = split_terms(text)
-    if len(terms) > 1:
-        raise _make_phrase_error()
-    return terms[0] if terms else ""
+def _find_rows(view: KeywordView, phrases: Sequence[Sequence[str]]) -> list[RowNumbers]:
+    return [postings[0] for phrase in phrases if (postings := view.get_phrase_list(phrase)) is not None]
 
 
-def _find_rows(view: KeywordView, terms: Sequence[str]) -> list[RowNumbers]:
-    return [postings[0] for term in terms if (postings := view.get_posting_list(term)) is not None]
+def _keep_rows(scores: DoubleArray, required: Sequence[RowNumbers]) -> DoubleArray:
+    """Set the scores of all rows that are not in each of these lists to zero."""
+    for rows in required:
+        kept = np.zeros_like(scores)
+        kept[rows] = scores[rows]
+        scores = kept
+    return scores
 
 
 def _score_rows(view: KeywordView, lists: Sequence[PostingList | tuple[IntArray, DoubleArray]]) -> DoubleArray:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wikiholt.caches.keywords.positions import Positions, TermStream, TermStreamBuilder, build_positions
 from wikiholt.domain.index import FloatArray, IntArray, KeywordRow
 from wikiholt.text.bm25 import count_weighted_terms
 
@@ -84,6 +85,8 @@ class Postings:
     page_ids: IntArray
     lengths: IntArray
     """The number of terms of each page, over all fields."""
+    positions: Positions | None = None
+    """None if the postings cannot find phrases."""
 
     def find_rows(self, page_ids: IntArray) -> IntArray:
         """Return the rows of these pages. Unknown ids are ignored."""
@@ -98,8 +101,12 @@ def build_postings(
     triples: tuple[RowNumbers, RowNumbers, FloatArray],
     page_ids: IntArray,
     lengths: IntArray,
+    stream: TermStream | None = None,
 ) -> Postings:
-    """Build postings from unsorted triples (number in `terms`, row, count), without terms that have no triple."""
+    """Build postings from unsorted triples (number in `terms`, row, count), without terms that have no triple.
+
+    `stream` has the terms of each row in order, if the postings shall find phrases.
+    """
     numbers, rows, counts = triples
     page_counts = np.bincount(numbers, minlength=len(terms))
     by_text = sorted(np.flatnonzero(page_counts).tolist(), key=terms.__getitem__)
@@ -109,13 +116,21 @@ def build_postings(
     offsets = np.zeros(len(by_text) + 1, np.int64)
     np.cumsum(page_counts[by_text], out=offsets[1:])
     sorted_terms = make_vocabulary(terms[number] for number in by_text)
-    return Postings(version, sorted_terms, offsets, rows[order], counts[order], page_ids, lengths)
+    positions = None
+    if stream is not None:
+        # The gap, number -1, stays the gap.
+        renumbered = np.append(new_numbers, np.int32(-1))[stream.numbers]
+        positions = build_positions(TermStream(renumbered, stream.field_starts), len(by_text))
+    return Postings(version, sorted_terms, offsets, rows[order], counts[order], page_ids, lengths, positions)
 
 
 class PostingsBuilder:
-    """Builds postings from pages in any order, each added once. Takes about thirty bytes per posting."""
+    """Builds postings from pages in any order, each added once. Takes about thirty bytes per posting.
 
-    def __init__(self) -> None:
+    Positions take about thirty bytes more per word of the pages.
+    """
+
+    def __init__(self, *, with_positions: bool = False) -> None:
         self._term_numbers: defaultdict[str, int] = defaultdict()
         # A new term gets the next number, without a Python function call.
         self._term_numbers.default_factory = self._term_numbers.__len__
@@ -124,6 +139,7 @@ class PostingsBuilder:
         self._page_ids = array("q")
         self._lengths = array("q")
         self._distinct_counts = array("q")
+        self._stream = TermStreamBuilder(self._term_numbers.__getitem__) if with_positions else None
 
     def add_all(self, rows: Iterable[KeywordRow]) -> None:
         for row in rows:
@@ -136,6 +152,8 @@ class PostingsBuilder:
         self._page_ids.append(row.page_id)
         self._lengths.append(length)
         self._distinct_counts.append(len(counts))
+        if self._stream is not None:
+            self._stream.add(row.terms)
 
     def build(self, version: int) -> Postings:
         page_ids = np.array(self._page_ids, np.int64)
@@ -145,4 +163,5 @@ class PostingsBuilder:
         rows = np.repeat(row, np.array(self._distinct_counts, np.int64))
         triples = np.array(self._terms, np.int32), rows, np.array(self._counts, np.float32)
         lengths = np.array(self._lengths, np.int64)
-        return build_postings(version, list(self._term_numbers), triples, page_ids[by_id], lengths[by_id])
+        stream = self._stream.build().select_rows(by_id) if self._stream is not None else None
+        return build_postings(version, list(self._term_numbers), triples, page_ids[by_id], lengths[by_id], stream)

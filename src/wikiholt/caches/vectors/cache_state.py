@@ -286,6 +286,8 @@ class VectorCacheState:
         self.built.ensure_unchanged()
         built, scores = self._search_built(vector, limit, allowed_page_ids)
         self.built.ensure_unchanged()
+        if not self.added.count:
+            return self._rank_built(built, scores, limit)
         added_scores = self.added.score(vector, allowed_page_ids)
         added = select_best(added_scores, limit)
         return self._rank(built, scores, added, added_scores[added], limit)
@@ -307,9 +309,12 @@ class VectorCacheState:
         chunk_ids = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
         page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
         cosines = np.concatenate((built_scores, added_scores))
-        distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
-        order = np.lexsort((chunk_ids, distances))[:limit]
-        return VectorHits(chunk_ids[order], page_ids[order], distances[order])
+        return _make_hits(chunk_ids, page_ids, cosines, limit)
+
+    def _rank_built(self, positions: IntArray, cosines: FloatArray, limit: int) -> VectorHits:
+        """The same without added rows."""
+        rows = self.built.rows
+        return _make_hits(rows.chunk_ids[positions], rows.page_ids[positions], cosines, limit)
 
     def sample(self, count: int, seed: int) -> VectorRows:
         """Return random rows of those that were built and not dropped."""
@@ -348,3 +353,10 @@ class VectorCacheState:
             scores[self.dropped] = -np.inf
             positions = select_best(scores, limit) if allowed is None else allowed[select_best(scores[allowed], limit)]
         return positions, rows.score_positions(vector, positions)
+
+
+def _make_hits(chunk_ids: IntArray, page_ids: IntArray, cosines: FloatArray, limit: int) -> VectorHits:
+    """The nearest of these rows, by distance and then chunk id."""
+    distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
+    order = np.lexsort((chunk_ids, distances))[:limit]
+    return VectorHits(chunk_ids[order], page_ids[order], distances[order])

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -89,7 +90,9 @@ _SHUTDOWN_TIMEOUT_S = 5
 STOP_TIMEOUT_S = 30.0
 """How long running syncs have to finish their current batch."""
 _LAST_CONNECTIONS_S = 0.5
-"""How long a process that no longer accepts connections waits for requests on those it has just accepted."""
+_MAX_LAST_CONNECTIONS_S = 10.0
+"""How long a process that no longer accepts connections waits for requests on those it has just accepted: at least, and
+at most while there are connections without a request."""
 
 
 def serve(settings: Settings, roots: Sequence[Path], *, as_json: bool) -> None:
@@ -157,7 +160,14 @@ class Server(uvicorn.Server):
             for server in self.servers:
                 server.close()
             await asyncio.sleep(_LAST_CONNECTIONS_S)
+            await self._wait_for_first_requests()
         await super().shutdown(sockets)
+
+    async def _wait_for_first_requests(self) -> None:
+        """uvicorn closes a connection without a request at once, although its client may be about to send one."""
+        end = time.monotonic() + _MAX_LAST_CONNECTIONS_S
+        while any(connection.cycle is None for connection in self.server_state.connections) and time.monotonic() < end:  # type: ignore[union-attr]
+            await asyncio.sleep(0.02)
 
     def drain(self, limit_s: float) -> None:
         """Stop accepting connections, and end when all requests are answered. Safe to call from any thread."""

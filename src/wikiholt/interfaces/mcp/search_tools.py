@@ -16,7 +16,12 @@ from wikiholt.interfaces.mcp.text_output import (
     shorten_fields,
     truncate_text,
 )
-from wikiholt.interfaces.mcp.tool_schemas import SearchArguments, SearchWikisArguments, SimilarArguments
+from wikiholt.interfaces.mcp.tool_schemas import (
+    SearchArguments,
+    SearchWikisArguments,
+    SemanticSearchArguments,
+    SimilarArguments,
+)
 from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import format_as_typed
@@ -39,13 +44,21 @@ class _FittedHits:
 
 
 def run_search(wiki: WikiSession, params: SearchArguments, budget: int) -> SearchToolResult:
+    return _search(wiki, params, budget, "search")
+
+
+def run_semantic_search(wiki: WikiSession, params: SemanticSearchArguments, budget: int) -> SearchToolResult:
+    return _search(wiki, params, budget, "semantic_search")
+
+
+def _search(wiki: WikiSession, params: SearchArguments, budget: int, tool: str) -> SearchToolResult:
     request = params.to_request()
     request = replace(request, where=wiki.to_git_filter(request.where))
     if params.fresh:
         wiki.wait_until_fresh()
     with wiki.use_handle() as handle:
         result = handle.search(request, interface=SearchInterface.MCP)
-    return _build_result(wiki.path_style, result, budget, lambda: ("search", params.model_dump(exclude_defaults=True)))
+    return _build_result(wiki.path_style, result, budget, lambda: (tool, params.model_dump(exclude_defaults=True)))
 
 
 def run_search_wikis(wikis: OpenedWikis, params: SearchWikisArguments, budget: int) -> SearchToolResult:

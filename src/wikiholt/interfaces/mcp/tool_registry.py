@@ -32,7 +32,7 @@ class McpTool:
     needs_own_writes: bool = False
     """Whether the index must contain the caller's own writes first."""
     fixed_arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that an alias adds."""
+    """Arguments that the client cannot set."""
 
     @property
     def arguments_type(self) -> type[BaseModel]:
@@ -284,6 +284,15 @@ SEVERAL_WIKIS_TOOLS: Sequence[McpTool] = (
 
 _ALIAS_TOOLS: Sequence[McpTool] = (
     McpTool(
+        "semantic_search",
+        "Search by meaning",
+        f"Find pages of the wiki by meaning, with up to max_chunks_per_page passages of each. {_DATA_NOTE}",
+        search_tools.run_semantic_search,
+        text_output.format_search_result,
+        needs_own_writes=True,
+        fixed_arguments={"mode": "semantic"},
+    ),
+    McpTool(
         "download_attachment",
         "Read an attachment",
         "Get a file attached to a page, in base64.",
@@ -310,13 +319,12 @@ _ALIAS_TOOLS: Sequence[McpTool] = (
         idempotent=False,
     ),
 )
-"""The tools of otterwiki-mcp that have no other name here."""
+"""The tools of otterwiki-mcp that are not another name of a tool here."""
 
 _ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "read_note": ("read_page", {}),
     "list_notes": ("list_pages", {}),
     "search_notes": ("search", {"mode": "keyword"}),
-    "semantic_search": ("search", {"mode": "semantic"}),
     "get_recent_changes": ("recent_changes", {}),
     "get_history": ("page_history", {}),
     "find_orphaned_notes": ("find_orphans", {}),

@@ -1,13 +1,14 @@
 """The arguments of the MCP tools. Unknown arguments and values of another type are rejected."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter, SearchMode, SortOrder
 from wikiholt.interfaces.schemas.filter_params import FILTER_PARAMS, build_filter
-from wikiholt.search.request import MAX_HITS, MAX_OFFSET, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.search.request import MAX_CHUNKS_PER_PAGE, MAX_HITS, MAX_OFFSET, MAX_QUERY_CHARS, SearchRequest
 from wikiholt.wikis.multi_search import MAX_WIKIS_PER_SEARCH
 
 MIN_TOKENS, MAX_TOKENS = 300, 50_000
@@ -112,6 +113,15 @@ class SearchArguments(FilterArguments):
             offset=self.offset,
             sort=SortOrder(self.sort),
         )
+
+
+class SemanticSearchArguments(SearchArguments):
+    """Arguments of semantic_search, a tool of otterwiki-mcp."""
+
+    max_chunks_per_page: int = Field(1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="Maximum number of passages a page.")
+
+    def to_request(self) -> SearchRequest:
+        return replace(super().to_request(), chunks_per_page=self.max_chunks_per_page)
 
 
 class SearchWikisArguments(FilterArguments):

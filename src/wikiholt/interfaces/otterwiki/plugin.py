@@ -7,14 +7,31 @@ import functools
 import importlib
 import logging
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
 from otterwiki.plugins import hookimpl
+from otterwiki.version import __version__ as _otterwiki_version
 
 _log = logging.getLogger("wikiholt.otterwiki")
 _PACKAGE = "wikiholt.interfaces.otterwiki"
 _logged_reasons: set[str] = set()
+_MIN_OTTERWIKI = (2, 26)
+
+
+class UnsupportedOtterwiki(Exception):
+    """This version of Otterwiki lacks what the plugin needs. The wiki runs without the plugin."""
+
+    hint = "update it: pip install --upgrade otterwiki"
+
+
+def check_otterwiki_version(version: str) -> None:
+    """Raise UnsupportedOtterwiki for a version that is too old; a version that is not a number is accepted."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if match is not None and (int(match[1]), int(match[2])) < _MIN_OTTERWIKI:
+        needed = ".".join(map(str, _MIN_OTTERWIKI))
+        raise UnsupportedOtterwiki(f"Otterwiki {version} is too old, {needed} is needed; the plugin is off")
 
 
 def _catch_errors(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,6 +87,7 @@ class OtterwikiPlugin:
     @_make_hook
     def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - Otterwiki sets the parameter names
         _configure_logging(app)
+        check_otterwiki_version(_otterwiki_version)
         importlib.import_module(f"{_PACKAGE}.plugin_config").log_legacy_advice(os.environ)
         self._runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
         for part in ("api", "search_pages"):

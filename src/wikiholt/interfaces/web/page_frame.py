@@ -128,6 +128,7 @@ def render_page(
     *,
     current: str = "",
     title: str = "",
+    body_class: str = "",
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
@@ -147,15 +148,18 @@ def render_page(
         wiki=f'<span class="wiki-name">{escape(context.slug)}</span>' if context.slug else "",
         links=_render_links(context, current),
         account=_render_account(context),
+        body_class=body_class,
         main=main,
     )
     return HTMLResponse(html, status, _HEADERS | dict(headers or {}))
 
 
-def render_view(name: str, context: PageContext, *, title: str = "", **values: str) -> HTMLResponse:
+def render_view(
+    name: str, context: PageContext, *, title: str = "", body_class: str = "", **values: str
+) -> HTMLResponse:
     """Render one of the views that a script fills."""
     main = load_static_files().templates[name].substitute({key: escape(value) for key, value in values.items()})
-    return render_page(name, context, main, current=name, title=title)
+    return render_page(name, context, main, current=name, title=title, body_class=body_class)
 
 
 def _render_scripts(view: str, static: str) -> str:

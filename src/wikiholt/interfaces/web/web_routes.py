@@ -23,7 +23,8 @@ def add_pages(app: FastAPI, application: Application) -> None:
         page = PageContext.from_request(request)
         if page.slug is None and not _can_read_default_wiki(RequestContext(application, request)):
             return render_view("wikis", page, title="Wikis")
-        return render_view("search", page)
+        # The layout is that of an open preview from the start, so that nothing moves when the script opens it.
+        return render_view("search", page, body_class="reading" if request.query_params.get("page") else "")
 
     def handle_status(request: Request) -> Response:
         page = PageContext.from_request(request)

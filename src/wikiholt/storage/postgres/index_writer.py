@@ -23,6 +23,7 @@ Row = tuple[Any, ...]
 
 MAX_DROPPED_IDS = 200_000
 """How many dropped ids are recorded. A cache that is further behind is rebuilt."""
+_MAX_DROPPED_IDS_PER_ROW = 300
 _TRIM_INTERVAL_VERSIONS = 16
 
 _COMPARED_PAGE_FIELDS = tuple(name for name in PageRow._fields if name not in ("id", "version"))
@@ -93,37 +94,47 @@ def copy_chunks(db: Connection, tables: GenerationTables, chunks: Iterable[Row])
 
 def write_problems(db: Connection, tables: GenerationTables, problems: Iterable[PageProblem]) -> None:
     problem_rows = (
-        (tables.get_problem_name(problem.file), _encode_problem(problem), compute_problem_checksum(problem))
+        (name, text, compute_problem_checksum(problem))
         for problem in problems
+        for name, text in _split_problem(tables, problem)
     )
     _copy_rows(db, "state", ("name", "text", "seal"), problem_rows)
 
 
 def read_problems(db: Connection, tables: GenerationTables) -> list[tuple[PageProblem, int]]:
     """Read the problems of a generation, each with its stored checksum. Raises IndexCorrupt."""
-    sql = "SELECT text, seal FROM state WHERE name >= %s AND name < %s"
-    return [(_decode_problem(text), checksum) for text, checksum in db.execute(sql, tables.problem_names)]
+    sql = "SELECT name, text, seal FROM state WHERE name >= %s AND name < %s ORDER BY name"
+    problem_rows = db.execute(sql, tables.problem_names).fetchall()
+    checksums = {name: checksum for name, _, checksum in problem_rows}
+    texts = rows.join_texts((name, text) for name, text, _ in problem_rows)
+    return [(_decode_problem(text), checksums.get(name, 0)) for name, text in texts.items()]
 
 
 def write_dropped(db: Connection, tables: GenerationTables, dropped: DroppedRow) -> None:
     sql = "INSERT INTO state (name, text, version, chunks) VALUES (%s, %s, %s, %s)"
-    count = len(dropped.chunk_ids) + len(dropped.page_ids)
-    text = json.dumps([dropped.chunk_ids, dropped.page_ids], separators=(",", ":"))
-    db.execute(sql, (tables.get_dropped_name(dropped.version), text, dropped.version, count))
+    name, version = tables.get_dropped_name(dropped.version), dropped.version
+    ids = [(at, each) for at, some in enumerate((dropped.chunk_ids, dropped.page_ids)) for each in some]
+    for start in range(0, len(ids), _MAX_DROPPED_IDS_PER_ROW):
+        part = ids[start : start + _MAX_DROPPED_IDS_PER_ROW]
+        lists = [[each for kind, each in part if kind == wanted] for wanted in range(2)]
+        text = json.dumps(lists, separators=(",", ":"))
+        db.execute(sql, (f"{name}.{start:09d}" if start else name, text, version, len(part)))
 
 
 def read_dropped(db: Connection, tables: GenerationTables, after_version: int = 0) -> list[DroppedRow]:
-    """Read the ids that later versions dropped, by version."""
-    sql = "SELECT version, text FROM state WHERE name > %s AND name < %s ORDER BY name"
-    names = tables.get_dropped_name(after_version), tables.dropped_names[1]
+    """Read the ids that later versions dropped, by version. A version may have several rows."""
+    sql = "SELECT version, text FROM state WHERE name >= %s AND name < %s ORDER BY name"
+    names = tables.get_dropped_name(after_version + 1), tables.dropped_names[1]
     try:
         return [DroppedRow(version, *json.loads(text)) for version, text in db.execute(sql, names)]
     except (ValueError, TypeError) as error:
         raise _make_unreadable_error() from error
 
 
-def _encode_problem(problem: PageProblem) -> str:
-    return json.dumps([problem.file, problem.blob, problem.reason, problem.detail])
+def _split_problem(tables: GenerationTables, problem: PageProblem) -> list[tuple[str, str]]:
+    """Return the names and texts of the rows of a problem."""
+    text = json.dumps([problem.file, problem.blob, problem.reason, problem.detail])
+    return rows.split_text(tables.get_problem_name(problem.file), text)
 
 
 def _decode_problem(text: str) -> PageProblem:
@@ -193,8 +204,8 @@ def _trim_dropped(db: Connection, tables: GenerationTables, state: GenerationSta
     if db.execute(sql, (*tables.dropped_names, MAX_DROPPED_IDS)).fetchone() is None:
         return state
     (horizon,) = db.execute(sql, (*tables.dropped_names, MAX_DROPPED_IDS // 2)).fetchone() or (state.horizon,)
-    values = (tables.dropped_names[0], tables.get_dropped_name(horizon))
-    db.execute("DELETE FROM state WHERE name >= %s AND name <= %s", values)
+    values = (tables.dropped_names[0], tables.get_dropped_name(horizon + 1))
+    db.execute("DELETE FROM state WHERE name >= %s AND name < %s", values)
     return replace(state, horizon=horizon)
 
 
@@ -232,7 +243,7 @@ class _PostgresWriter:
         self.changed = bool(removed or entries or problems or solved)
         self._remove_pages({pages[file] for file in removed}, deleted=True)
         self._remove_pages({pages[file] for file in (written & pages.keys()) - removed})
-        self._delete_problems(solved)
+        self._delete_problems([known_problems[file] for file in solved])
         self._write_problems([problem for file, problem in problems.items() if file not in self._entries])
         self._write_pages(entries, {file: page_id for file, page_id in pages.items() if file not in removed})
         if self._dropped.chunk_ids or self._dropped.page_ids:
@@ -251,9 +262,14 @@ class _PostgresWriter:
     def _read_known_problems(self) -> dict[str, PageProblem]:
         if not self._state.problems:
             return {}
-        sql = "SELECT text FROM state WHERE name = ANY(%s)"
-        problem_rows = self._db.execute(sql, (list(map(self._tables.get_problem_name, self._files)),))
-        return {problem.file: problem for problem in (_decode_problem(text) for (text,) in problem_rows)}
+        sql = "SELECT name, text FROM state WHERE name = ANY(%s)"
+        names = list(map(self._tables.get_problem_name, self._files))
+        parts: list[Row] = self._db.execute(sql, (names,)).fetchall()
+        sql = "SELECT name, text FROM state WHERE name >= %s AND name < %s ORDER BY name"
+        for name in [name for name, text in parts if len(text) == rows.MAX_TEXT_CHARS]:
+            parts += self._db.execute(sql, rows.get_part_names(name)).fetchall()
+        problems = map(_decode_problem, rows.join_texts(parts).values())
+        return {problem.file: problem for problem in problems}
 
     def _find_unchanged(self, pages: Mapping[str, int]) -> set[str]:
         """Find the files whose stored page and chunks equal the new ones."""
@@ -293,11 +309,11 @@ class _PostgresWriter:
             self._dropped.page_ids.extend(ids)
         self._add_counts(pages=-len(sizes), chunks=-len(chunk_ids), terms=-sum(size for (size,) in sizes))
 
-    def _delete_problems(self, files: Iterable[str]) -> None:
-        names = [self._tables.get_problem_name(file) for file in files]
-        if names:
+    def _delete_problems(self, problems: Sequence[PageProblem]) -> None:
+        if problems:
+            names = [name for problem in problems for name, _ in _split_problem(self._tables, problem)]
             self._db.execute("DELETE FROM state WHERE name = ANY(%s)", (names,))
-            self._add_counts(problems=-len(names))
+            self._add_counts(problems=-len(problems))
 
     def _write_problems(self, problems: Sequence[PageProblem]) -> None:
         if problems:

@@ -18,7 +18,17 @@ from wikiholt.storage.postgres.page_queries import build_where_clause
 from wikiholt.storage.postgres.pool import Connection, RoleConnections
 from wikiholt.storage.postgres.schema import GenerationTables
 from wikiholt.storage.sqlite.rows import decode_terms
-from wikiholt.text.bm25 import FIELD_WEIGHTS, JOINERS, K1, PREFIX_WEIGHT, B, compute_idf, compute_max_score, split_terms
+from wikiholt.text.bm25 import (
+    JOINERS,
+    K1,
+    PREFIX_WEIGHT,
+    B,
+    compute_idf,
+    compute_max_score,
+    count_phrase,
+    pad_terms,
+    split_terms,
+)
 
 Row = tuple[Any, ...]
 
@@ -165,11 +175,8 @@ class _Lookup:
         for page_id, size, packed, oversized in page_rows:
             fields = _split_fields(packed, oversized=oversized)
             for unit, needle in needles:
-                if any(needle in field for field in fields):
-                    weighted_fields = zip(fields, FIELD_WEIGHTS, strict=True)
-                    self._counts[unit][page_id] = sum(
-                        _count_occurrences(needle, field) * int(weight) for field, weight in weighted_fields
-                    )
+                if count := count_phrase(fields, needle):
+                    self._counts[unit][page_id] = count
                     self._sizes[page_id] = size
 
     def _select_rows(self, columns: str, values: Mapping[str, object]) -> Iterable[Row]:
@@ -204,19 +211,10 @@ def _build_any_tsquery(units: Sequence[TermUnit]) -> str:
 
 def _split_fields(packed: bytes, *, oversized: bool) -> list[str]:
     """Return the fields of a page, each with a space before every term and at the end."""
-    words = decode_terms(packed)
-    fields = (words.name, words.headings, words.body)
+    fields = decode_terms(packed).fields
     if not oversized and not any(joiner in field for joiner in JOINERS for field in fields):
         return [f" {field} " for field in fields]
-    return [f" {' '.join(split_terms(field))} " for field in fields]
-
-
-def _count_occurrences(needle: str, field: str) -> int:
-    """Count occurrences, including overlapping ones."""
-    count, position = 0, field.find(needle)
-    while position >= 0:
-        count, position = count + 1, field.find(needle, position + 1)
-    return count
+    return [pad_terms(field) for field in fields]
 
 
 class PostgresKeywordSearch:

@@ -21,7 +21,7 @@ from psycopg import sql
 from wikiholt.errors import Busy, IndexMissing, LockTimeout, WikiholtError
 from wikiholt.storage.postgres.placements import PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.timeouts import LEASE_LOCK_TIMEOUT_S, RENEW_LOCK_TIMEOUT_S
+from wikiholt.storage.postgres.timeouts import LEASE_LOCK_TIMEOUT_S, RENEW_LOCK_TIMEOUT_S, retry_lock_timeouts
 
 _LOG = logging.getLogger(__name__)
 WRITE_LEASE, ACTIVITY_LEASE = "writer", "activity"
@@ -109,9 +109,10 @@ class LeaseManager:
             with self._changed:
                 self._leases.pop(lease.holder, None)
                 self._changed.notify_all()
-            # A lease that cannot be released expires, or was removed with its wiki.
+            # The thread that renews leases may have locked the row. A lease that cannot be released expires, or was
+            # removed with its wiki.
             with suppress(WikiholtError, psycopg.Error):
-                self._execute(_RELEASE_STATEMENT, lease)
+                retry_lock_timeouts(lambda: self._execute(_RELEASE_STATEMENT, lease))
 
     @property
     def count(self) -> int:

@@ -54,7 +54,7 @@ _IDLE_CHECK_S = 30.0
 """Idle time after which a connection is tested before use, because a firewall may have dropped it."""
 _RETRY_DELAY_S = 1.0
 _CONNECT_TRY_S = 4.0
-_ROOM_DELAYS_S = (0.02, 0.1, 0.3)
+_ROOM_DELAYS_S = (0.02, 0.1, 0.3, 1.0)
 _IDLE_TRANSACTION_TIMEOUT = "15s"
 """The server ends a session that is suspended inside a write transaction, so that another can write."""
 _INHERITED: list[object] = []
@@ -132,6 +132,7 @@ class ConnectionPool:
 
     def _connect_with_room(self, login: Login) -> Connection:
         """Connect. If the server has no connection left, close one that is idle and try again."""
+        made_room = False
         for delay_s in _ROOM_DELAYS_S:
             try:
                 return self.connect(login)
@@ -139,9 +140,11 @@ class ConnectionPool:
                 with self._changed:
                     idle = self._idle.pop(0) if self._idle else None
                     self._open_count -= idle is not None
-                if idle is None:
+                if idle is not None:
+                    idle.connection.close()
+                    made_room = True
+                elif not made_room:
                     raise
-                idle.connection.close()
                 time.sleep(delay_s)  # the server needs a moment to end the session
         return self.connect(login)
 

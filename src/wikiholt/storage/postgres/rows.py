@@ -106,6 +106,35 @@ def encode_key(key: str) -> str:
     return encode_text(key) if len(data) <= _MAX_KEY_BYTES else f"\x01{blake2b(data, digest_size=24).hexdigest()}"
 
 
+# ── texts of `state` ─────────────────────────────────────────────────────────────────────────────
+
+MAX_TEXT_CHARS = 1_000
+"""The table `state` has no TOAST table, so each of its rows fits into 8 KB. An escaped character takes 7 bytes."""
+
+
+def split_text(name: str, text: str) -> list[tuple[str, str]]:
+    """Split a text into rows of `state`: its own name, then the names of `get_part_names`."""
+    starts = range(0, len(text), MAX_TEXT_CHARS) or range(1)
+    return [
+        (f"{name}.{start // MAX_TEXT_CHARS:09d}" if start else name, text[start : start + MAX_TEXT_CHARS])
+        for start in starts
+    ]
+
+
+def join_texts(parts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Inverse of `split_text`, for rows sorted by name."""
+    texts: dict[str, str] = {}
+    for name, text in parts:
+        whole, _, _ = name.partition(".")
+        texts[whole] = texts.get(whole, "") + text
+    return texts
+
+
+def get_part_names(name: str) -> tuple[str, str]:
+    """Return the first possible name of a further part of a text, and the first name after all of them."""
+    return f"{name}.", f"{name}/"
+
+
 def to_stored_page(row: Row) -> StoredPage:
     return page_table.to_stored_page(decode_row(row))
 
@@ -195,7 +224,7 @@ class TermVector:
 def build_term_vector(terms: PageTerms) -> TermVector:
     """Build the binary tsvector of a page. The position of a lexeme is the weighted count of the term."""
     counts, size = count_weighted_terms(terms)
-    is_normalized = all(field == " ".join(field.split()) for field in (terms.name, terms.headings, terms.body))
+    is_normalized = all(field == " ".join(field.split()) for field in terms.fields)
     if not is_normalized or max(counts.values(), default=0) > _MAX_POSITION:
         return TermVector(_OVERSIZED_TSVECTOR, size)
     lexemes = sorted(term.encode() + _LEXEME_ENDS[int(count)] for term, count in counts.items())

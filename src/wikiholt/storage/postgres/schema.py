@@ -6,9 +6,11 @@ and everything else is in rows of one table `state`, by name:
 
 - `#g1`: the state of generation 1. At most one generation is published.
 - `#p1 …`: a problem of generation 1, by the hash of its file.
-- `#d1 …`: the ids of chunks and pages that a version of generation 1 dropped.
+- `#d1 …`: ids of chunks and pages that a version of generation 1 dropped.
 - other names: notes and leases. The note `layout` is the layout of the schema and the oldest layout that a program must
   know to use it, or `moved` after a move to another database.
+
+A long text continues in rows with a point and a number after the name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -191,10 +193,13 @@ _WIKI_TABLES = (
     "CREATE SCHEMA {schema}",
     # `text`, `holder`, `until` and `fence` are for notes and leases. A replaced generation has the time in `until`, a
     # quarantined one its name in `text`. The other columns are only for generations.
-    'CREATE TABLE {schema}.state (name text COLLATE "C", text text, holder text, until timestamptz, fence int8,'
-    " number int4, published bool, origin text, condition text, fingerprint text, dimensions int4, pipeline text,"
-    " model text, precision text, version int8, horizon int8, revision text, synced_at float8, pages int8,"
-    " chunks int8, problems int8, next_page int8, next_chunk int8, terms int8, seal int8)",
+    # No column can be moved out of a row, so there is no TOAST table. `rows.split_text` keeps rows short.
+    'CREATE TABLE {schema}.state (name text STORAGE PLAIN COLLATE "C", text text STORAGE PLAIN,'
+    " holder text STORAGE PLAIN, until timestamptz, fence int8, number int4, published bool,"
+    " origin text STORAGE PLAIN, condition text STORAGE PLAIN, fingerprint text STORAGE PLAIN, dimensions int4,"
+    " pipeline text STORAGE PLAIN, model text STORAGE PLAIN, precision text STORAGE PLAIN, version int8, horizon int8,"
+    " revision text STORAGE PLAIN, synced_at float8, pages int8, chunks int8, problems int8, next_page int8,"
+    " next_chunk int8, terms int8, seal int8)",
     "CREATE UNIQUE INDEX state_name ON {schema}.state (name)",
 )
 _GRANT_SCHEMA = "GRANT USAGE ON SCHEMA {schema} TO {role}"

@@ -94,9 +94,7 @@ class SqliteIndex:
         return self._pool.share_snapshot()
 
     def get_version(self) -> int:
-        with self._pool.read_connection() as db:
-            (version,) = db.execute("SELECT version FROM state").fetchone()
-            return int(version)
+        return self._pool.get_version()
 
     def get_page_blobs(self) -> Mapping[str, str]:
         with self._pool.read_connection() as db:

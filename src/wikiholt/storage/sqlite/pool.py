@@ -55,9 +55,10 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 class _SharedConnection(local):
-    """The connection that a thread shares among its reads."""
+    """The connection that a thread shares among its reads, and the version of the index that they see."""
 
     db: sqlite3.Connection | None = None
+    version: int | None = None
 
 
 class SqlitePool:
@@ -118,6 +119,16 @@ class SqlitePool:
             self._idle.remove(db)
         db.close()
 
+    def get_version(self) -> int:
+        """The version of the index, read once in a snapshot that the thread shares."""
+        version = self._shared.version
+        if version is None:
+            with self.read_connection() as db:
+                version = int(db.execute("SELECT version FROM state").fetchone()[0])
+            if self._shared.db is not None:
+                self._shared.version = version
+        return version
+
     @contextmanager
     def read_connection(self) -> Iterator[sqlite3.Connection]:
         """A connection whose statements each see the latest committed state, or the snapshot that the thread shares."""
@@ -154,7 +165,7 @@ class SqlitePool:
             self._shared.db = db
             yield
         finally:
-            self._shared.db = None
+            self._shared.db = self._shared.version = None
             self._release(db)
 
     @contextmanager

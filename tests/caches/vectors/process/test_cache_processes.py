@@ -9,6 +9,7 @@ import pytest
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact
 from tests.support.paths import ROOT
+from tests.support.wait import TIMEOUT_S
 
 BUILDER_SCRIPT = """
 import sys
@@ -33,7 +34,7 @@ def test_processes_that_build_at_the_same_time_do_not_conflict(tmp_path: Path) -
     command = [sys.executable, "-c", BUILDER_SCRIPT, str(tmp_path), str(ROOT)]
     builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     for builder in builders:
-        _, errors = builder.communicate(timeout=120)
+        _, errors = builder.communicate(timeout=TIMEOUT_S)
         assert builder.returncode == 0, errors.decode()
     assert not list(tmp_path.glob("*.writing"))
 
@@ -89,4 +90,4 @@ def test_a_forked_child_searches_and_refreshes(tmp_path: Path, kind: str) -> Non
     if kind == "faiss":
         pytest.importorskip("faiss")
     command = [sys.executable, "-c", FORK_SCRIPT, str(tmp_path), str(ROOT), kind]
-    assert subprocess.run(command, timeout=60, check=False).returncode == 0
+    assert subprocess.run(command, timeout=TIMEOUT_S, check=False).returncode == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
-from tests.support.served_application import ServedApplication, serve_application
+from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
 from wikiholt.domain.search import SearchMode
 from wikiholt.interfaces.cli import local_server
 from wikiholt.interfaces.cli.local_client import SOCKET_NAME, decode_result, encode_result
@@ -43,9 +43,8 @@ def run(served: ServedApplication, capsys: pytest.CaptureFixture[str], monkeypat
         monkeypatch.setattr("wikiholt.interfaces.cli.main._open_service", open_service)
         monkeypatch.setattr("wikiholt.wikis.service.WikiService.close", lambda _: None)
         data = served.application.settings.data
-        changed = {"limit.key_per_minute": 0, "limit.address_per_minute": 0, "sync.interval": 3600.0}
-        options = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]
-        code = main(["--data", str(data), *options, "--set", "backup.interval=0", *arguments])
+        options = [part for name, value in DEFAULT_SETTINGS.items() for part in ("--set", f"{name}={value}")]
+        code = main(["--data", str(data), *options, *arguments])
         captured = capsys.readouterr()
         assert bool(opened) == falls_back, captured.err
         return code, captured.out, captured.err
@@ -122,7 +121,7 @@ def test_the_socket_is_for_the_owner_only(served: ServedApplication, run: Run, m
 def test_other_messages_get_no_answer_and_do_no_harm(served: ServedApplication, run: Run, line: bytes) -> None:
     with serve_local_searches(served.application):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(20)
+            connection.settimeout(60)
             connection.connect(str(served.application.settings.data / SOCKET_NAME))
             connection.sendall(line)
             assert connection.recv(100) in (b"", b'{"declined": true}\n')

@@ -11,17 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
+import uvicorn
+from starlette.responses import PlainTextResponse
 
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_application, open_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import InvalidSetting
+from wikiholt.errors import Busy, InvalidSetting
 from wikiholt.interfaces.cli import http_server
 from wikiholt.interfaces.cli.listeners import open_listener
 from wikiholt.interfaces.cli.main import main
@@ -42,16 +45,16 @@ class ServeProcess:
         self.url = str(json.loads(line)["listening"])
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", timeout=120)
+        return httpx.get(f"{self.url}{path}", timeout=TIMEOUT_S)
 
     def can_find(self, slug: str, query: str, path: str) -> bool:
         response = self.get(f"w/{slug}/api/v1/search?q={query}")
         return response.status_code == 200 and path in [hit["path"] for hit in response.json()["results"]]
 
-    def stop(self, number: int, seconds: float) -> int:
+    def stop(self, number: int) -> int:
         """Send a signal, wait for the process to exit and return its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(seconds)
+        return self.process.wait(TIMEOUT_S)
 
 
 @contextmanager
@@ -85,12 +88,12 @@ def test_new_and_changed_repositories_are_served_until_a_signal_stops_the_server
         wait_until(lambda: service.can_find("garden", "dry soil", "Sage"))
         Repository(wikis / "kitchen").commit({"Soup.md": "# Soup\n\nPeas, mint, stock.\n"})
         wait_until(lambda: service.can_find("kitchen", "peas and mint", "Soup"))
-        assert service.stop(signal.SIGTERM, 60) == 0
+        assert service.stop(signal.SIGTERM) == 0
     with run_serve(tmp_path / "data") as service:
         assert service.can_find(
             "kitchen", "peas and mint", "Soup"
         )  # registered: found at once, without the directory argument
-        assert service.stop(signal.SIGINT, 60) == 0
+        assert service.stop(signal.SIGINT) == 0
         assert service.process.stderr is not None
         assert service.process.stderr.read() == ""
 
@@ -110,7 +113,7 @@ def test_one_repository_or_one_directory_of_pages_is_served_as_one_wiki(tmp_path
         if kind == "directory":
             wait_until(lambda: service.can_find("my-garden", "sow early", "Peas"))
             assert service.get("w/my-garden/api/v1/status").json()["watched"] is True
-        assert service.stop(signal.SIGTERM, 60) == 0
+        assert service.stop(signal.SIGTERM) == 0
         assert service.process.stderr is not None
         assert service.process.stderr.read() == ""
 
@@ -129,8 +132,22 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
             service.close()
 
     with run_serve(data, str(wikis)) as service:
-        wait_until(lambda: indexed() >= 48)
-        assert service.stop(signal.SIGTERM, 60) == 0
+        wait_until(lambda: service.get("w/large/api/v1/status").status_code == 200)
+
+        def stop_after_a_batch() -> bool:
+            """Stop the service if it has indexed a batch. It is suspended meanwhile, and cannot index the rest."""
+            service.process.send_signal(signal.SIGSTOP)
+            try:
+                found = indexed() >= 48
+            except Busy:  # it was suspended in a transaction
+                found = False
+            if found:
+                service.process.send_signal(signal.SIGTERM)
+            service.process.send_signal(signal.SIGCONT)
+            return found
+
+        wait_until(stop_after_a_batch)
+        assert service.process.wait(TIMEOUT_S) == 0
     count_before = indexed()
     assert 48 <= count_before < PAGE_COUNT
     service_of_data = open_service(data)
@@ -142,7 +159,7 @@ def test_a_signal_during_the_first_sync_stops_cleanly_and_the_next_start_continu
         assert indexed() >= count_before
         wait_until(lambda: service.get("w/large/api/v1/status").json()["stale"] is False, seconds=240)
         assert service.get("w/large/api/v1/status").json()["pages"] == PAGE_COUNT
-        assert service.stop(signal.SIGTERM, 60) == 0
+        assert service.stop(signal.SIGTERM) == 0
 
 
 @pytest.mark.model
@@ -156,9 +173,9 @@ def test_two_services_share_a_data_directory(tmp_path: Path) -> None:
             wait_until(lambda number=number: one.can_find("garden", f"rhubarb number {number}", f"New {number}"))
             wait_until(lambda number=number: two.can_find("garden", f"rhubarb number {number}", f"New {number}"))
         assert one.get("healthz").status_code == 200
-        assert two.stop(signal.SIGTERM, 60) == 0
+        assert two.stop(signal.SIGTERM) == 0
         assert one.can_find("garden", "rhubarb", "New 2")
-        assert one.stop(signal.SIGTERM, 60) == 0
+        assert one.stop(signal.SIGTERM) == 0
     service = open_service(data)
     try:
         assert [wiki.slug for wiki in service.list_wikis()] == ["garden"]
@@ -221,6 +238,26 @@ def test_tcp_nodelay_is_set_so_a_body_does_not_wait_for_an_ack() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+def test_a_worker_that_drains_answers_a_client_that_has_connected_and_not_sent_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "_LAST_CONNECTIONS_S", 0.0)
+    monkeypatch.setattr(http_server, "_MAX_LAST_CONNECTIONS_S", TIMEOUT_S)
+    config = uvicorn.Config(PlainTextResponse("hello"), http=http_server.TimeoutProtocol, ws="none", log_config=None)
+    server = http_server.Server(config, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        with socket.create_connection(listener.getsockname(), timeout=TIMEOUT_S) as client:
+            wait_until(lambda: server.server_state.connections)
+            server.drain(TIMEOUT_S)
+            wait_until(lambda: not any(each.is_serving() for each in server.servers))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            assert b"".join(iter(lambda: client.recv(4096), b"")).endswith(b"hello")
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+
+
 @pytest.mark.model
 def test_serve_says_what_it_is_doing_with_the_time(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "garden")
@@ -244,6 +281,6 @@ def test_serve_says_what_it_is_doing_with_the_time(tmp_path: Path) -> None:
                 re.fullmatch(f"{time_stamp} INFO wikiholt.serve: ready: .* 1 wiki is at HEAD\n", x) for x in lines
             )
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(TIMEOUT_S) == 0
         finally:
             process.kill()

@@ -1,6 +1,7 @@
 """`wikiholt serve --workers 2`: the workers behave like one process."""
 
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -64,12 +65,13 @@ def test_a_write_through_one_worker_is_seen_by_the_next_search_through_the_other
 
 def test_all_workers_together_answer_as_many_requests_of_a_key_as_the_limit_allows(service: WorkerService) -> None:
     key = make_key(service, "garden")
-    statuses = []
+    statuses, began = [], time.monotonic()
     for worker in service.list_workers():
         with service.only(worker):
             statuses += [service.send("GET", "/w/garden/api/v1/pages", key).status_code for _ in range(12)]
-    assert statuses.count(200) in (20, 21)
-    assert statuses[-1] == 429
+    minutes = int((time.monotonic() - began) / 60)
+    assert 20 <= statuses.count(200) <= 21 + minutes
+    assert 429 in statuses
 
 
 def test_agents_use_any_worker(service: WorkerService) -> None:
@@ -90,17 +92,16 @@ def test_agents_use_any_worker(service: WorkerService) -> None:
 
 
 def test_metrics_are_the_sum_of_all_workers(service: WorkerService) -> None:
-    before = service.read_counter("wikiholt_request_seconds_count")
     for number, worker in enumerate(service.list_workers()):
         with service.only(worker):
             for _ in range(3 + number):
-                service.find("office", "bank")
-    readings = []
+                assert service.send("GET", "/w/office/api/v1/orphans").status_code == 200
+    # No other test uses this route. A request is counted after its response was sent.
+    name = 'wikiholt_request_seconds_count{route="/api/v1/orphans"}'
+    wait_until(lambda: service.read_counter(name) == 3 + 4)
     for worker in service.list_workers():
         with service.only(worker):
-            readings.append(service.read_counter("wikiholt_request_seconds_count"))
-    # Reading the metrics is a request, too.
-    assert readings == [before + 1 + 3 + 4, before + 1 + 3 + 4 + 1]
+            assert service.read_counter(name) == 3 + 4
     assert service.read_counter("wikiholt_scheduler_wikis") == 2
     assert service.send("GET", "/readyz").json()["indexes"] == {"repairing": 0, "broken": 0}
 
@@ -120,7 +121,7 @@ def test_sighup_replaces_all_processes_and_no_request_fails(service: WorkerServi
 
     def search_until_stopped() -> int:
         number = 0
-        while not stop.is_set():
+        while not stop.wait(0.02):  # the processes that start need the CPU more
             assert service.find("garden", "sofa") == ["Home"]
             number += 1
         return number
@@ -130,12 +131,14 @@ def test_sighup_replaces_all_processes_and_no_request_fails(service: WorkerServi
         try:
             assert service.process is not None
             service.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: not before & set(service.list_children()))
+            # Three processes start one after the other.
+            wait_until(lambda: not before & set(service.list_children()), seconds=240)
             service.wait_for_workers()
         finally:
             stop.set()
         sent = sum(client.result() for client in clients)
-    assert service.read_counter("wikiholt_requests_total") >= requests_before + sent
+    # A request is counted after its response was sent.
+    wait_until(lambda: service.read_counter("wikiholt_requests_total") >= requests_before + sent)
     assert len(service.list_workers()) == WORKERS
 
 
@@ -144,4 +147,4 @@ def test_a_port_in_use_ends_the_service_with_an_error(service: WorkerService) ->
     with pytest.raises(AssertionError, match="port"):
         other.start(service.url.rsplit(":", 1)[1])
     assert other.process is not None
-    assert other.process.wait(60) == 4
+    assert other.process.wait(120) == 4

@@ -1,5 +1,7 @@
 """Keys, the start page and the status page in a browser."""
 
+import re
+
 import pytest
 from playwright.sync_api import Route, expect
 
@@ -160,7 +162,7 @@ def test_a_full_page_opens_from_the_preview_with_the_words_marked(server: WebSer
     page = visit(f"{server.url}w/runbook/?q=ledger+error+codes", wait=CARDS).page
     page.locator(f"{CARDS} h2 a", has_text="Ledger").first.click()
     link = page.get_by_role("link", name="Full page")
-    assert ":~:text=" in (link.get_attribute("href") or "")
+    expect(link).to_have_attribute("href", re.compile(":~:text="))
     link.click()
     expect(page.locator("article h1")).to_have_text("Ledger")
     expect(page.locator(".page mark").first).to_be_visible()

@@ -41,7 +41,8 @@ def test_the_box_searches_from_another_origin_with_the_keyboard_alone(page: Page
     page.keyboard.press("Control+k")
     box = page.get_by_role("combobox", name="Search")
     expect(box).to_be_focused()
-    page.keyboard.type("ledger error codes", delay=20)
+    with page.expect_response("**/api/v1/search?q=ledger+error+codes&**"):
+        page.keyboard.type("ledger error codes", delay=20)
     options = page.get_by_role("option")
     expect(options.first).to_contain_text("Error codes")
     expect(page.get_by_role("group").first).to_contain_text("Ledger")

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Dialog, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.interfaces.web.browser.conftest import ManagedServer
 from tests.support.browser import OpenTab
@@ -119,16 +119,10 @@ def test_a_failed_save_keeps_the_text_and_leaving_asks(managed: ManagedServer, v
     expect(state.get_by_role("alert")).to_contain_text("The disk is full.")
     expect(state).to_contain_text("Ask the operator.")
     page.unroute("**/api/v1/pages/**")
-    asked: list[str] = []
-
-    def stay(dialog: Dialog) -> None:
-        asked.append(dialog.type)
-
-    page.on("dialog", stay)
-    page.locator("#app\\.cancel").click()
+    with page.expect_event("dialog") as asked:
+        page.locator("#app\\.cancel").click()
+    assert asked.value.type == "beforeunload"
     expect(page.locator(TEXT)).to_have_value(re.compile(r"^Precious\. # Kept"))
-    assert asked == ["beforeunload"]
-    page.remove_listener("dialog", stay)
     # A tab that crashes does not ask: the text is there again afterwards.
     other = page.context.new_page()
     drafts = page.evaluate("Object.entries(sessionStorage)")

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.interfaces.web.browser.test_appearance import check_accessibility
-from tests.support.browser import OpenTab
+from tests.support.browser import TIMEOUT_MS, OpenTab
 from tests.support.web_server import WebServer
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME
 
@@ -36,6 +36,24 @@ def test_a_key_is_remembered_until_sign_out(sign_in_server: tuple[WebServer, str
     expect(page.locator(".problem")).to_contain_text("A key is required.")
 
 
+def test_a_page_is_saved_with_the_cookie_of_a_sign_in(sign_in_server: tuple[WebServer, str], visit: OpenTab) -> None:
+    server, _ = sign_in_server
+    writer = server.run_command("key", "create", "allotment", "--scope", "write", "--label", "Ines Okafor", "--json")
+    page = visit(f"{server.url}w/allotment/sign-in", wait=".sign-in", expected=("401", "404")).page
+    sign_in_with_key(page, writer["token"], remember=True)
+    expect(page.locator(CARDS).first).to_be_visible()
+    page.goto(f"{server.url}w/allotment/edit?page=Notes/Written+with+a+cookie")
+    page.fill("#app\\.text", "# Written with a cookie\n\nThe wheelbarrow has a new wheel.\n")
+    with page.expect_response(lambda response: response.request.method == "PUT") as saved:
+        page.click("#app\\.save")
+    assert saved.value.status == 201
+    assert "authorization" not in saved.value.request.headers
+    expect(page.locator("article h1")).to_have_text("Written with a cookie")
+    expect(page.locator(".note.done")).to_have_text("The page was created.")
+    page.get_by_role("link", name="History").click()
+    expect(page.locator(".commits li").first).to_contain_text("Ines Okafor")
+
+
 def test_signing_in_needs_no_script(sign_in_server: tuple[WebServer, str], visit: OpenTab) -> None:
     server, token = sign_in_server
     url = f"{server.url}w/allotment/read?page=Growing/Composting"
@@ -53,6 +71,7 @@ def test_signing_in_needs_no_script(sign_in_server: tuple[WebServer, str], visit
 def test_a_person_signs_in_at_the_provider(sign_in_server: tuple[WebServer, str], browser: Browser) -> None:
     server, _ = sign_in_server
     with browser.new_context() as context:
+        context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
         page.goto(f"{server.url}w/allotment/sign-in?next=/w/allotment/read%3Fpage%3DGrowing/Composting")
         page.get_by_role("link", name="Sign in with Example").click()

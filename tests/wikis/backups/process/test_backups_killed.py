@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.paths import ROOT
 from tests.support.tiers import choose
+from tests.support.wait import TIMEOUT_S
 from tests.wikis.backups.backup_fixtures import BackupFixture
 from wikiholt.wikis.registry import Registry
 
@@ -26,7 +27,7 @@ def run_and_kill(directory: Path, operation: str, chance: random.Random) -> None
         assert process.stdout.readline() == "ready\n"
         time.sleep(chance.uniform(0.0, 0.25))  # the time of the kill is random
         process.send_signal(signal.SIGKILL)
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(TIMEOUT_S) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("what", ["take", "restore", "reindex"])

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.support.paths import ROOT, SOURCES
+from tests.support.wait import TIMEOUT_S
 from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 
@@ -88,7 +89,7 @@ def test_committed_records_are_kept_whenever_the_writer_is_killed(tmp_path: Path
             assert max(stored, default=-1) >= max(committed, default=newest)
             newest = max(stored, default=-1)
             assert sorted(stored) == list(range(max(0, newest - 79), newest + 1))
-        parent.communicate(timeout=60)
+        parent.communicate(timeout=TIMEOUT_S)
     log.write([make_query_record("1000000 afterwards")], RETENTION)
     assert max(read_batches(log)) == 1_000_000
     assert newest > 0
@@ -99,6 +100,6 @@ def test_a_full_disk_stops_the_log_but_no_search(tmp_path: Path) -> None:
     fixture.search("before")
     fixture.service.close()
     with start_script(_FULL_DISK_SCRIPT, fixture.data) as process:
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, out.split()) == (0, ["3", "3"])
     assert fixture.read_queries() == ["before"]

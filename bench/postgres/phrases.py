@@ -1,0 +1,121 @@
+"""Quoted phrases in a large wiki: by the database alone, by the node's keyword cache, and by files."""
+
+import dataclasses
+import random
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from itertools import pairwise
+from pathlib import Path
+
+from bench.corpus import DATA, DEFAULT, cloned
+from bench.postgres.parts import Part, spread
+from bench.postgres.server import started
+from bench.postgres.sides import PreparedEmbedder, Side
+from wikiholt.app.store_migration import StoreMigration
+from wikiholt.domain.search import SearchMode
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
+
+SLUG = "mdn"
+RARE, COMMON = 60, 10
+"""Phrases of two to four words from random pages, and the pairs that the most pages contain."""
+SIDES = ("database alone", "node's cache", "files")
+_WORD = re.compile(r"[a-z]{3,}")
+
+
+def main() -> None:
+    part = Part("phrases", "Phrases in a large wiki")
+    embedder = PreparedEmbedder(FakeEmbedder(16))  # type: ignore[arg-type]
+    with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place, ExitStack() as stack:
+        files = Side("files", DATA / "phrases", embedder)
+        stack.callback(files.close)
+        if not files.service.list_wikis():
+            files.service.add(SLUG, str(cloned(DEFAULT, DATA / "mdn.git").path.resolve()), {})
+            files.service.get_handle(SLUG).sync()
+        address = server.create_database()
+        sides = [Side(name, Path(place) / str(at), embedder, address) for at, name in enumerate(SIDES[:2])]
+        for side in sides:
+            stack.callback(side.close)
+        alone = sides[0].service
+        alone.components = dataclasses.replace(alone.components, keyword_cache=lambda _index, _wiki_id: None)
+        StoreMigration(files.service, sides[0].service, Path(place) / "moving").run()
+        sides[0].grown(files.service.list_wikis()[0].id)
+        with closing(files.store.open(files.service.list_wikis()[0].id)) as index:
+            groups = {"two to four words of a page": pick_runs(index), "pairs on the most pages": pick_pairs(index)}
+            pages = index.get_state().pages
+        part.say(
+            f"{pages:,} pages of a real wiki; keyword search through the service, every phrase three times in turns."
+        )
+        build_cache(part, sides[1])
+        compare(part, [*sides, files], groups)
+    part.keep()
+
+
+def pick_runs(index: WikiIndex) -> list[str]:
+    """Runs of words from random chunks."""
+    rng, runs = random.Random(1), list[str]()
+    page_ids = rng.sample(range(1, index.get_state().pages), RARE * 2)
+    for page_id in page_ids:
+        chunks = index.get_page_chunks([page_id], 1).get(page_id, ())
+        words = [word for chunk in chunks for word in _WORD.findall(chunk.text.lower())]
+        size = rng.randint(2, 4)
+        if len(words) > size and len(runs) < RARE:
+            start = rng.randrange(len(words) - size)
+            runs.append(" ".join(words[start : start + size]))
+    return runs
+
+
+def pick_pairs(index: WikiIndex) -> list[str]:
+    """The pairs of words on the most of a thousand pages, as terms."""
+    counts: Counter[str] = Counter()
+    with index.open_keyword_rows() as (_, rows):
+        for _, row in zip(range(1_000), rows, strict=False):
+            words = row.terms.body.split()
+            counts.update({f"{a} {b}" for a, b in pairwise(words) if a.isalpha() and b.isalpha()})
+    return [pair for pair, _ in counts.most_common(COMMON)]
+
+
+def build_cache(part: Part, side: Side) -> None:
+    """Search until the cache answers, and say how large it is."""
+    handle = side.service.get_handle(SLUG)
+    began = time.perf_counter()
+    handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
+    while not (found := list(side.data.rglob("*.postings"))):
+        time.sleep(0.2)
+    took = time.perf_counter() - began
+    handle.search(SearchRequest("first", mode=SearchMode.KEYWORD))
+    part.say(
+        f"The node's cache takes {sum(f.stat().st_size for f in found) / 1e6:.0f} MB and was built in {took:.0f} s.", ""
+    )
+
+
+def compare(part: Part, sides: Sequence[Side], groups: dict[str, list[str]]) -> None:
+    times: dict[tuple[str, str], list[float]] = {}
+    answers, differ = 0, 0
+    for turn in range(3):
+        for group, phrases in groups.items():
+            for phrase in phrases:
+                hits = []
+                for side in sides:
+                    request = SearchRequest(f'"{phrase}"', mode=SearchMode.KEYWORD)
+                    handle, began = side.service.get_handle(SLUG), time.perf_counter()
+                    result = handle.search(request)
+                    if turn:
+                        times.setdefault((group, side.name), []).append(time.perf_counter() - began)
+                    hits.append((result.total, [(hit.path, hit.score) for hit in result.hits]))
+                answers += 1
+                differ += any(hit != hits[0] for hit in hits[1:])
+    part.say("| phrases | " + " | ".join(f"{side.name}, p50 / p95 / least ms" for side in sides) + " |")
+    part.say("|---" * (len(sides) + 1) + "|")
+    for group in groups:
+        cells = []
+        for side in sides:
+            p50, p95 = spread(times[group, side.name])
+            cells.append(f"{p50:.1f} / {p95:.1f} / {min(times[group, side.name]) * 1e3:.1f}")
+        part.say(f"| {group} | " + " | ".join(cells) + " |")
+    part.say("", f"Of {answers} answers, {differ} differ between the three.")
