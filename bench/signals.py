@@ -14,7 +14,7 @@ import pickle
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +41,8 @@ LONG_QUERY_WORDS = 8
 MANY_TERMS = 6
 MANY_LINKS = 20
 COMBINATIONS = 250
+SENTENCE_PAGES = 5
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,12 @@ class Signals:
     """The share of the query's terms that the nearest passage and the name contain; rare ones weigh more."""
     rarest: FloatArray
     """Whether the nearest passage or the name contains the rarest term."""
+    one_passage: FloatArray
+    """The same share as `coverage`, of the passage that contains most."""
+    sentence: FloatArray
+    """The closest sentence of the nearest passage, by word vectors; 0 for pages far behind."""
+    unknown: float
+    """The share of the query's terms that no page contains; rare ones weigh more."""
 
 
 class Weights(NamedTuple):
@@ -136,10 +144,11 @@ def main() -> None:
         write("signals", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
 
 
-def open_indexes(data: Path, model: str) -> WikiService:
+def open_indexes(data: Path, model: str, settings: Mapping[str, str] | None = None) -> WikiService:
     """The indexes of bench.quality with this model; empty means the default one."""
     ending = f"-{model.split('-', maxsplit=1)[0]}" if model else ""
-    return open_service(data / f"quality{ending}", overrides={"model": model} if model else {})
+    overrides = {**(settings or {}), **({"model": model} if model else {})}
+    return open_service(data / f"quality{ending}", overrides=overrides)
 
 
 def read_signals(name: str, directory: Path, data: Path, model: str = "") -> list[Signals]:
@@ -174,6 +183,7 @@ class IndexSignals:
         ends = [*starts[1:].tolist(), len(self._page_ids)]
         self._rows = {page: slice(a, b) for page, a, b in zip(ids.tolist(), starts.tolist(), ends, strict=True)}
         chunks = index.get_page_chunks(sorted(self._pages))
+        self._texts = {chunk.chunk_id: chunk.text for each in chunks.values() for chunk in each}
         self._terms = {chunk.chunk_id: Counter(to_terms(chunk.text)) for each in chunks.values() for chunk in each}
         texts = {page: [heading for c in each for heading in c.heading_path] for page, each in chunks.items()}
         for page, each in chunks.items():
@@ -232,19 +242,53 @@ class IndexSignals:
             np.array([(v[:2][-1] - scale.unrelated) / (scale.related - scale.unrelated) for v in nearest]),
             np.array([rare.get(page, 0.0) for page in pages]),
             np.minimum(1, np.log1p(links) / math.log(MANY_LINKS)),
-            *np.array([self._cover(page, terms, cosines) for page in pages]).reshape(-1, 2).T,
+            *np.array([self._cover(page, terms, cosines) for page in pages]).reshape(-1, 3).T,
+            self._score_sentences(
+                pages, cosines, scorer, cosine + share, [self._pages[p].path in relevant for p in pages]
+            ),
+            self._find_unknown_share(terms),
         )
 
     def _get_nearest_terms(self, page: int, cosines: FloatArray) -> Counter[str]:
         rows = self._rows.get(page)
         return self._terms[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])] if rows else Counter()
 
-    def _cover(self, page: int, terms: frozenset[str], cosines: FloatArray) -> tuple[float, bool]:
-        """The share of the terms in the page's nearest passage and name, and whether the rarest is among them."""
-        weights = {term: math.log((len(self._pages) + 1) / (self._counts[term] + 1)) for term in sorted(terms)}
+    def _weigh(self, terms: frozenset[str]) -> dict[str, float]:
+        return {term: math.log((len(self._pages) + 1) / (self._counts[term] + 1)) for term in sorted(terms)}
+
+    def _cover(self, page: int, terms: frozenset[str], cosines: FloatArray) -> tuple[float, bool, float]:
+        """The share of the terms in the page's nearest passage and name, whether the rarest is among them, and the
+        highest share of any passage."""
+        weights = self._weigh(terms)
+        total = sum(weights.values()) or 1.0
         contained = self._get_nearest_terms(page, cosines).keys() | self._names[page]
-        share = sum(weight for term, weight in weights.items() if term in contained) / (sum(weights.values()) or 1.0)
-        return share, bool(weights) and max(weights, key=lambda term: weights[term]) in contained
+        chunks = self._chunk_ids[self._rows[page]].tolist() if page in self._rows else []
+        passages = [contained, *(self._terms[chunk].keys() | self._names[page] for chunk in chunks)]
+        share, *shares = (sum(weights[term] for term in weights.keys() & passage) / total for passage in passages)
+        rarest = bool(weights) and max(weights, key=lambda term: weights[term]) in contained
+        return share, rarest, max(share, *shares, 0.0)
+
+    def _find_unknown_share(self, terms: frozenset[str]) -> float:
+        weights = self._weigh(terms)
+        return sum(w for term, w in weights.items() if not self._counts[term]) / (sum(weights.values()) or 1.0)
+
+    def _score_sentences(
+        self,
+        pages: Sequence[int],
+        cosines: FloatArray,
+        scorer: Callable[[Sequence[str]], Sequence[float]] | None,
+        evidence: FloatArray,
+        relevant: Sequence[bool],
+    ) -> FloatArray:
+        """The score of the closest sentence of the best pages, and of the best without the relevant ones."""
+        found = np.zeros(len(pages))
+        order = np.argsort(-evidence).tolist()
+        best = {*order[:SENTENCE_PAGES], *[at for at in order if not relevant[at]][:SENTENCE_PAGES]}
+        for at in best if scorer else ():
+            if rows := self._rows.get(pages[at]):
+                text = self._texts[int(self._chunk_ids[rows][int(np.argmax(cosines[rows]))])]
+                found[at] = max(scorer(SENTENCE_END.split(text)))  # type: ignore[misc]
+        return found
 
     def _find_feedback(
         self, pages: Sequence[int], terms: frozenset[str], cosines: FloatArray, shared: bool

@@ -1,6 +1,6 @@
 """The reranker for unclear answers only: its effect and cost by two bounds. The figures of docs/adr/0038.
 
-    python -m bench.unclear [--collections DIR] [--data DIR] [--every 1] [--foreign 40] [--search NAME …] [--write]
+    python -m bench.unclear [--collections DIR] [--data DIR] [--model NAME] [--every 1] [--foreign 40] [--search NAME …] [--write]
 
 Uses the indexes of bench.quality (run that first), and the extra `models`. Each question is searched by hybrid search
 without and with the reranker, which has a minute. The outcomes are kept in bench/data/unclear; `--search` adds those of a
@@ -22,7 +22,7 @@ from bench import collections
 from bench.fitting import share_of
 from bench.quality import DATA, RERANKER
 from bench.report import machine, write
-from wikiholt.app.bootstrap import open_service
+from bench.signals import open_indexes
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import SearchMode
 from wikiholt.search.ranking import HIGH_SCORE, MEDIUM_SCORES
@@ -58,27 +58,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
     parser.add_argument("--foreign", type=int, default=40, help="questions of each other set that are asked too")
     parser.add_argument("--search", nargs="*", default=[], choices=NAMES, help="search these collections first")
-    parser.add_argument("--write", action="store_true", help="write bench/results/unclear.md")
+    parser.add_argument("--write", action="store_true", help="write bench/results/unclear.md, or unclear-MODEL.md")
     arguments = parser.parse_args()
     for name in arguments.search:
         search_collection(name, arguments)
-    outcomes = [each for name in NAMES for each in read_outcomes(arguments.data / "unclear" / f"{name}.jsonl")]
+    outcomes = [each for name in NAMES for each in read_outcomes(get_file(name, arguments))]
     text = "\n".join([*format_bounds(outcomes), "", *format_held_out(outcomes), "", *format_confidence(outcomes)])
     print(text)
     if arguments.write:
-        write("unclear", f"{__doc__}\n{machine()} {len(outcomes)} questions.\n\n{text}\n")
+        ending = f"-{arguments.model}" if arguments.model else ""
+        write(f"unclear{ending}", f"{__doc__}\n{machine()} {len(outcomes)} questions.\n\n{text}\n")
+
+
+def get_file(name: str, arguments: argparse.Namespace) -> Path:
+    """Where the outcomes of a collection are kept."""
+    file: Path = arguments.data / "unclear" / f"{name}{arguments.model}.jsonl"
+    return file
 
 
 def search_collection(name: str, arguments: argparse.Namespace) -> None:
     """Ask the collection its own questions and some of the others, and add the outcomes to its file."""
-    file = arguments.data / "unclear" / f"{name}.jsonl"
+    file = get_file(name, arguments)
     file.parent.mkdir(exist_ok=True)
     known = {(each.kind, each.query) for each in read_outcomes(file)}
     settings = {"rerank.model": RERANKER, "rerank.budget": "60000"}
-    service = open_service(arguments.data / "quality", overrides=settings)
+    service = open_indexes(arguments.data, arguments.model, settings)
     wiki = service.get_handle(name)
     wiki.search(SearchRequest("load both models", rerank=True))
     with file.open("a", encoding="utf-8", buffering=1) as stream:
