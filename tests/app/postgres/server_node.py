@@ -19,7 +19,6 @@ from typing import Any
 import httpx
 
 from tests.support.paths import PYTHON_PATH
-from tests.support.wait import TIMEOUT_S
 from wikiholt import embedding
 from wikiholt.domain.index import FloatArray
 from wikiholt.interfaces.cli.main import main
@@ -29,9 +28,8 @@ FAST_SETTINGS = {
     "discover.interval": "5",
     "sync.interval": "3600",
     "sync.slice": "1",
-    "postgres.lease": "60",
+    "postgres.lease": "3",
     "lock.timeout": "20",
-    "search.fresh_timeout": "60",
     "remote.schemes": "file",
     "remote.allow_private": "true",
 }
@@ -70,7 +68,7 @@ class ServerNode:
 
     def send_request(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or self._token}"}
-        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=TIMEOUT_S, **more)
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
 
     def can_find(self, slug: str, query: str, path: str, more: str = "") -> bool:
         response = self.send_request("GET", f"w/{slug}/api/v1/search?q={query}{more}")
@@ -82,7 +80,7 @@ class ServerNode:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(TIMEOUT_S)
+        self.process.wait(60)
 
 
 @contextmanager
@@ -119,7 +117,7 @@ def run_node(
         finally:
             if process.poll() is None:
                 process.terminate()
-                assert process.wait(TIMEOUT_S) == 0, (place / "log").read_text()[-3000:]
+                assert process.wait(60) == 0, (place / "log").read_text()[-3000:]
 
 
 if __name__ == "__main__":
