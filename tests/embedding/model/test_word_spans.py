@@ -97,7 +97,7 @@ def test_each_part_between_words(tokenizer: ModelTokenizer, part: str) -> None:
 
 
 def test_the_cache_is_used_and_counts_the_same(tokenizer: ModelTokenizer) -> None:
-    text = "The `kettle` isn't here: see [the list](../list.md), or ask at the desk.\n\n" * 50
+    text = "The `kettle` isn't here: see [the list](../list.md), or ask in the office.\n\n" * 50
     cache = WordSpanCache(tokenizer._tokenizer)
     spans = cache.find_spans(text)
     assert spans is not None
