@@ -29,6 +29,8 @@ pytestmark = pytest.mark.model
 
 OLD = {"safe.md": "# Safe\n\nThe old owner's combination is oldsecret.\n", "plan.md": "# Plan\n\noldsecret again.\n"}
 NEW = {"flowers.md": "# Flowers\n\nThe new owner grows newflower.\n"}
+UNKNOWN_KEY = (401, 429)
+"""A worker that has seen many unknown keys answers 429; how many it sees depends on the other worker."""
 READS = (
     "pages",
     "pages/Safe",
@@ -104,8 +106,8 @@ def test_the_next_owner_of_a_slug_inherits_nothing(otter: OtterwikiServer) -> No
                 assert "oldsecret" not in text, (path, text)
                 assert "admin of garden" not in text, (path, text)
                 if key == token:
-                    assert answer.status_code == 401, (path, answer.text)
-    assert hosted.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code == 401
+                    assert answer.status_code in UNKNOWN_KEY, (path, answer.text)
+    assert hosted.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code in UNKNOWN_KEY
     assert hosted.ask()("POST", "restore").status_code == 404
     assert not (hosted.directory / "repo" / "defaced.md").exists()
     otter.wait_until_found("newflower", "flowers", slug="garden")
