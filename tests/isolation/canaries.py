@@ -9,7 +9,9 @@ WORD_PLACES = ("body", "title", "path", "tag", "category", "heading", "problem",
 _DIRECTORY_NUMBERS = (11, 17)
 """Wikis whose work tree is indexed, not HEAD: one that is synced and one that is removed while others search."""
 _LETTERS = "bcdfghjkl"
-_CANARY = re.compile(r"zq([bcdfghjkl]{3})")
+WORD_PATTERN = r"zq(bcdfg[bcdfghjkl]{2})"
+"""Finds a code in a word. It is long, so that random bytes of an index or of an id never match it."""
+_CANARY = re.compile(WORD_PATTERN)
 COMMON_TEXT = "The manual of the night shift says how to restart the pump and whom to call."
 
 
@@ -19,7 +21,7 @@ class CanaryWiki:
     def __init__(self, directory: Path, number: int, pages: int = 0) -> None:
         self.is_directory = number in _DIRECTORY_NUMBERS
         high, low = divmod(number, len(_LETTERS))
-        self.code = f"b{_LETTERS[high]}{_LETTERS[low]}"
+        self.code = f"bcdfg{_LETTERS[high]}{_LETTERS[low]}"
         self.slug = f"wiki-{self.get_word('slug')}"
         self.repository = Repository(directory / self.get_word("repository"))
         self.repository.run_git("symbolic-ref", "HEAD", f"refs/heads/{self.get_word('branch')}")

@@ -13,12 +13,13 @@ from urllib.parse import unquote
 
 import httpx
 
+from tests.isolation.canaries import WORD_PATTERN
 from tests.isolation.http_cases import BuiltRequest
 from tests.isolation.http_environment import ServedEnvironment
 from tests.support.wait import TIMEOUT_S
 
 THREAD_COUNT = 16
-_WORD = re.compile(r"zq([bcdfghjkl]{3})[a-z]*")
+_WORD = re.compile(rf"{WORD_PATTERN}[a-z]*")
 _TOKEN = re.compile(r"[A-Za-z0-9_\-+/]{16,}={0,2}")
 
 

@@ -266,17 +266,19 @@ def test_the_leak_detector_finds_a_search_in_the_wrong_wiki(
     assert "GET /api/v1/search" in detector.leaks[0]
 
 
-@pytest.mark.parametrize("text", ["zqbbchushx", "a%7Aqbbchushx", "enFiYmNodXNoeCBhbmQgbW9yZQ==", "&#122;qbbchushx"])
+@pytest.mark.parametrize(
+    "text", ["zqbcdfgbchushx", "a%7Aqbcdfgbchushx", "enFiY2RmZ2JjaHVzaHggYW5kIG1vcmU=", "&#122;qbcdfgbchushx"]
+)
 def test_the_leak_detector_finds_encoded_words(text: str) -> None:
-    assert find_foreign_words(f"x {text} y", "GET /?q=zqbbcbodyx", {"bbd"})
-    assert not find_foreign_words(f"x {text} y", "", {"bbc"})
+    assert find_foreign_words(f"x {text} y", "GET /?q=zqbcdfgbcbodyx", {"bcdfgbd"})
+    assert not find_foreign_words(f"x {text} y", "", {"bcdfgbc"})
 
 
 def test_a_response_may_repeat_words_of_its_request() -> None:
-    assert not find_foreign_words("there is no page zqbbcpathx", "GET /zqbbcpathx", {"bbd"})
-    assert find_foreign_words("there is no page zqbbcpathx, but zqbbctitlex", "GET /zqbbcpathx", {"bbd"}) == [
-        "zqbbctitlex"
-    ]
+    assert not find_foreign_words("there is no page zqbcdfgbcpathx", "GET /zqbcdfgbcpathx", {"bcdfgbd"})
+    assert find_foreign_words(
+        "there is no page zqbcdfgbcpathx, but zqbcdfgbctitlex", "GET /zqbcdfgbcpathx", {"bcdfgbd"}
+    ) == ["zqbcdfgbctitlex"]
 
 
 def test_all_routes_are_tested(env: ServedEnvironment, builder: RequestBuilder) -> None:
