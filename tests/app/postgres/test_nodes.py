@@ -192,14 +192,12 @@ def test_a_role_that_holds_every_lock_does_not_block_other_wikis(pair: TwoNodes,
         for slug in SLUGS[:2]:
             pair.repositories[slug].commit({"Lock.md": f"# Lock\n\nlocks of {slug}\n"})
             assert pair.nodes[0].send_request("POST", f"w/{slug}/api/v1/wake").status_code == 202
-        wait_until(
-            lambda: all(node.can_find(slug, "locks", "Lock") for node in pair.nodes for slug in SLUGS[:2]), seconds=30
-        )
+        wait_until(lambda: all(node.can_find(slug, "locks", "Lock") for node in pair.nodes for slug in SLUGS[:2]))
         assert pair.nodes[1].send_request("DELETE", "api/v1/wikis/leaving").status_code == 200
         coming = Repository(tmp_path / "coming")
         coming.commit({"Home.md": "# Home\n\nAll about coming.\n"})
         pair.registry.add("coming", str(coming.path))
-        wait_until(lambda: pair.nodes[0].can_find("coming", "coming", "Home"), seconds=30)
+        wait_until(lambda: pair.nodes[0].can_find("coming", "coming", "Home"))
         refused = pair.nodes[0].send_request("GET", "w/tools/api/v1/search?q=hoes")
         assert (refused.status_code, refused.json()["code"]) == (503, "lock-timeout")
         assert refused.headers["retry-after"]
