@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.support.git_repository import Repository
 from wikiholt.app import bootstrap
+from wikiholt.app.importer.document_importer import DocumentImportReport
 from wikiholt.app.importer.import_report import ImportReport
 from wikiholt.app.importer.importer import Importer, ImportOptions, iter_prepared_pages
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedRow, SharedRows
@@ -104,3 +105,14 @@ def write_rows(file: Path, rows: Sequence[SharedRow]) -> None:
 
 def to_vectors(rows: Sequence[SharedRow]) -> FloatArray:
     return np.stack([row.vector for row in rows])
+
+
+def assert_pages_of_two_tenants(imports: ImportFixture, report: DocumentImportReport) -> None:
+    """`acme` and `globex` each got their own page, and nothing of the other."""
+    assert {wiki.slug: dict(wiki.outcomes) for wiki in report.wikis} == {
+        "acme": {"created": 1},
+        "globex": {"created": 1},
+    }
+    pages = {slug: imports.service.get_handle(slug).pages.read("Home").content for slug in ("acme", "globex")}
+    assert pages == {"acme": "# Home\n\nacmecanary\n\nsecond", "globex": "# Home\n\nglobexcanary"}
+    assert all(wiki.proof and not wiki.proof.foreign for wiki in report.wikis)

@@ -1,8 +1,6 @@
 """Documents of a shared table become pages, one wiki per tenant."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,13 +25,6 @@ ROWS = [
     make_row("globex", "Parts", "two", 1),
     make_row("globex", "Parts", "one", 0),
 ]
-
-
-@pytest.fixture
-def imports(tmp_path: Path) -> Iterator[ImportFixture]:
-    imports = ImportFixture(tmp_path)
-    yield imports
-    imports.close()
 
 
 def run(

@@ -1,26 +1,18 @@
 """Texts of FAISS directories become pages, one wiki per directory. Vectors are not used."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.app.importer.import_fixtures import ImportFixture
+from tests.app.importer.import_fixtures import ImportFixture, assert_pages_of_two_tenants
 from wikiholt.app.importer.document_importer import DocumentImporter, DocumentImportOptions, DocumentImportReport
 from wikiholt.app.importer.faiss_source import FaissDirectory
 from wikiholt.app.importer.shared_index import OwnershipRules
 from wikiholt.errors import InvalidImport
 
 faiss = pytest.importorskip("faiss")
-
-
-@pytest.fixture
-def imports(tmp_path: Path) -> Iterator[ImportFixture]:
-    imports = ImportFixture(tmp_path)
-    yield imports
-    imports.close()
 
 
 def write_faiss_directory(place: Path, entries: list[tuple[str, int, str]]) -> Path:
@@ -46,13 +38,7 @@ def test_each_directory_becomes_a_wiki_with_its_own_texts(imports: ImportFixture
     write_faiss_directory(tmp_path / "faiss" / "acme", [("Home", 1, "second"), ("Home", 0, "# Home\n\nacmecanary")])
     write_faiss_directory(tmp_path / "faiss" / "globex", [("Home", 0, "# Home\n\nglobexcanary")])
     report = run_import(imports, tmp_path / "faiss", OwnershipRules(), create=True, join=True)
-    assert {wiki.slug: dict(wiki.outcomes) for wiki in report.wikis} == {
-        "acme": {"created": 1},
-        "globex": {"created": 1},
-    }
-    pages = {slug: imports.service.get_handle(slug).pages.read("Home").content for slug in ("acme", "globex")}
-    assert pages == {"acme": "# Home\n\nacmecanary\n\nsecond", "globex": "# Home\n\nglobexcanary"}
-    assert all(wiki.proof and not wiki.proof.foreign for wiki in report.wikis)
+    assert_pages_of_two_tenants(imports, report)
 
 
 def test_one_directory_needs_an_owner_rule(imports: ImportFixture, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import pickle
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +18,6 @@ from wikiholt.errors import InvalidImport
 faiss = pytest.importorskip("faiss")
 
 OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
-
-
-@pytest.fixture
-def imports(tmp_path: Path) -> Iterator[ImportFixture]:
-    imports = ImportFixture(tmp_path)
-    yield imports
-    imports.close()
 
 
 def write_faiss_directory(imports: ImportFixture, slug: str, place: Path, kind: type = faiss.IndexFlatIP) -> Path:

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,13 +21,6 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 
 OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
-
-
-@pytest.fixture
-def imports(tmp_path: Path) -> Iterator[ImportFixture]:
-    imports = ImportFixture(tmp_path)
-    yield imports
-    imports.close()
 
 
 def test_vectors_of_equal_texts_are_reused_and_the_rest_is_embedded(imports: ImportFixture) -> None:

@@ -4,12 +4,11 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.app.importer.import_fixtures import ImportFixture
+from tests.app.importer.import_fixtures import ImportFixture, assert_pages_of_two_tenants
 from tests.support.chroma_server import RunningChroma
 from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
 from wikiholt.app.importer.document_importer import DocumentImporter, DocumentImportOptions, DocumentImportReport
@@ -48,13 +47,6 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def imports(tmp_path: Path) -> Iterator[ImportFixture]:
-    imports = ImportFixture(tmp_path)
-    yield imports
-    imports.close()
-
-
 def run_import(
     imports: ImportFixture, source: Path | SharedIndex, rules: OwnershipRules = EXCLUDED, target: str = "documents"
 ) -> DocumentImportReport:
@@ -71,13 +63,7 @@ def list_slugs(imports: ImportFixture) -> list[str]:
 
 def assert_imported(imports: ImportFixture, report: DocumentImportReport) -> None:
     assert (report.rows, report.excluded) == (4, 1)
-    assert {wiki.slug: dict(wiki.outcomes) for wiki in report.wikis} == {
-        "acme": {"created": 1},
-        "globex": {"created": 1},
-    }
-    pages = {slug: imports.service.get_handle(slug).pages.read("Home").content for slug in ("acme", "globex")}
-    assert pages == {"acme": "# Home\n\nacmecanary\n\nsecond", "globex": "# Home\n\nglobexcanary"}
-    assert all(wiki.proof and not wiki.proof.foreign for wiki in report.wikis)
+    assert_pages_of_two_tenants(imports, report)
 
 
 def test_each_tenant_of_a_directory_becomes_a_wiki(imports: ImportFixture, directory: Path) -> None:
