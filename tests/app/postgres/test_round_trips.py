@@ -17,12 +17,16 @@ MAX_STATEMENTS = 6
 
 @contextmanager
 def counting_statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Collect the statements of requests. The scheduler's threads have other names."""
+    """Collect the statements of requests. The scheduler's threads have other names.
+
+    A pool may open one more connection, or check one that was idle: neither is the cost of a search.
+    """
     statements: list[str] = []
     execute = psycopg.Connection.execute
 
     def record(self: psycopg.Connection[Any], query: Any, *values: Any, **options: Any) -> Any:
-        if "AnyIO" in threading.current_thread().name:
+        of_pool = "SET search_path" in str(query) or query == "SELECT 1"
+        if "AnyIO" in threading.current_thread().name and not of_pool:
             statements.append(str(query))
         return execute(self, query, *values, **options)
 
@@ -41,6 +45,9 @@ def client(tmp_path: Path, database: str) -> Iterator[TestClient]:
 def test_a_search_over_http_needs_few_statements(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
+    # On a slow machine a request takes longer than the state of a wiki is valid, and reads it again.
+    monkeypatch.setattr("wikiholt.storage.postgres.store._STATUS_TTL_S", 3600.0)
+    monkeypatch.setattr("wikiholt.storage.postgres.placements._PLACEMENT_TTL_S", 3600.0)
     client.get("/w/alpha/api/v1/search", params={"q": "coffee", "mode": mode})
     for query in ("printer jam behind the flap", "drum worn error", 'the "rear flap" of the printer'):
         with counting_statements(monkeypatch) as statements:
