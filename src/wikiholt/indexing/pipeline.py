@@ -11,7 +11,7 @@ from itertools import islice
 from typing import cast
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
-from wikiholt.domain.index import FloatArray, Recipe
+from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
 from wikiholt.domain.protocols import ModelInfo, PageTokenizer, Source
 from wikiholt.text.bm25 import build_page_terms
@@ -68,8 +68,6 @@ class PreparedPage:
     texts: tuple[str, ...]
     hashes: tuple[bytes, ...]
     terms: PageTerms
-    vectors: FloatArray | None = None
-    """The vectors, if they are known; then `texts` is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +215,10 @@ def hash_text(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def iter_batches(files: Iterable[str]) -> Iterator[list[str]]:
-    """Split file names into batches of `BATCH_PAGES`."""
+def iter_batches(files: Iterable[str], size: int = BATCH_PAGES) -> Iterator[list[str]]:
+    """Split file names into batches."""
     remaining = iter(files)
-    while batch := list(islice(remaining, BATCH_PAGES)):
+    while batch := list(islice(remaining, size)):
         yield batch
 
 

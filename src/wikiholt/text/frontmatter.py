@@ -111,6 +111,9 @@ _UPDATED_KEYS = (
     "mtime",
     "date",
 )
+_KEY_SEPARATORS = re.compile(r"[\s_-]")
+_MOVE_FIELDS = re.compile("alias|date|modified|lastmod|mtime")
+"""Occurs in every key of an alias and in `_UPDATED_KEYS`, without separators. A backslash may hide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +129,37 @@ class Frontmatter:
 
 def split_frontmatter(text: str) -> Frontmatter:
     """Split the frontmatter from a page. Never raises; no part of the frontmatter ends up in the body."""
-    unchanged = Frontmatter(PageMetadata(), text, 1)
-    opening = _OPENING_FENCE.match(text)
-    if not opening:
-        return unchanged
-    closing = _CLOSING_FENCES[opening[1]].search(text, opening.end())
-    if not closing:
-        return unchanged
-    block = text[opening.end() : closing.start()]
+    block, fence, end = _find_block(text)
     warnings: list[str] = []
-    fields = _parse_block(block, opening[1], warnings)
+    fields = _parse_block(block, fence, warnings) if fence else None
     if fields is None:
-        return unchanged
-    body_line = text.count("\n", 0, closing.end()) + 1
+        return Frontmatter(PageMetadata(), text, 1)
     metadata = _build_metadata(fields, warnings)
-    return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
+    return Frontmatter(metadata, text[end:], text.count("\n", 0, end) + 1, tuple(warnings), fields)
+
+
+def read_move_metadata(text: str, *, with_title: bool) -> PageMetadata:
+    """The metadata of a page; if it has no aliases and no date, and no title is needed, perhaps without the rest.
+
+    Parsing the frontmatter takes longer than moving a page in the index.
+    """
+    block, _, _ = _find_block(text)
+    if with_title or "\\" in block or _MOVE_FIELDS.search(_normalize_key(block)):
+        return split_frontmatter(text).metadata
+    return PageMetadata()
+
+
+def _find_block(text: str) -> tuple[str, str, int]:
+    """The text between the fences, the fence, and the end of the block; empty if there is none."""
+    opening = _OPENING_FENCE.match(text)
+    closing = _CLOSING_FENCES[opening[1]].search(text, opening.end()) if opening else None
+    if opening is None or closing is None:
+        return "", "", 0
+    return text[opening.end() : closing.start()], opening[1], closing.end()
+
+
+def _normalize_key(key: str) -> str:
+    return _KEY_SEPARATORS.sub("", key).lower()
 
 
 def add_inline_metadata(
@@ -250,7 +269,7 @@ def _parse_loose_value(text: str) -> FrontmatterValue:
 def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> PageMetadata:
     fields: dict[str, FrontmatterValue] = {}
     for key, value in raw_fields.items():
-        fields.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
+        fields.setdefault(_normalize_key(key), value)
     metadata = PageMetadata(
         title=_get_text(fields, ("title",), warnings),
         category=_get_first(fields, ("category", "categories")),

@@ -1,16 +1,36 @@
 """Applies one change to an index file, inside an open transaction."""
 
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from wikiholt.domain.index import IndexChange, PageEntry
-from wikiholt.domain.page import PageProblem
-from wikiholt.storage.checksums import compute_problem_checksum, write_page_checksum, write_state_checksum
-from wikiholt.storage.page_table import fold_tags, to_page_columns
+from wikiholt.domain.index import IndexChange, PageEntry, PageMove
+from wikiholt.domain.page import PageProblem, PageTerms
+from wikiholt.storage.checksums import (
+    compute_page_checksum,
+    compute_problem_checksum,
+    read_passages,
+    read_tags_and_links,
+    write_checksum,
+    write_page_checksum,
+    write_state_checksum,
+)
+from wikiholt.storage.page_table import (
+    MOVED_COLUMNS,
+    PageRow,
+    fold_tags,
+    make_move_error,
+    move_page_row,
+    to_page_columns,
+)
 from wikiholt.storage.sqlite import page_queries, rows
 
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
+
+_SELECT_PAGE = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file = ?"
+# Only these columns: SQLite rewrites each index of a column that it sets.
+_UPDATE_PAGE = f"UPDATE pages SET {', '.join(f'{name} = ?' for name in MOVED_COLUMNS)} WHERE id = ?"
 
 
 def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
@@ -21,6 +41,8 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
         writer.delete_file(file)
     for problem in change.problems:
         writer.write_problem(problem)
+    for move in change.moved:
+        writer.move_page(move)
     for entry in change.pages:
         writer.write_entry(entry)
     if change.revision is not None:
@@ -82,10 +104,36 @@ class _SqliteWriter:
             self._remove_page_contents(old_id, old_terms)
         page_id = self._write_page(entry, old_id)
         self._write_chunks(page_id, entry)
-        terms = entry.terms
-        row = (page_id, terms.name, terms.headings, terms.body)
-        self._term_statements.append(("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row))
+        self._insert_terms(page_id, entry.terms)
         write_page_checksum(self._db, page_id)
+        self.changed = True
+
+    def move_page(self, move: PageMove) -> None:
+        """Change the rows of a page that depend on its file. Its chunks keep their ids and vectors."""
+        row = self._db.execute(_SELECT_PAGE, (move.old_file,)).fetchone()
+        if row is None or move.file == move.old_file:
+            return
+        self.delete_file(move.file)
+        page = PageRow._make(row)
+        page_id = (page.id,)
+        passages, (tags, links) = read_passages(self._db, page.id), read_tags_and_links(self._db, page.id)
+        checksum = self._db.execute("SELECT crc FROM seals WHERE page_id = ?", page_id).fetchone()
+        if checksum != (compute_page_checksum(page, passages, tags, links),):
+            raise make_move_error(page)
+        old_terms = rows.decode_terms(page.words)
+        terms = replace(old_terms, name=move.name_terms)
+        moved = move_page_row(page, move, terms, self._version)
+        self._db.execute(_UPDATE_PAGE, (*(getattr(moved, name) for name in MOVED_COLUMNS), page.id))
+        if move.links is not None:
+            self._db.execute("DELETE FROM links WHERE page_id = ?", page_id)
+            page_queries.insert_links(self._db, page.id, move.links)
+            _, links = read_tags_and_links(self._db, page.id)
+        # Caches that name a page by its path replace its chunks.
+        sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
+        self._db.execute(sql, (self._version, page.id))
+        write_checksum(self._db, page.id, compute_page_checksum(moved, passages, tags, links))
+        self._delete_terms(page.id, old_terms)
+        self._insert_terms(page.id, terms)
         self.changed = True
 
     def set_revision(self, revision: str) -> None:
@@ -123,7 +171,7 @@ class _SqliteWriter:
         page_id = int(cursor.lastrowid or 0)
         tags = [(tag, page_id) for tag in sorted(fold_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags (tag, page_id) VALUES (?, ?)", tags)
-        page_queries.insert_links(self._db, page_id, entry.page)
+        page_queries.insert_links(self._db, page_id, entry.page.links)
         return page_id
 
     def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
@@ -144,10 +192,7 @@ class _SqliteWriter:
     def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:
         """Delete everything that belongs to a page except its row."""
         db = self._db
-        terms = rows.decode_terms(encoded_terms)
-        row = (page_id, terms.name, terms.headings, terms.body)
-        sql = "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)"
-        self._term_statements.append((sql, row))
+        self._delete_terms(page_id, rows.decode_terms(encoded_terms))
         sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
         db.execute(sql, (self._version, page_id))
         db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
@@ -156,3 +201,12 @@ class _SqliteWriter:
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))
         self.changed = True
+
+    def _insert_terms(self, page_id: int, terms: PageTerms) -> None:
+        sql = "INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)"
+        self._term_statements.append((sql, (page_id, *terms.fields)))
+
+    def _delete_terms(self, page_id: int, terms: PageTerms) -> None:
+        """FTS5 needs exactly the terms that were inserted."""
+        sql = "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)"
+        self._term_statements.append((sql, (page_id, *terms.fields)))
