@@ -20,10 +20,16 @@ from wikiholt.indexing.batch import Pause, SyncPaused
 from wikiholt.indexing.moved_pages import plan_move
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
 from wikiholt.indexing.sync import Syncer
-from wikiholt.storage.page_table import PageRow, move_page_row, to_page_columns
+from wikiholt.storage.page_table import (
+    CONTENTS_COLUMNS,
+    PageRow,
+    move_page_row,
+    to_page_columns,
+    to_page_contents,
+)
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.dialect import DIALECTS
-from wikiholt.text.frontmatter import _UPDATED_KEYS, read_move_metadata, split_frontmatter
+from wikiholt.text.frontmatter import UPDATED_KEYS
 
 EMBEDDER = FakeEmbedder()
 DATE = datetime(2024, 5, 6, tzinfo=UTC)
@@ -47,8 +53,9 @@ PIPELINES = (
 
 
 def make_contents(prepared: PreparedPage) -> PageContents:
-    page, metadata = prepared.page, prepared.page.metadata
-    return PageContents(page.name, metadata.hidden, metadata.tags, len(prepared.chunks), page.links)
+    row = to_row(prepared)
+    values = [row._asdict()[name] for name in CONTENTS_COLUMNS.split(", ")]
+    return to_page_contents(values, prepared.page.links)
 
 
 def to_row(prepared: PreparedPage) -> PageRow:
@@ -171,10 +178,12 @@ def test_moves_of_many_pages_can_be_paused(tmp_path: Path, monkeypatch: pytest.M
     assert wiki.sync().moved == 3
 
 
-def test_a_page_without_blob_is_not_moved(tmp_path: Path) -> None:
+def test_a_page_whose_blob_is_needed_and_cannot_be_read_is_not_moved(tmp_path: Path) -> None:
     wiki = SyncFixture(tmp_path)
     blob = Blob("1" * 40, -1, None)
-    assert plan_move(wiki.pipeline, PageTask("b.md", blob, DATE), "a.md", PageContents("A", False, (), 1, ())) is None
+    contents = PageContents("a", False, (), (), (), frozenset(), 1, ())
+    assert plan_move(wiki.pipeline, PageTask("b.md", blob, DATE), "a.md", contents) is None
+    assert plan_move(wiki.pipeline, PageTask("b/a.md", blob, DATE), "a.md", contents) is not None
 
 
 def test_a_damaged_page_is_not_moved(tmp_path: Path) -> None:
@@ -191,8 +200,9 @@ def test_a_damaged_page_is_not_moved(tmp_path: Path) -> None:
         assert sorted(index.get_page_blobs()) == ["a.md", "b.md"]
 
 
-@pytest.mark.parametrize("key", [*_UPDATED_KEYS, "alias", "aliases"])
-def test_fields_that_a_move_needs_are_found_without_parsing(key: str) -> None:
-    for spelling in (key, key.upper(), "-".join(key), f'"{key}"', f"? {key}\n"):
-        text = f"---\n{spelling}: 2020-01-02\n---\nText."
-        assert read_move_metadata(text, with_title=False) == split_frontmatter(text).metadata
+@pytest.mark.parametrize("key", [*UPDATED_KEYS, "alias", "aliases"])
+def test_a_page_keeps_its_own_date_and_aliases(key: str) -> None:
+    for spelling in (key, key.upper(), "-".join(key), f'"{key}"', f"? {key}\n", "_" * 600 + key):
+        for value in ("2020-01-02", "[2020-01-02]", f"'2020-01-02{' ' * 600}'", "null", "{a: 2020-01-02}"):
+            text = f"---\n{spelling}: {value}\n---\n# Title\n"
+            assert move(text, "a/home.md", "b/home.md", TextPipeline(), ("a/home.md",)) is not None

@@ -35,6 +35,10 @@ class PageContents:
     name: str
     hidden: bool
     tags: tuple[str, ...]
+    aliases: tuple[str, ...]
+    warnings: tuple[str, ...]
+    properties: frozenset[str]
+    """Folded names of its properties."""
     chunks: int
     links: tuple[Link, ...]
 
@@ -119,10 +123,7 @@ class VectorRows:
 
 @dataclass(frozen=True, slots=True)
 class VectorDelta:
-    """The difference between two versions of an index: rows added and chunk ids dropped.
-
-    A chunk that is in both belongs to a page that moved.
-    """
+    """The difference between two versions of an index: rows added, or of a page that moved, and chunk ids dropped."""
 
     version: int
     added: VectorRows

@@ -14,13 +14,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from wikiholt.domain.git import EntryKind, TreeEntry
-from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
+from wikiholt.domain.git import Blob, EntryKind, TreeEntry
+from wikiholt.domain.index import FloatArray, IndexChange, PageContents, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
-from wikiholt.indexing.moved_pages import plan_move
+from wikiholt.indexing.moved_pages import needs_blob, plan_move
 from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
 
@@ -162,7 +162,9 @@ class BatchIndexer:
             if stats.pages and pause():
                 raise SyncPaused
             contents = self._index.get_page_contents([moved[file] for file in files])
-            tasks, _ = self._read_batch({file: entries[file] for file in files if moved[file] in contents})
+            tasks = self._make_move_tasks(
+                {file: entries[file] for file in files if moved[file] in contents}, moved, contents
+            )
             plans = (plan_move(self._pipeline, task, moved[task.file], contents[moved[task.file]]) for task in tasks)
             moves = tuple(move for move in plans if move is not None)
             if moves:
@@ -173,6 +175,17 @@ class BatchIndexer:
             stats.pages += len(moves)
             on_progress(stats)
         return remaining
+
+    def _make_move_tasks(
+        self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str], contents: Mapping[str, PageContents]
+    ) -> list[PageTask]:
+        """Tasks for moved files, with the blobs that are needed."""
+        unread = {file for file in entries if not needs_blob(contents[moved[file]], file, moved[file])}
+        tasks, _ = self._read_batch({file: entry for file, entry in entries.items() if file not in unread})
+        for file in unread:
+            blob = Blob(entries[file].blob, -1, None)
+            tasks.append(PageTask(file, blob, self._changed_at.get(file), self._former_files.get(file, ())))
+        return tasks
 
     def _read_batch(self, entries: Mapping[str, TreeEntry]) -> tuple[list[PageTask], list[PageProblem]]:
         return self._pipeline.read_batch(self._source, entries, self._changed_at, self._former_files)

@@ -8,51 +8,53 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wikiholt.domain.index import PageContents, PageMove
-from wikiholt.domain.page import Link, Page, PageMetadata
-from wikiholt.indexing.pipeline import PageTask, TextPipeline, add_former_names
+from wikiholt.domain.page import Link, PageMetadata
+from wikiholt.indexing.pipeline import PageTask, TextPipeline, find_former_names
 from wikiholt.text.analysis import split_languages
 from wikiholt.text.bm25 import build_name_terms
 from wikiholt.text.charset import decode_bytes
-from wikiholt.text.frontmatter import read_move_metadata
+from wikiholt.text.frontmatter import UPDATED_KEYS, split_frontmatter, to_utc
 from wikiholt.text.links import LinkResolution, depends_on_file, resolve_link_paths
 from wikiholt.text.page_names import get_extension, get_page_path, make_page_name
-from wikiholt.text.page_parser import add_commit_date, get_title
+from wikiholt.text.page_parser import get_title
+
+
+def needs_blob(contents: PageContents, file: str, old_file: str) -> bool:
+    """Whether what is stored does not say which of its name, aliases and date a page has from its frontmatter."""
+    return (
+        bool(contents.aliases or contents.warnings)
+        or not contents.properties.isdisjoint(UPDATED_KEYS)
+        or not _is_name_certain(contents.name, file, old_file)
+    )
 
 
 def plan_move(pipeline: TextPipeline, task: PageTask, old_file: str, contents: PageContents) -> PageMove | None:
     """The move after which the index has the page as `TextPipeline.prepare` makes it. None if that is not certain.
 
-    `contents` are those of the same blob at `old_file`, in an index made by this pipeline.
+    `contents` are those of the same blob at `old_file`, in an index made by this pipeline. The blob has its data if
+    `needs_blob`.
     """
-    file, data = task.file, task.blob.data
-    if data is None or contents.hidden or not _may_move(pipeline, file, old_file):
+    file = task.file
+    if contents.hidden or not _may_move(pipeline, file, old_file):
         return None
-    decoded = decode_bytes(data)
-    if decoded is None:
-        return None
-    is_certain = _is_name_certain(contents.name, file, old_file)
-    metadata = read_move_metadata(decoded.text, with_title=not is_certain)
-    name = contents.name if is_certain else get_title(metadata)
+    metadata = _read_metadata(task.blob.data) if needs_blob(contents, file, old_file) else PageMetadata()
     links = _move_links(contents.links, file, old_file, pipeline.dialect.resolution)
-    if not name or links is None:
+    if metadata is None or links is None:
         return None
-    metadata = replace(add_commit_date(metadata, task.changed_at), tags=contents.tags)
-    page = add_former_names(_make_page(file, name, metadata), task.former_files)
-    return PageMove(
-        old_file,
-        file,
-        page.path,
-        name,
-        page.metadata.aliases,
-        page.metadata.last_updated,
-        build_name_terms(page, pipeline.language),
-        None if links == contents.links else links,
-    )
+    name = get_title(metadata) or (contents.name if _is_name_certain(contents.name, file, old_file) else "")
+    if not name:
+        return None
+    path = get_page_path(file)
+    aliases = (*metadata.aliases, *find_former_names(file, path, metadata.aliases, task.former_files))
+    committed = to_utc(task.changed_at) if task.changed_at is not None else None
+    terms = build_name_terms(name, path, contents.tags, aliases, pipeline.language)
+    new_links = None if links == contents.links else links
+    return PageMove(old_file, file, path, name, aliases, metadata.last_updated or committed, terms, new_links)
 
 
-def _make_page(file: str, name: str, metadata: PageMetadata) -> Page:
-    """The page without its content."""
-    return Page(file, get_page_path(file), name, metadata, (), (), "", 1)
+def _read_metadata(data: bytes | None) -> PageMetadata | None:
+    decoded = decode_bytes(data) if data is not None else None
+    return split_frontmatter(decoded.text).metadata if decoded is not None else None
 
 
 def _may_move(pipeline: TextPipeline, file: str, old_file: str) -> bool:

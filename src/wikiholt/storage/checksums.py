@@ -19,7 +19,7 @@ _VECTOR_QUERY = (
     "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number"
 )
 _TAG_QUERY = "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag"
-_LINK_QUERY = "SELECT * FROM links WHERE page_id = ? ORDER BY rowid"
+_LINK_QUERY = "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid"
 _STATE_QUERY = "SELECT version, horizon, revision, synced_at FROM state"
 _STATE_PAGE_ID = 0
 """The checksum of the state is stored like that of a page with this id."""
@@ -46,26 +46,28 @@ def compute_problem_checksum(problem: PageProblem) -> int:
     return compute_row_checksum((problem.file, problem.blob, problem.reason, problem.detail))
 
 
-def encode_passages(chunks: Iterable[Row], vectors: Iterable[Row]) -> bytes:
-    """The bytes of a page's chunks and vectors that its checksum covers. Only the last column of both is binary."""
+def encode_page_parts(
+    page_id: int, chunks: Iterable[Row], vectors: Iterable[Row], tags: Iterable[str], links: Iterable[Row]
+) -> bytes:
+    """The bytes of all that belongs to a page, for its checksum. `links` come without the page id.
+
+    Rows are in the column order of the SQLite tables. Only the last column of chunks and vectors is binary.
+    """
     parts: list[bytes] = []
     for rows in (chunks, vectors):
         for *values, last in rows:
             is_binary = type(last) is bytes  # not in a damaged row
             parts.append("".join(map(repr, values)).encode("utf-8", "surrogatepass"))
             parts.append(last if is_binary else repr(last).encode("utf-8", "surrogatepass"))
+    number = repr(page_id)
+    others = [*map(repr, tags), *(number + "".join(map(repr, link)) for link in links)]
+    parts.append("".join(others).encode("utf-8", "surrogatepass"))
     return b"".join(parts)
 
 
-def compute_page_checksum(page: Row, passages: bytes, tags: Iterable[str], links: Iterable[Row]) -> int:
-    """The checksum of a page: rows in the column order of the SQLite tables; `links` come without the page id.
-
-    `passages` are its encoded chunks and vectors.
-    """
-    page_id = repr(page[0])
-    others = [*map(repr, tags), *(page_id + "".join(map(repr, link)) for link in links)]
-    crc = zlib.crc32(passages, zlib.crc32(_encode_row(get_checksum_values(page))))
-    return zlib.crc32("".join(others).encode("utf-8", "surrogatepass"), crc)
+def compute_page_checksum(page: Row, parts: bytes) -> int:
+    """The checksum of a page row and of what `encode_page_parts` made of the rest."""
+    return zlib.crc32(parts, zlib.crc32(_encode_row(get_checksum_values(page))))
 
 
 def write_page_checksum(db: sqlite3.Connection, page_id: int) -> None:
@@ -102,18 +104,13 @@ def write_checksum(db: sqlite3.Connection, page_id: int, crc: int) -> None:
     db.execute("INSERT OR REPLACE INTO seals (page_id, crc) VALUES (?, ?)", (page_id, crc))
 
 
-def read_passages(db: sqlite3.Connection, page_id: int) -> bytes:
-    """The chunks and vectors of a page, encoded by `encode_passages`."""
-    return encode_passages(db.execute(_CHUNK_QUERY, (page_id,)), db.execute(_VECTOR_QUERY, (page_id,)))
+def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:
+    """All that belongs to a page, encoded by `encode_page_parts`."""
+    chunks, vectors, links = (db.execute(sql, (page_id,)) for sql in (_CHUNK_QUERY, _VECTOR_QUERY, _LINK_QUERY))
+    tags = [tag for (tag,) in db.execute(_TAG_QUERY, (page_id,))]
+    return encode_page_parts(page_id, chunks, vectors, tags, links)
 
 
 def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:
     page = db.execute(_PAGE_QUERY, (page_id,)).fetchone()
-    tags, links = read_tags_and_links(db, page_id)
-    return compute_page_checksum(page, read_passages(db, page_id), tags, links)
-
-
-def read_tags_and_links(db: sqlite3.Connection, page_id: int) -> tuple[list[str], list[Row]]:
-    """The tags and links of a page in the order of the checksum; links without the page id."""
-    tags = [tag for (tag,) in db.execute(_TAG_QUERY, (page_id,))]
-    return tags, [link for _, *link in db.execute(_LINK_QUERY, (page_id,))]
+    return compute_page_checksum(page, read_page_parts(db, page_id))

@@ -12,8 +12,8 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
-from wikiholt.domain.index import PageEntry, PageMove
-from wikiholt.domain.page import PageMetadata, PageProperty, PageTerms
+from wikiholt.domain.index import PageContents, PageEntry, PageMove
+from wikiholt.domain.page import Link, PageMetadata, PageProperty, PageTerms
 from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite.rows import (
@@ -205,6 +205,25 @@ def to_page_columns(entry: PageEntry) -> dict[str, object]:
         "boost": float(meta.boost),
         "pins": encode_strings(sorted({fold_pinned_query(pin) for pin in meta.pins})),
     }
+
+
+CONTENTS_COLUMNS = "file, name, hidden, tags, aliases, warnings, properties, chunks"
+"""The columns of `to_page_contents`."""
+
+
+@translate_damage
+def to_page_contents(row: Row, links: Iterable[Link]) -> PageContents:
+    _, name, hidden, tags, aliases, warnings, properties, chunks = row
+    return PageContents(
+        name,
+        bool(hidden),
+        decode_strings(tags),
+        decode_strings(aliases),
+        decode_strings(warnings),
+        frozenset(json.loads(properties)),
+        chunks,
+        tuple(links),
+    )
 
 
 MOVED_COLUMNS = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wikiholt.domain.index import IndexChange, PageContents, PageMove, Recipe, VerificationResult
-from wikiholt.domain.page import PageProblem
+from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy, IndexForeign, IndexMissing, IndexUnavailable, WikiholtError
@@ -145,11 +145,13 @@ class StoreConformance(ListingConformance, NotesConformance):
         np.testing.assert_array_equal(vectors[stored.hashes[1]], stored.vectors[1])
 
     def test_contents_of_pages_are_read_as_they_were_stored(self, index: WikiIndex) -> None:
-        stored = make_entry("a.md", ["alpha", "bet\u0101"], EMBEDDER, tags=["T"], links=["other.md", "wiki"])
+        metadata = PageMetadata(aliases=("X",), properties=(PageProperty("K", ("1",)),))
+        links = ["other.md", "wiki"]
+        stored = make_entry("a.md", ["alpha", "bet\u0101"], EMBEDDER, tags=["T"], links=links, metadata=metadata)
         index.apply(IndexChange(pages=(stored, make_entry("b.md", [], EMBEDDER))))
         contents = index.get_page_contents(["a.md", "b.md", "gone.md"])
         assert contents.keys() == {"a.md", "b.md"}
-        assert contents["a.md"] == PageContents("a", False, ("T",), 2, stored.page.links)
+        assert contents["a.md"] == PageContents("a", False, ("T",), ("X",), (), frozenset({"k"}), 2, stored.page.links)
 
     def test_a_moved_page_keeps_its_chunks(self, index: WikiIndex) -> None:
         stored = make_entry("a.md", ["alpha", "beta"], EMBEDDER, tags=["T"], links=["c.md"])
@@ -172,7 +174,8 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.get_page_contents(["dir/b.md"])["dir/b.md"].links == stored.page.links
         delta = index.get_vector_changes(version)
         assert delta is not None
-        assert sorted(delta.dropped.tolist()) == delta.added.chunk_ids.tolist()
+        assert delta.added.chunk_ids.tolist() == [chunk.chunk_id for chunk in chunks[page.page_id]]
+        assert not len(delta.dropped)
         assert index.apply(change) == version + 1
         assert index.check() == []
 

@@ -24,9 +24,9 @@ _MAX_DATE_CHARS = 100
 
 def parse_datetime(text: str) -> datetime | None:
     """Parse an ISO date or time, a year, epoch seconds or milliseconds, or an e-mail date; None if implausible."""
-    text = text.strip()
     if len(text) > _MAX_DATE_CHARS:
         return None
+    text = text.strip()
     try:
         date = _parse_epoch(text) if _EPOCH_PATTERN.fullmatch(text) else _parse_date_text(text)
         return check_date_range(to_utc(date)) if date else None
@@ -97,7 +97,7 @@ _LOADER: type[yaml.BaseLoader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULL_VALUES = frozenset({"", "~", "null", "Null", "NULL"})
 _FALSE_VALUES = frozenset({"false", "no", "off", "0", "n"})
 _TRUE_VALUES = frozenset({"true", "yes", "on", "1", "y"})
-_UPDATED_KEYS = (
+UPDATED_KEYS = (
     "lastupdated",
     "lastupdatedat",
     "updated",
@@ -111,9 +111,7 @@ _UPDATED_KEYS = (
     "mtime",
     "date",
 )
-_KEY_SEPARATORS = re.compile(r"[\s_-]")
-_MOVE_FIELDS = re.compile("alias|date|modified|lastmod|mtime")
-"""Occurs in every key of an alias and in `_UPDATED_KEYS`, without separators. A backslash may hide it."""
+"""The keys of the date of a page, without separators. Properties have every date that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,37 +127,21 @@ class Frontmatter:
 
 def split_frontmatter(text: str) -> Frontmatter:
     """Split the frontmatter from a page. Never raises; no part of the frontmatter ends up in the body."""
-    block, fence, end = _find_block(text)
-    warnings: list[str] = []
-    fields = _parse_block(block, fence, warnings) if fence else None
-    if fields is None:
-        return Frontmatter(PageMetadata(), text, 1)
-    metadata = _build_metadata(fields, warnings)
-    return Frontmatter(metadata, text[end:], text.count("\n", 0, end) + 1, tuple(warnings), fields)
-
-
-def read_move_metadata(text: str, *, with_title: bool) -> PageMetadata:
-    """The metadata of a page; if it has no aliases and no date, and no title is needed, perhaps without the rest.
-
-    Parsing the frontmatter takes longer than moving a page in the index.
-    """
-    block, _, _ = _find_block(text)
-    if with_title or "\\" in block or _MOVE_FIELDS.search(_normalize_key(block)):
-        return split_frontmatter(text).metadata
-    return PageMetadata()
-
-
-def _find_block(text: str) -> tuple[str, str, int]:
-    """The text between the fences, the fence, and the end of the block; empty if there is none."""
+    unchanged = Frontmatter(PageMetadata(), text, 1)
     opening = _OPENING_FENCE.match(text)
-    closing = _CLOSING_FENCES[opening[1]].search(text, opening.end()) if opening else None
-    if opening is None or closing is None:
-        return "", "", 0
-    return text[opening.end() : closing.start()], opening[1], closing.end()
-
-
-def _normalize_key(key: str) -> str:
-    return _KEY_SEPARATORS.sub("", key).lower()
+    if not opening:
+        return unchanged
+    closing = _CLOSING_FENCES[opening[1]].search(text, opening.end())
+    if not closing:
+        return unchanged
+    block = text[opening.end() : closing.start()]
+    warnings: list[str] = []
+    fields = _parse_block(block, opening[1], warnings)
+    if fields is None:
+        return unchanged
+    body_line = text.count("\n", 0, closing.end()) + 1
+    metadata = _build_metadata(fields, warnings)
+    return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
 
 
 def add_inline_metadata(
@@ -269,7 +251,8 @@ def _parse_loose_value(text: str) -> FrontmatterValue:
 def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> PageMetadata:
     fields: dict[str, FrontmatterValue] = {}
     for key, value in raw_fields.items():
-        fields.setdefault(_normalize_key(key), value)
+        if len(key) <= _MAX_PROPERTY_CHARS:
+            fields.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
     metadata = PageMetadata(
         title=_get_text(fields, ("title",), warnings),
         category=_get_first(fields, ("category", "categories")),
@@ -284,7 +267,7 @@ def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[s
         pins=_get_names(fields, ("pin", "pins")),
         properties=_get_properties(raw_fields, warnings),
     )
-    for key in _UPDATED_KEYS:
+    for key in UPDATED_KEYS:
         text = fields.get(key)
         if isinstance(text, str) and text.strip() not in _NULL_VALUES:
             date = parse_datetime(text)

@@ -59,7 +59,7 @@ def test_a_plain_client_finds_the_documented_layout(fixture: ChromaFixture) -> N
         index.apply(IndexChange(moved=(PageMove("p6.md", "moved/p6.md", "moved/p6", "p6", (), None, "p6", None),)))
         assert_same_as_store(cache, index)
         assert cache.wait_idle(60)
-        assert get_metric(engine, "rows_removed") == 6
+        assert get_metric(engine, "rows_removed") == 4
         assert_same_as_store(cache, index)
         assert is_helped_by_chroma(cache)
         cache.close()

@@ -372,8 +372,9 @@ class CollectionSync:
         else:
             new_version = delta.version
             if self.uses_metadata:
-                moved = np.intersect1d(delta.dropped, delta.added.chunk_ids)
-                self._writer.delete(rows, moved, should_stop)
+                # Records of a page that moved have another id.
+                for part in iter_slices(len(delta.added.chunk_ids), DELETE_BATCH_ROWS, should_stop):
+                    rows.delete(self._owner.layout.build_selector(delta.added.chunk_ids[part]))
             self._writer.upsert(rows, delta.added, should_stop)
             self._writer.delete(rows, np.setdiff1d(delta.dropped, delta.added.chunk_ids), should_stop)
         rows.update_collection(self._build_metadata(new_version))

@@ -7,8 +7,8 @@ from typing import Any
 
 from wikiholt.domain.index import FloatArray, PageContents
 from wikiholt.domain.page import Link
-from wikiholt.storage.checksums import compute_page_checksum, encode_passages
-from wikiholt.storage.page_table import PageRow
+from wikiholt.storage.checksums import compute_page_checksum, encode_page_parts
+from wikiholt.storage.page_table import CONTENTS_COLUMNS, PageRow, to_page_contents
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, LinkRow
@@ -38,8 +38,8 @@ class FullPage:
 
     def compute_checksum(self) -> int:
         """Compute the checksum of the rows as they are now."""
-        passages = encode_passages(self.chunks, self.vector_rows)
-        return compute_page_checksum(self.page, passages, self.tags, self.links)
+        parts = encode_page_parts(self.page.id, self.chunks, self.vector_rows, self.tags, self.links)
+        return compute_page_checksum(self.page, parts)
 
 
 def make_vector_rows(chunks: Sequence[ChunkRow], vectors: FloatArray) -> list[Row]:
@@ -69,16 +69,15 @@ def read_full_pages(
 
 def read_page_contents(db: Connection, tables: GenerationTables, files: Sequence[str]) -> dict[str, PageContents]:
     """What a move of these pages may change, by file."""
-    sql = f"SELECT file, name, hidden, tags, chunks, links FROM {tables.pages} WHERE file = ANY(%s)"
-    names = [rows.encode_text(file) for file in files]
+    sql = f"SELECT links, {CONTENTS_COLUMNS} FROM {tables.pages} WHERE file = ANY(%s)"
     contents: dict[str, PageContents] = {}
-    for row in db.execute(sql, (names,), binary=True):
-        file, name, hidden, tags, chunks, links = rows.decode_row(row)
-        page_links = tuple(
+    for row in db.execute(sql, ([rows.encode_text(file) for file in files],), binary=True):
+        packed, *page = rows.decode_row(row)
+        links = (
             Link(link.target, link.text, link.line, bool(link.wiki), decode_strings(link.paths))
-            for link in rows.decode_links(links)
+            for link in rows.decode_links(packed)
         )
-        contents[file] = PageContents(name, bool(hidden), decode_strings(tags), chunks, page_links)
+        contents[page[0]] = to_page_contents(page, links)
     return contents
 
 

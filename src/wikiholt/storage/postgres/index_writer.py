@@ -9,7 +9,7 @@ from typing import Any
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry, PageMove
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import IndexCorrupt
-from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum, encode_passages
+from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
 from wikiholt.storage.page_table import (
     PageRow,
     fold_tags,
@@ -76,8 +76,8 @@ def derive_page_columns(
 ) -> DerivedPageColumns:
     """Compute the columns that only PostgreSQL has, including the checksum of the page."""
     terms = rows.build_term_vector(packing.decode_terms(page.words))
-    passages = encode_passages(chunks, make_vector_rows(chunks, vectors))
-    checksum = compute_page_checksum(page, passages, tags, links)
+    parts = encode_page_parts(page.id, chunks, make_vector_rows(chunks, vectors), tags, links)
+    checksum = compute_page_checksum(page, parts)
     tag_keys = sorted({rows.encode_key(tag) for tag in tags})
     return DerivedPageColumns(
         rows.encode_links(links), tag_keys, rows.get_link_keys(links), terms.size, terms.tsvector, checksum
@@ -366,8 +366,6 @@ class _PostgresWriter:
             derived = derive_page_columns(page, full.chunks, full.vectors, full.tags, links)
             terms_added += derived.size - full.derived.size
             pages.append((*page, *derived))
-            # Caches that name a page by its path replace its chunks.
-            self._dropped.chunk_ids.extend(chunk.id for chunk in full.chunks)
         if pages:
             db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s)", ([page_id for page_id, *_ in pages],))
             copy_pages(db, tables, pages)

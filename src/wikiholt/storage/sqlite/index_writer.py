@@ -1,16 +1,16 @@
 """Applies one change to an index file, inside an open transaction."""
 
 import sqlite3
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from wikiholt.domain.index import IndexChange, PageEntry, PageMove
 from wikiholt.domain.page import PageProblem, PageTerms
 from wikiholt.storage.checksums import (
     compute_page_checksum,
     compute_problem_checksum,
-    read_passages,
-    read_tags_and_links,
+    read_page_parts,
     write_checksum,
     write_page_checksum,
     write_state_checksum,
@@ -24,6 +24,7 @@ from wikiholt.storage.page_table import (
     to_page_columns,
 )
 from wikiholt.storage.sqlite import page_queries, rows
+from wikiholt.storage.sqlite.page_queries import select_in_batches
 
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
@@ -31,6 +32,7 @@ _MAX_DROPPED_ROWS = 200_000
 _SELECT_PAGE = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file = ?"
 # Only these columns: SQLite rewrites each index of a column that it sets.
 _UPDATE_PAGE = f"UPDATE pages SET {', '.join(f'{name} = ?' for name in MOVED_COLUMNS)} WHERE id = ?"
+_get_moved_columns = attrgetter(*MOVED_COLUMNS)
 
 
 def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
@@ -41,8 +43,7 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
         writer.delete_file(file)
     for problem in change.problems:
         writer.write_problem(problem)
-    for move in change.moved:
-        writer.move_page(move)
+    writer.move_pages([move for move in change.moved if move.file != move.old_file])
     for entry in change.pages:
         writer.write_entry(entry)
     if change.revision is not None:
@@ -108,30 +109,34 @@ class _SqliteWriter:
         write_page_checksum(self._db, page_id)
         self.changed = True
 
-    def move_page(self, move: PageMove) -> None:
+    def move_pages(self, moves: Sequence[PageMove]) -> None:
+        """Move pages. What is at their new files is deleted."""
+        files = [move.file for move in moves]
+        for table in ("pages", "problems"):
+            for (file,) in list(select_in_batches(self._db, f"SELECT file FROM {table} WHERE file IN ({{0}})", files)):
+                self.delete_file(file)
+        for move in moves:
+            self._move_page(move)
+
+    def _move_page(self, move: PageMove) -> None:
         """Change the rows of a page that depend on its file. Its chunks keep their ids and vectors."""
         row = self._db.execute(_SELECT_PAGE, (move.old_file,)).fetchone()
-        if row is None or move.file == move.old_file:
+        if row is None:
             return
-        self.delete_file(move.file)
         page = PageRow._make(row)
-        page_id = (page.id,)
-        passages, (tags, links) = read_passages(self._db, page.id), read_tags_and_links(self._db, page.id)
-        checksum = self._db.execute("SELECT crc FROM seals WHERE page_id = ?", page_id).fetchone()
-        if checksum != (compute_page_checksum(page, passages, tags, links),):
+        parts = read_page_parts(self._db, page.id)
+        checksum = self._db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
+        if checksum != (compute_page_checksum(page, parts),):
             raise make_move_error(page)
         old_terms = rows.decode_terms(page.words)
-        terms = replace(old_terms, name=move.name_terms)
+        terms = PageTerms(move.name_terms, old_terms.headings, old_terms.body)
         moved = move_page_row(page, move, terms, self._version)
-        self._db.execute(_UPDATE_PAGE, (*(getattr(moved, name) for name in MOVED_COLUMNS), page.id))
+        self._db.execute(_UPDATE_PAGE, (*_get_moved_columns(moved), page.id))
         if move.links is not None:
-            self._db.execute("DELETE FROM links WHERE page_id = ?", page_id)
+            self._db.execute("DELETE FROM links WHERE page_id = ?", (page.id,))
             page_queries.insert_links(self._db, page.id, move.links)
-            _, links = read_tags_and_links(self._db, page.id)
-        # Caches that name a page by its path replace its chunks.
-        sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
-        self._db.execute(sql, (self._version, page.id))
-        write_checksum(self._db, page.id, compute_page_checksum(moved, passages, tags, links))
+            parts = read_page_parts(self._db, page.id)
+        write_checksum(self._db, page.id, compute_page_checksum(moved, parts))
         self._delete_terms(page.id, old_terms)
         self._insert_terms(page.id, terms)
         self.changed = True

@@ -1,13 +1,14 @@
 """Reading pages of an index file: filters, lists, links and facets."""
 
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from wikiholt.domain.index import PageContents
 from wikiholt.domain.page import Facets, Link
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
 from wikiholt.storage.page_table import (
+    CONTENTS_COLUMNS,
     HAS_ALIAS,
     SQLITE,
     STORED_PAGE_COLUMNS,
@@ -15,6 +16,7 @@ from wikiholt.storage.page_table import (
     count_property_values,
     merge_case,
     sort_facets,
+    to_page_contents,
     to_stored_page,
 )
 from wikiholt.storage.sqlite import rows
@@ -45,15 +47,13 @@ def list_pages(
 
 def read_contents(db: sqlite3.Connection, files: Sequence[str]) -> dict[str, PageContents]:
     """What a move of these pages may change, by file."""
-    sql = "SELECT id, file, name, hidden, tags, chunks FROM pages WHERE file IN ({0})"
-    pages = list(select_in_batches(db, sql, files))
-    links: defaultdict[int, list[Link]] = defaultdict(list)
-    for link in iter_links(db, [page_id for page_id, *_ in pages]):
-        links[link.page_id].append(Link(link.target, link.text, link.line, link.wiki, link.paths))
-    return {
-        file: PageContents(name, bool(hidden), rows.decode_strings(tags), chunks, tuple(links[page_id]))
-        for page_id, file, name, hidden, tags, chunks in pages
-    }
+    sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"
+    pages = {page_id: row for page_id, *row in select_in_batches(db, sql, files)}
+    links: dict[int, list[Link]] = {page_id: [] for page_id in pages}
+    sql = f"SELECT {_LINK_COLUMNS} FROM links WHERE page_id IN ({{0}}) ORDER BY page_id, rowid"
+    for page_id, target, text, line, wiki, paths in select_in_batches(db, sql, list(pages)):
+        links[page_id].append(Link(target, text, line, bool(wiki), rows.decode_strings(paths)))
+    return {row[0]: to_page_contents(row, links[page_id]) for page_id, row in pages.items()}
 
 
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:
