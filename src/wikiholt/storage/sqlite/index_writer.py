@@ -43,7 +43,7 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
         writer.delete_file(file)
     for problem in change.problems:
         writer.write_problem(problem)
-    writer.move_pages([move for move in change.moved if move.file != move.old_file])
+    writer.move_pages(change.moved)
     for entry in change.pages:
         writer.write_entry(entry)
     if change.revision is not None:
@@ -110,20 +110,22 @@ class _SqliteWriter:
         self.changed = True
 
     def move_pages(self, moves: Sequence[PageMove]) -> None:
-        """Move pages. What is at their new files is deleted."""
+        """Move the pages that are at their old files. What is at their new files is deleted."""
+        known = self._find_files("pages", [move.old_file for move in moves])
+        moves = [move for move in moves if move.old_file in known and move.old_file != move.file]
         files = [move.file for move in moves]
-        for table in ("pages", "problems"):
-            for (file,) in list(select_in_batches(self._db, f"SELECT file FROM {table} WHERE file IN ({{0}})", files)):
-                self.delete_file(file)
+        for file in self._find_files("pages", files) | self._find_files("problems", files):
+            self.delete_file(file)
         for move in moves:
             self._move_page(move)
 
+    def _find_files(self, table: str, files: Sequence[str]) -> set[str]:
+        sql = f"SELECT file FROM {table} WHERE file IN ({{0}})"
+        return {file for (file,) in select_in_batches(self._db, sql, files)}
+
     def _move_page(self, move: PageMove) -> None:
         """Change the rows of a page that depend on its file. Its chunks keep their ids and vectors."""
-        row = self._db.execute(_SELECT_PAGE, (move.old_file,)).fetchone()
-        if row is None:
-            return
-        page = PageRow._make(row)
+        page = PageRow._make(self._db.execute(_SELECT_PAGE, (move.old_file,)).fetchone())
         parts = read_page_parts(self._db, page.id)
         checksum = self._db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
         if checksum != (compute_page_checksum(page, parts),):
