@@ -55,6 +55,10 @@ def iter_code_spans(text: str) -> Iterator[tuple[int, int, int]]:
     """Start, end and fence length of each code span."""
     if "`" not in text:
         return
+    if "``" not in text and "\\`" not in text:
+        marks = [match.start() for match in _BACKTICK_RUN.finditer(text)]
+        yield from ((start, end + 1, 1) for start, end in zip(marks[::2], marks[1::2], strict=False))
+        return
     runs = [(match.start(), match.end()) for match in _BACKTICK_RUN.finditer(text)]
     last = {end - start: start for start, end in runs}
     previous_end = 0
