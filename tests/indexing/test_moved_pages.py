@@ -1,7 +1,8 @@
-"""A page that moved is prepared from the index as it would be from its blob."""
+"""A page that moved is in the index as it would be if it were prepared from its blob."""
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,12 +14,22 @@ from hypothesis import strategies as st
 from tests.indexing.sync_fixtures import LONG_TEXT, WIKI_ID, SyncFixture
 from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
 from wikiholt.domain.git import Blob
-from wikiholt.domain.index import PageContents, PageEntry
-from wikiholt.indexing.moved_pages import prepare_moved
+from wikiholt.domain.index import IndexChange, PageContents, PageEntry, PageMove
+from wikiholt.errors import IndexCorrupt
+from wikiholt.indexing.batch import Pause, SyncPaused
+from wikiholt.indexing.moved_pages import plan_move
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
-from wikiholt.storage.page_table import to_page_columns
+from wikiholt.indexing.sync import Syncer
+from wikiholt.storage.page_table import (
+    CONTENTS_COLUMNS,
+    PageRow,
+    move_page_row,
+    to_page_columns,
+    to_page_contents,
+)
 from wikiholt.testing import FakeEmbedder
 from wikiholt.text.dialect import DIALECTS
+from wikiholt.text.frontmatter import UPDATED_KEYS
 
 EMBEDDER = FakeEmbedder()
 DATE = datetime(2024, 5, 6, tzinfo=UTC)
@@ -42,32 +53,35 @@ PIPELINES = (
 
 
 def make_contents(prepared: PreparedPage) -> PageContents:
-    page = prepared.page
-    vectors = np.zeros((len(prepared.chunks), EMBEDDER.dimensions), np.float32)
-    stored = (page.name, page.warnings, page.words, page.length)
-    return PageContents(*stored, prepared.chunks, prepared.hashes, vectors, prepared.terms, page.links)
+    row = to_row(prepared)
+    values = [row._asdict()[name] for name in CONTENTS_COLUMNS.split(", ")]
+    return to_page_contents(values, prepared.page.links)
 
 
-def to_rows(prepared: PreparedPage) -> tuple[object, ...]:
-    """What a store writes of a page."""
+def to_row(prepared: PreparedPage) -> PageRow:
+    """What a store writes of a page itself."""
     vectors = np.zeros((len(prepared.chunks), EMBEDDER.dimensions), np.float32)
     entry = PageEntry(prepared.blob, prepared.page, prepared.chunks, prepared.hashes, vectors, prepared.terms)
-    return to_page_columns(entry), prepared.chunks, prepared.hashes, prepared.page.links
+    columns = to_page_columns(entry) | {"id": 1, "version": 1}
+    return PageRow._make(columns[name] for name in PageRow._fields)
 
 
-def move(text: str, old: str, new: str, pipeline: TextPipeline, former: tuple[str, ...] = ()) -> PreparedPage | None:
+def move(text: str, old: str, new: str, pipeline: TextPipeline, former: tuple[str, ...] = ()) -> PageMove | None:
     """Prepare the page at its old file, then move it. If it can be moved, compare it with the page at its new file."""
     data = text.encode("utf-8", "surrogatepass")
     blob = Blob("1" * 40, len(data), data)
     task = PageTask(new, blob, DATE, former)
     before = pipeline.prepare(PageTask(old, blob, None), EMBEDDER)
     after = pipeline.prepare(task, EMBEDDER)
-    if not isinstance(before, PreparedPage) or before.page.metadata.hidden:
+    if not isinstance(before, PreparedPage):
         return None
-    moved = prepare_moved(pipeline, task, old, make_contents(before))
+    moved = plan_move(pipeline, task, old, make_contents(before))
     if moved is not None:
         assert isinstance(after, PreparedPage)
-        assert to_rows(moved) == to_rows(after)
+        terms = replace(before.terms, name=moved.name_terms)
+        assert move_page_row(to_row(before), moved, terms, 1) == to_row(after)
+        assert (before.page.links if moved.links is None else moved.links) == after.page.links
+        assert (before.chunks, before.hashes) == (after.chunks, after.hashes)
     return moved
 
 
@@ -82,13 +96,13 @@ def test_a_moved_page_equals_the_page_prepared_at_its_new_file(
     text: str, old: str, new: str, pipeline: TextPipeline, has_former: bool
 ) -> None:
     moved = move(text, old, new, pipeline, (old,) if has_former else ())
-    assert moved is None or moved.page.file == new
+    assert moved is None or moved.file == new
 
 
 @pytest.mark.parametrize("name", [name for name, text in MALFORMED_TEXTS.items() if len(text) < 20_000])
 def test_a_moved_malformed_page_equals_the_page_prepared_at_its_new_file(name: str) -> None:
     moved = move(MALFORMED_TEXTS[name], "a/x.md", "b/c/x.md", TextPipeline(), ("a/x.md",))
-    assert moved is None or moved.page.file == "b/c/x.md"
+    assert moved is None or moved.file == "b/c/x.md"
 
 
 def test_common_moves_need_no_preparation() -> None:
@@ -132,12 +146,63 @@ def test_an_index_after_a_renamed_directory_equals_one_built_from_nothing(tmp_pa
     assert read_rows(files[0]) == read_rows(files[1])
 
 
-def test_a_damaged_page_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_page_keeps_its_id_and_its_chunks_when_it_moves(tmp_path: Path) -> None:
+    wiki = SyncFixture(tmp_path)
+    wiki.repository.commit({"old/a.md": PARTS[3] + PARTS[8], "b.md": "beta"})
+    wiki.sync()
+    file = next(wiki.store.get_directory(WIKI_ID).glob("g*.sqlite"))
+    sql = "SELECT page_id, chunks.id FROM pages JOIN chunks ON page_id = pages.id WHERE file = ?"
+    with sqlite3.connect(file) as db:
+        before = db.execute(sql, ("old/a.md",)).fetchall()
+    wiki.repository.run_git("mv", "old", "new")
+    wiki.repository.commit({})
+    report = wiki.sync()
+    assert (report.moved, report.chunks_reused, report.chunks_embedded) == (1, len(before), 0)
+    with sqlite3.connect(file) as db:
+        assert db.execute(sql, ("new/a.md",)).fetchall() == before
+
+
+def test_moves_of_many_pages_can_be_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wikiholt.indexing.batch._MOVED_BATCH_PAGES", 2)
+    wiki = SyncFixture(tmp_path)
+    wiki.repository.commit({f"old/{number}.md": f"# Page {number}" for number in range(5)})
+    wiki.sync()
+    wiki.repository.run_git("mv", "old", "new")
+    wiki.repository.commit({})
+    syncer = Syncer(WIKI_ID, wiki.store, wiki.source, wiki.embedder, wiki.pipeline, 0.05)
+    with pytest.raises(SyncPaused):
+        syncer.sync(pause=lambda: Pause.AFTER_BATCH)
+    with closing(wiki.store.open(WIKI_ID)) as index:
+        assert sorted(index.get_page_blobs()) == ["new/0.md", "new/1.md", "old/2.md", "old/3.md", "old/4.md"]
+        assert index.check() == []
+    assert wiki.sync().moved == 3
+
+
+def test_a_page_whose_blob_is_needed_and_cannot_be_read_is_not_moved(tmp_path: Path) -> None:
+    wiki = SyncFixture(tmp_path)
+    blob = Blob("1" * 40, -1, None)
+    contents = PageContents("a", False, (), (), (), frozenset(), 1, ())
+    assert plan_move(wiki.pipeline, PageTask("b.md", blob, DATE), "a.md", contents) is None
+    assert plan_move(wiki.pipeline, PageTask("b/a.md", blob, DATE), "a.md", contents) is not None
+
+
+def test_a_damaged_page_is_not_moved(tmp_path: Path) -> None:
     wiki = SyncFixture(tmp_path)
     wiki.repository.commit({"a.md": "alpha", "b.md": "beta"})
     wiki.sync()
     file = next(wiki.store.get_directory(WIKI_ID).glob("g*.sqlite"))
     with sqlite3.connect(file) as db:
         db.execute("UPDATE chunks SET text = 'alpho' WHERE text = 'alpha'")
+    moves = [PageMove(f"{name}.md", f"new/{name}.md", f"new/{name}", name, (), None, name, None) for name in "ba"]
     with closing(wiki.store.open(WIKI_ID)) as index:
-        assert index.get_page_contents(["a.md", "b.md"]).keys() == {"b.md"}
+        with pytest.raises(IndexCorrupt, match="page 1 is not as it was written"):
+            index.apply(IndexChange(moved=tuple(moves)))
+        assert sorted(index.get_page_blobs()) == ["a.md", "b.md"]
+
+
+@pytest.mark.parametrize("key", [*UPDATED_KEYS, "alias", "aliases"])
+def test_a_page_keeps_its_own_date_and_aliases(key: str) -> None:
+    for spelling in (key, key.upper(), "-".join(key), f'"{key}"', f"? {key}\n", "_" * 600 + key):
+        for value in ("2020-01-02", "[2020-01-02]", f"'2020-01-02{' ' * 600}'", "null", "{a: 2020-01-02}"):
+            text = f"---\n{spelling}: {value}\n---\n# Title\n"
+            assert move(text, "a/home.md", "b/home.md", TextPipeline(), ("a/home.md",)) is not None

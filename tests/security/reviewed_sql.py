@@ -13,6 +13,7 @@ _BY_MODULE = {
     "storage/checksums.py": (
         "execute(_PAGE_QUERY)",
         "execute(_STATE_QUERY)",
+        "execute(_TAG_QUERY)",
         "execute(sql)",
     ),
     "storage/postgres/address.py": (
@@ -47,6 +48,15 @@ _BY_MODULE = {
         "execute(statement)",
     ),
     "storage/postgres/connection_budget.py": ("execute(_SELECT_AVAILABLE)",),
+    "storage/postgres/full_pages.py": (
+        "', '.join(ChunkRow._fields)",
+        "CONTENTS_COLUMNS",
+        "_BATCH_PAGES",
+        "_PAGE_COLUMNS",
+        "execute(sql)",
+        "tables.chunks",
+        "tables.pages",
+    ),
     "storage/postgres/generations.py": (
         "', '.join(['%s'] * len(values))",
         "STATE_COLUMNS",
@@ -82,15 +92,7 @@ _BY_MODULE = {
         "tables.chunks",
         "tables.pages",
     ),
-    "storage/postgres/integrity.py": (
-        "', '.join(ChunkRow._fields)",
-        "_BATCH_PAGES",
-        "_PAGE_COLUMNS",
-        "execute(sql)",
-        "self._tables.chunks",
-        "tables.chunks",
-        "tables.pages",
-    ),
+    "storage/postgres/integrity.py": ("self._tables.chunks",),
     "storage/postgres/keyword_search.py": (
         "clause",
         "columns",
@@ -236,9 +238,14 @@ _BY_MODULE = {
         "table",
     ),
     "storage/sqlite/index_writer.py": (
+        "', '.join((f'{name} = ?' for name in MOVED_COLUMNS))",
+        "', '.join(PageRow._fields)",
+        "execute(_SELECT_PAGE)",
+        "execute(_UPDATE_PAGE)",
         "execute(sql)",
         "names",
         "placeholders",
+        "table",
     ),
     "storage/sqlite/integrity.py": (
         "FTS_TABLE",
@@ -248,7 +255,7 @@ _BY_MODULE = {
         "name",
     ),
     "storage/sqlite/page_queries.py": (
-        "', '.join(PageRow._fields)",
+        "CONTENTS_COLUMNS",
         "HAS_ALIAS",
         "_LINK_COLUMNS",
         "execute(sql)",

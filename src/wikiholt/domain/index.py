@@ -30,18 +30,33 @@ class PageEntry:
 
 @dataclass(frozen=True, slots=True)
 class PageContents:
-    """What an index has of a page and its blob, so that a page that moved need not be prepared again."""
+    """What an index has of a page that a move may change. It is not checked for damage; `WikiIndex.apply` does that."""
 
     name: str
+    hidden: bool
+    tags: tuple[str, ...]
+    aliases: tuple[str, ...]
     warnings: tuple[str, ...]
-    words: int
-    length: int
-    chunks: tuple[Chunk, ...]
-    """Their positions in the body are not stored and 0."""
-    hashes: tuple[bytes, ...]
-    vectors: FloatArray
-    terms: PageTerms
+    properties: frozenset[str]
+    """Folded names of its properties."""
+    chunks: int
     links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageMove:
+    """A page with the same content at another file: all that changes. Its chunks and vectors stay in the index."""
+
+    old_file: str
+    file: str
+    path: str
+    name: str
+    aliases: tuple[str, ...]
+    last_updated: datetime | None
+    name_terms: str
+    """The field `name` of its terms."""
+    links: tuple[Link, ...] | None
+    """None if they stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +67,8 @@ class IndexChange:
     deleted: tuple[str, ...] = ()
     problems: tuple[PageProblem, ...] = ()
     revision: str | None = None
+    moved: tuple[PageMove, ...] = ()
+    """Pages to move before others are written. A page that is not at its old file is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +123,7 @@ class VectorRows:
 
 @dataclass(frozen=True, slots=True)
 class VectorDelta:
-    """The difference between two versions of an index: rows added and chunk ids dropped."""
+    """The difference between two versions of an index: rows added, or of a page that moved, and chunk ids dropped."""
 
     version: int
     added: VectorRows

@@ -74,13 +74,16 @@ class WikiIndex(Protocol):
     def get_problems(self) -> Sequence[PageProblem]: ...
 
     def apply(self, change: IndexChange) -> int:
-        """Apply the change in one transaction and return the new version. Idempotent."""
+        """Apply the change in one transaction and return the new version. Idempotent.
+
+        Raises IndexCorrupt if a page to move does not match its checksum.
+        """
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         """The vectors of chunks whose embedded text has one of these hashes, by hash."""
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
-        """File → contents, of those of these pages that match their checksums."""
+        """File → contents, of those of these pages that exist."""
 
     def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
         """The best pages by BM25, best first."""

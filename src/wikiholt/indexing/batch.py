@@ -14,13 +14,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from wikiholt.domain.git import TreeEntry
-from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
+from wikiholt.domain.git import Blob, EntryKind, TreeEntry
+from wikiholt.domain.index import FloatArray, IndexChange, PageContents, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.protocols import Embedder, Source, SupportsPageWorkers
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed, ModelUnavailable
-from wikiholt.indexing.moved_pages import prepare_moved
+from wikiholt.indexing.moved_pages import needs_blob, plan_move
 from wikiholt.indexing.page_workers import MIN_PAGES, PageWorkers, count_page_workers
 from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline, iter_batches
 
@@ -29,6 +29,8 @@ _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 
 _EMBED_TEXTS_PER_CORE = 16
 """Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
+_MOVED_BATCH_PAGES = 400
+"""Moved pages per transaction: they take little time, so that a transaction may have more of them."""
 _BATCHES_AHEAD = 8
 """Batches that worker processes prepare while one is committed."""
 _PROGRESS_INTERVAL_S = 0.2
@@ -124,7 +126,8 @@ class BatchIndexer:
         """
         stats = BatchStats()
         on_progress(stats)
-        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries, moved)) as prepared:
+        entries = self._move_pages(entries, moved, stats, on_progress, pause)
+        with ThreadPoolExecutor(1, "embed") as executor, closing(self._iter_prepared(entries)) as prepared:
             pending: _Batch | None = None
             for results in prepared:
                 if pending is not None and pause():
@@ -144,27 +147,65 @@ class BatchIndexer:
                 on_progress(stats)
         return stats
 
-    def _iter_prepared(
-        self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str]
-    ) -> Generator[list[PreparedPage | PageProblem]]:
+    def _move_pages(
+        self,
+        entries: Mapping[str, TreeEntry],
+        moved: Mapping[str, str],
+        stats: BatchStats,
+        on_progress: Callable[[BatchStats], None],
+        pause: PauseCheck,
+    ) -> Mapping[str, TreeEntry]:
+        """Move pages in the index, a batch at a time. Returns the entries that must be prepared. Raises SyncPaused."""
+        candidates = [file for file in moved if entries[file].kind is EntryKind.FILE]
+        remaining = dict(entries)
+        for files in iter_batches(candidates, _MOVED_BATCH_PAGES):
+            if stats.pages and pause():
+                raise SyncPaused
+            contents = self._index.get_page_contents([moved[file] for file in files])
+            tasks = self._make_move_tasks(
+                {file: entries[file] for file in files if moved[file] in contents}, moved, contents
+            )
+            plans = (plan_move(self._pipeline, task, moved[task.file], contents[moved[task.file]]) for task in tasks)
+            moves = tuple(move for move in plans if move is not None)
+            if moves:
+                self._index.apply(IndexChange(moved=moves))
+            for move in moves:
+                del remaining[move.file]
+                stats.reused += contents[move.old_file].chunks
+            stats.pages += len(moves)
+            on_progress(stats)
+        return remaining
+
+    def _make_move_tasks(
+        self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str], contents: Mapping[str, PageContents]
+    ) -> list[PageTask]:
+        """Tasks for moved files, with the blobs that are needed."""
+        unread = {file for file in entries if not needs_blob(contents[moved[file]], file, moved[file])}
+        tasks, _ = self._read_batch({file: entry for file, entry in entries.items() if file not in unread})
+        for file in unread:
+            blob = Blob(entries[file].blob, -1, None)
+            tasks.append(PageTask(file, blob, self._changed_at.get(file), self._former_files.get(file, ())))
+        return tasks
+
+    def _read_batch(self, entries: Mapping[str, TreeEntry]) -> tuple[list[PageTask], list[PageProblem]]:
+        return self._pipeline.read_batch(self._source, entries, self._changed_at, self._former_files)
+
+    def _iter_prepared(self, entries: Mapping[str, TreeEntry]) -> Generator[list[PreparedPage | PageProblem]]:
         """Batches of prepared files. With worker processes, a few batches are prepared ahead."""
-        workers = self._start_workers(len(entries.keys() - moved.keys()))
-        ahead: deque[tuple[list[PreparedPage | PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
+        workers = self._start_workers(len(entries))
+        ahead: deque[tuple[list[PageProblem], Callable[[], list[PreparedPage | PageProblem]]]] = deque()
         try:
             for files in iter_batches(entries):
-                tasks, problems = self._pipeline.read_batch(
-                    self._source, {file: entries[file] for file in files}, self._changed_at, self._former_files
-                )
-                pages, tasks = self._prepare_moved(tasks, moved)
+                tasks, problems = self._read_batch({file: entries[file] for file in files})
                 if workers is None:
-                    yield [*problems, *pages, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
+                    yield [*problems, *(self._pipeline.prepare(task, self._embedder) for task in tasks)]
                     continue
-                ahead.append(([*problems, *pages], workers.submit(tasks)))
+                ahead.append((problems, workers.submit(tasks)))
                 if len(ahead) > _BATCHES_AHEAD:
-                    results, collect = ahead.popleft()
-                    yield [*results, *collect()]
-            for results, collect in ahead:
-                yield [*results, *collect()]
+                    problems, collect = ahead.popleft()
+                    yield [*problems, *collect()]
+            for problems, collect in ahead:
+                yield [*problems, *collect()]
         finally:
             if workers is not None:
                 workers.close()
@@ -182,31 +223,10 @@ class BatchIndexer:
         known: dict[bytes, FloatArray] = {}
         texts: dict[bytes, str] = {}
         for page in pages:
-            if page.vectors is not None:
-                known |= zip(page.hashes, page.vectors, strict=True)
-            else:
-                texts |= zip(page.hashes, page.texts, strict=True)
+            texts |= zip(page.hashes, page.texts, strict=True)
         for index in self._vector_sources:
             known |= index.find_vectors_by_hash([h for h in texts if h not in known])
         return _Batch(pages, problems, known, {h: text for h, text in texts.items() if h not in known})
-
-    def _prepare_moved(
-        self, tasks: Sequence[PageTask], moved: Mapping[str, str]
-    ) -> tuple[list[PreparedPage], list[PageTask]]:
-        """Prepare moved pages from what the index has of them; also returns the remaining tasks."""
-        old_files = [moved[task.file] for task in tasks if task.file in moved]
-        contents = self._index.get_page_contents(old_files) if old_files else {}
-        prepared: list[PreparedPage] = []
-        remaining: list[PageTask] = []
-        for task in tasks:
-            old_file = moved.get(task.file, "")
-            known = contents.get(old_file)
-            page = prepare_moved(self._pipeline, task, old_file, known) if known is not None else None
-            if page is not None:
-                prepared.append(page)
-            else:
-                remaining.append(task)
-        return prepared, remaining
 
     def _embed_new(self, new_texts: Mapping[bytes, str], stats: BatchStats, pause: PauseCheck) -> _EmbedResult:
         """Embed the texts until `pause` returns NOW. Texts with an invalid vector are left out of the result."""

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import cast
 
 from wikiholt.domain.git import Blob, EntryKind, TreeEntry
-from wikiholt.domain.index import FloatArray, Recipe
+from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import Chunk, Page, PageProblem, PageTerms
 from wikiholt.domain.protocols import ModelInfo, PageTokenizer, Source
 from wikiholt.text.bm25 import build_page_terms
@@ -68,8 +68,6 @@ class PreparedPage:
     texts: tuple[str, ...]
     hashes: tuple[bytes, ...]
     terms: PageTerms
-    vectors: FloatArray | None = None
-    """The vectors, if they are known; then `texts` is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ class TextPipeline:
             page = self.parse(file, blob.id, blob.data, task.changed_at)
             if isinstance(page, PageProblem):
                 return page
-            return self._prepare_page(add_former_names(page, task.former_files), blob.id, tokenizer)
+            return self._prepare_page(_add_former_names(page, task.former_files), blob.id, tokenizer)
         except PageWorkLimitExceeded:
             detail = (
                 f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
@@ -201,15 +199,21 @@ class TextPipeline:
         return find_unused_patterns(self.hide, files, self._ignores_case)
 
 
-def add_former_names(page: Page, former_files: Sequence[str]) -> Page:
+def _add_former_names(page: Page, former_files: Sequence[str]) -> Page:
     """The page with its former names and paths as aliases, after its own."""
     if not former_files:
         return page
-    names = (name for file in former_files for name in (make_page_name(file), get_page_path(file)))
+    own = page.metadata.aliases
+    aliases = (*own, *find_former_names(page.file, page.path, own, former_files))
+    return replace(page, metadata=replace(page.metadata, aliases=aliases))
+
+
+def find_former_names(file: str, path: str, aliases: Sequence[str], former_files: Sequence[str]) -> Iterable[str]:
+    """The names and paths of a page at its former files that it does not have now."""
+    names = (name for former in former_files for name in (make_page_name(former), get_page_path(former)))
     # The title may still be a former name, but links are resolved by file and alias, not by title.
-    known = {name.casefold() for name in (make_page_name(page.file), page.path, *page.metadata.aliases)}
-    former = {name.casefold(): name for name in names if name.casefold() not in known}
-    return replace(page, metadata=replace(page.metadata, aliases=(*page.metadata.aliases, *former.values())))
+    known = {name.casefold() for name in (make_page_name(file), path, *aliases)}
+    return {name.casefold(): name for name in names if name.casefold() not in known}.values()
 
 
 def hash_text(text: str) -> bytes:
@@ -217,10 +221,10 @@ def hash_text(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def iter_batches(files: Iterable[str]) -> Iterator[list[str]]:
-    """Split file names into batches of `BATCH_PAGES`."""
+def iter_batches(files: Iterable[str], size: int = BATCH_PAGES) -> Iterator[list[str]]:
+    """Split file names into batches."""
     remaining = iter(files)
-    while batch := list(islice(remaining, BATCH_PAGES)):
+    while batch := list(islice(remaining, size)):
         yield batch
 
 

@@ -5,67 +5,79 @@ Both stores compute them over the same values, so that a copy from one store to 
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
 
-Row = tuple[Any, ...]
+Row = Sequence[Any]
 
 _PAGE_QUERY = "SELECT * FROM pages WHERE id = ?"
-_PAGE_PART_QUERIES = (
-    "SELECT * FROM chunks WHERE page_id = ? ORDER BY number",
-    "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number",
-    "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag",
-    "SELECT * FROM links WHERE page_id = ? ORDER BY rowid",
+_CHUNK_QUERY = "SELECT * FROM chunks WHERE page_id = ? ORDER BY number"
+_VECTOR_QUERY = (
+    "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number"
 )
+_TAG_QUERY = "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag"
+_LINK_QUERY = "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid"
 _STATE_QUERY = "SELECT version, horizon, revision, synced_at FROM state"
 _STATE_PAGE_ID = 0
 """The checksum of the state is stored like that of a page with this id."""
 
 
-def compute_row_checksum(row: tuple[object, ...], crc: int = 0) -> int:
-    """The checksum of a row's values, continuing from `crc` of the rows before."""
+def compute_row_checksum(row: Row) -> int:
+    """The checksum of a row's values."""
+    return zlib.crc32(_encode_row(row))
+
+
+def _encode_row(row: Row) -> bytes:
+    """The bytes of a row that its checksum covers."""
     binary = [index for index, kind in enumerate(map(type, row)) if kind is bytes]
+    parts: list[bytes] = []
     start = 0
-    # The values between two binary ones are encoded together: the checksum is the same, in a third of the time.
+    # The values between two binary ones are encoded together: the bytes are the same, in a third of the time.
     for index in (*binary, len(row)):
-        crc = zlib.crc32("".join(map(repr, row[start:index])).encode("utf-8", "surrogatepass"), crc)
-        crc = zlib.crc32(cast(bytes, row[index]), crc) if index < len(row) else crc
+        parts += "".join(map(repr, row[start:index])).encode("utf-8", "surrogatepass"), *row[index : index + 1]
         start = index + 1
-    return crc
+    return b"".join(parts)
 
 
 def compute_problem_checksum(problem: PageProblem) -> int:
     return compute_row_checksum((problem.file, problem.blob, problem.reason, problem.detail))
 
 
-def compute_page_checksum(
-    page: Row, chunks: Iterable[Row], vectors: Iterable[Row], tags: Iterable[str], links: Iterable[Row]
-) -> int:
-    """The checksum of a page: rows in the column order of the SQLite tables; `links` come without the page id."""
-    page_id, *_ = page
-    crc = compute_row_checksum(get_checksum_values(page))
-    for chunk in chunks:
-        crc = compute_row_checksum(chunk, crc)
-    for vector in vectors:
-        crc = compute_row_checksum(vector, crc)
-    for tag in tags:
-        crc = compute_row_checksum((tag,), crc)
-    for link in links:
-        crc = compute_row_checksum((page_id, *link), crc)
-    return crc
+def encode_page_parts(
+    page_id: int, chunks: Iterable[Row], vectors: Iterable[Row], tags: Iterable[str], links: Iterable[Row]
+) -> bytes:
+    """The bytes of all that belongs to a page, for its checksum. `links` come without the page id.
+
+    Rows are in the column order of the SQLite tables. Only the last column of chunks and vectors is binary.
+    """
+    parts: list[bytes] = []
+    for rows in (chunks, vectors):
+        for *values, last in rows:
+            is_binary = type(last) is bytes  # not in a damaged row
+            parts.append("".join(map(repr, values)).encode("utf-8", "surrogatepass"))
+            parts.append(last if is_binary else repr(last).encode("utf-8", "surrogatepass"))
+    number = repr(page_id)
+    others = [*map(repr, tags), *(number + "".join(map(repr, link)) for link in links)]
+    parts.append("".join(others).encode("utf-8", "surrogatepass"))
+    return b"".join(parts)
+
+
+def compute_page_checksum(page: Row, parts: bytes) -> int:
+    """The checksum of a page row and of what `encode_page_parts` made of the rest."""
+    return zlib.crc32(parts, zlib.crc32(_encode_row(get_checksum_values(page))))
 
 
 def write_page_checksum(db: sqlite3.Connection, page_id: int) -> None:
     """Record the checksum of a page with its chunks, vectors, tags and links."""
-    _write_checksum(db, page_id, _compute_stored_page_checksum(db, page_id))
+    write_checksum(db, page_id, _compute_stored_page_checksum(db, page_id))
 
 
 def write_state_checksum(db: sqlite3.Connection) -> None:
     """Record the checksum of the index's version and revision."""
-    _write_checksum(db, _STATE_PAGE_ID, compute_row_checksum(db.execute(_STATE_QUERY).fetchone()))
+    write_checksum(db, _STATE_PAGE_ID, compute_row_checksum(db.execute(_STATE_QUERY).fetchone()))
 
 
 def is_state_corrupt(db: sqlite3.Connection) -> bool:
@@ -87,15 +99,18 @@ def find_checksum_faults(db: sqlite3.Connection) -> Iterator[str]:
             yield "a problem is not as it was written"
 
 
-def _write_checksum(db: sqlite3.Connection, page_id: int, crc: int) -> None:
+def write_checksum(db: sqlite3.Connection, page_id: int, crc: int) -> None:
+    """Record this checksum of a page."""
     db.execute("INSERT OR REPLACE INTO seals (page_id, crc) VALUES (?, ?)", (page_id, crc))
 
 
+def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:
+    """All that belongs to a page, encoded by `encode_page_parts`."""
+    chunks, vectors, links = (db.execute(sql, (page_id,)) for sql in (_CHUNK_QUERY, _VECTOR_QUERY, _LINK_QUERY))
+    tags = [tag for (tag,) in db.execute(_TAG_QUERY, (page_id,))]
+    return encode_page_parts(page_id, chunks, vectors, tags, links)
+
+
 def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:
-    crc = 0
-    for page in db.execute(_PAGE_QUERY, (page_id,)):
-        crc = compute_row_checksum(get_checksum_values(page))
-    for sql in _PAGE_PART_QUERIES:
-        for row in db.execute(sql, (page_id,)):
-            crc = compute_row_checksum(row, crc)
-    return crc
+    page = db.execute(_PAGE_QUERY, (page_id,)).fetchone()
+    return compute_page_checksum(page, read_page_parts(db, page_id))

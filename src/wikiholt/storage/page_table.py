@@ -8,12 +8,14 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
-from wikiholt.domain.index import PageEntry
-from wikiholt.domain.page import PageMetadata, PageProperty
+from wikiholt.domain.index import PageContents, PageEntry, PageMove
+from wikiholt.domain.page import Link, PageMetadata, PageProperty, PageTerms
 from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
+from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite.rows import (
     Row,
     decode_strings,
@@ -186,30 +188,85 @@ def to_page_columns(entry: PageEntry) -> dict[str, object]:
     """The values of a page by column, without its id and version."""
     page, meta = entry.page, entry.page.metadata
     return {
-        "file": page.file,
-        "path": page.path,
-        "name": page.name,
+        **_to_path_columns(page.file, page.path, page.name, meta.aliases, meta.last_updated),
         "blob": entry.blob,
         "category": meta.category,
         "category_key": meta.category.casefold() if meta.category is not None else None,
         "description": meta.description,
         "language": meta.language,
-        "last_updated": meta.last_updated.timestamp() if meta.last_updated else None,
         "hidden": int(meta.hidden),
         "tags": encode_strings(meta.tags),
         "warnings": encode_strings(page.warnings),
         "chunks": len(entry.chunks),
         "words": encode_terms(entry.terms),
-        "key": fold_path(page.path),
-        "last_key": fold_path(get_last_part(page.path)),
         "word_count": page.words,
         "length": page.length,
         "properties": _encode_properties(meta.properties),
-        "aliases": encode_strings(meta.aliases),
-        "alias_keys": encode_strings(sorted({fold_path(alias) for alias in meta.aliases})),
-        "titles": "\n".join(map(fold_title, (page.name, *meta.aliases))),
         "boost": float(meta.boost),
         "pins": encode_strings(sorted({fold_pinned_query(pin) for pin in meta.pins})),
+    }
+
+
+CONTENTS_COLUMNS = "file, name, hidden, tags, aliases, warnings, properties, chunks"
+"""The columns of `to_page_contents`."""
+
+
+@translate_damage
+def to_page_contents(row: Row, links: Iterable[Link]) -> PageContents:
+    _, name, hidden, tags, aliases, warnings, properties, chunks = row
+    return PageContents(
+        name,
+        bool(hidden),
+        decode_strings(tags),
+        decode_strings(aliases),
+        decode_strings(warnings),
+        frozenset(json.loads(properties)),
+        chunks,
+        tuple(links),
+    )
+
+
+MOVED_COLUMNS = (
+    "file",
+    "path",
+    "name",
+    "words",
+    "version",
+    "key",
+    "last_key",
+    "last_updated",
+    "aliases",
+    "alias_keys",
+    "titles",
+)
+"""The columns that `move_page_row` changes."""
+
+
+def move_page_row(row: PageRow, move: PageMove, terms: PageTerms, version: int) -> PageRow:
+    """The row of a page after a move that leads to these terms."""
+    columns = _to_path_columns(move.file, move.path, move.name, move.aliases, move.last_updated)
+    return row._replace(**columns, words=encode_terms(terms), version=version)
+
+
+def make_move_error(page: PageRow) -> IndexCorrupt:
+    """The error of a page to move that does not match its checksum."""
+    return IndexCorrupt(f"page {page.id} is not as it was written", hint="run `wikiholt sync` to build it again")
+
+
+def _to_path_columns(
+    file: str, path: str, name: str, aliases: Sequence[str], last_updated: datetime | None
+) -> dict[str, Any]:
+    """The columns that may change when a page moves, without its terms."""
+    return {
+        "file": file,
+        "path": path,
+        "name": name,
+        "last_updated": last_updated.timestamp() if last_updated else None,
+        "key": fold_path(path),
+        "last_key": fold_path(get_last_part(path)),
+        "aliases": encode_strings(aliases),
+        "alias_keys": encode_strings(sorted({fold_path(alias) for alias in aliases})),
+        "titles": "\n".join(map(fold_title, (name, *aliases))),
     }
 
 

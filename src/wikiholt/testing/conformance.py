@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from wikiholt.domain.index import IndexChange, Recipe, VerificationResult
-from wikiholt.domain.page import PageProblem
+from wikiholt.domain.index import IndexChange, PageContents, PageMove, Recipe, VerificationResult
+from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy, IndexForeign, IndexMissing, IndexUnavailable, WikiholtError
@@ -146,25 +145,48 @@ class StoreConformance(ListingConformance, NotesConformance):
         np.testing.assert_array_equal(vectors[stored.hashes[1]], stored.vectors[1])
 
     def test_contents_of_pages_are_read_as_they_were_stored(self, index: WikiIndex) -> None:
-        stored = make_entry("a.md", ["alpha", "bet\u0101"], EMBEDDER, tags=["T"], links=["other.md", "wiki"])
+        metadata = PageMetadata(aliases=("X",), properties=(PageProperty("K", ("1",)),))
+        links = ["other.md", "wiki"]
+        stored = make_entry("a.md", ["alpha", "bet\u0101"], EMBEDDER, tags=["T"], links=links, metadata=metadata)
         index.apply(IndexChange(pages=(stored, make_entry("b.md", [], EMBEDDER))))
         contents = index.get_page_contents(["a.md", "b.md", "gone.md"])
         assert contents.keys() == {"a.md", "b.md"}
-        found = contents["a.md"]
-        page = stored.page
-        expected = (page.name, page.warnings, page.words, page.length, stored.hashes, stored.terms, page.links)
-        assert (
-            found.name,
-            found.warnings,
-            found.words,
-            found.length,
-            found.hashes,
-            found.terms,
-            found.links,
-        ) == expected
-        assert [replace(chunk, start=0, end=0) for chunk in stored.chunks] == list(found.chunks)
-        np.testing.assert_array_equal(found.vectors, stored.vectors)
-        assert contents["b.md"].vectors.shape == (0, EMBEDDER.dimensions)
+        assert contents["a.md"] == PageContents("a", False, ("T",), ("X",), (), frozenset({"k"}), 2, stored.page.links)
+
+    def test_a_moved_page_keeps_its_chunks(self, index: WikiIndex) -> None:
+        stored = make_entry("a.md", ["alpha", "beta"], EMBEDDER, tags=["T"], links=["c.md"])
+        problem = PageProblem("dir/b.md", "blob", "binary", "not text")
+        version = index.apply(IndexChange(pages=(stored, make_entry("c.md", ["gamma"], EMBEDDER)), problems=(problem,)))
+        page = index.find_page("a")
+        assert page is not None
+        chunks = index.get_page_chunks([page.page_id])
+        change = IndexChange(moved=(PageMove("a.md", "dir/b.md", "dir/b", "New", ("a",), None, "new dir b a", None),))
+        assert index.apply(change) == version + 1
+        assert dict(index.get_page_blobs())["dir/b.md"] == stored.blob
+        assert index.find_page("a.md") is None
+        moved = index.find_page("dir/b")
+        assert moved is not None
+        assert (moved.page_id, moved.name, moved.aliases, moved.tags) == (page.page_id, "New", ("a",), ("T",))
+        assert index.get_page_chunks([page.page_id]) == chunks
+        assert index.get_problems() == []
+        for word, pages in (("new", 1), ("beta", 1), ("heading", 2)):
+            assert len(index.search_keywords(KeywordQuery(terms=(word,)), 10, PageFilter())) == pages
+        assert index.get_page_contents(["dir/b.md"])["dir/b.md"].links == stored.page.links
+        delta = index.get_vector_changes(version)
+        assert delta is not None
+        assert delta.added.chunk_ids.tolist() == [chunk.chunk_id for chunk in chunks[page.page_id]]
+        assert not len(delta.dropped)
+        assert index.apply(change) == version + 1
+        assert index.check() == []
+
+    def test_a_move_may_replace_the_links_of_a_page(self, index: WikiIndex) -> None:
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER, links=["c.md", "x.md"]),)))
+        links = make_entry("dir/b.md", [], EMBEDDER, links=["c.md"]).page.links
+        index.apply(IndexChange(moved=(PageMove("a.md", "dir/b.md", "dir/b", "b", (), None, "b", links),)))
+        assert index.get_page_contents(["dir/b.md"])["dir/b.md"].links == links
+        assert len(index.find_links_by_key(["dir/c"])) == 1
+        assert not index.find_links_by_key(["c"])
+        assert index.check() == []
 
     # ── search ───────────────────────────────────────────────────────────────────────────────────
 

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from wikiholt.domain.index import IndexChange, PageEntry, Recipe
+from wikiholt.domain.index import IndexChange, PageEntry, PageMove, Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
@@ -81,6 +82,18 @@ class _StoreMachine(RuleBasedStateMachine):
         del self.pages[old]
         self.problems.pop(new, None)
         self.pages[new] = page
+
+    @rule(old=_FILES, new=_FILES)
+    def move_page_in_place(self, old: str, new: str) -> None:
+        if old not in self.pages or new in self.pages:
+            return
+        before = self.pages.pop(old)
+        texts, links = [chunk.text for chunk in before.chunks], [link.target for link in before.page.links]
+        page = make_entry(new, texts, _EMBEDDER, tags=before.page.metadata.tags, links=links)
+        move = PageMove(old, new, page.page.path, page.page.name, (), None, page.terms.name, page.page.links)
+        self.index.apply(IndexChange(moved=(move,)))
+        self.problems.pop(new, None)
+        self.pages[new] = replace(page, blob=before.blob)
 
     @rule(file=_FILES, reason=st.sampled_from(["binary", "too-large"]))
     def add_problem(self, file: str, reason: str) -> None:

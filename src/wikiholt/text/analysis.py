@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from threading import Lock
 
 import Stemmer
@@ -98,12 +99,14 @@ class Analyser:
         stem; single characters where terms are bigrams; and identifiers such as /etc/hosts.
         """
         tokens = _find_tokens(text)
-        terms_by_token = {token: self._get_token_terms_cached(token) for token in dict.fromkeys(tokens)}
-        out: list[str] = []
-        for token in tokens:
-            out.extend(terms_by_token[token][0])
-        forms = dict.fromkeys(form for _, forms in terms_by_token.values() for form in forms)
-        out.extend(forms | dict.fromkeys(find_identifiers(text)))
+        find_cached = self._cache.get
+        terms: dict[str, tuple[str, ...]] = {}
+        forms: list[tuple[str, ...]] = []
+        for token in dict.fromkeys(tokens):
+            terms[token], token_forms = find_cached(token) or self._analyse_token(token)
+            forms.append(token_forms)
+        out = list(chain.from_iterable(map(terms.__getitem__, tokens)))
+        out.extend(dict.fromkeys((*chain.from_iterable(forms), *find_identifiers(text))))
         return out
 
     def get_token_terms(self, token: str) -> tuple[str, ...]:
@@ -249,6 +252,9 @@ def _find_tokens(text: str) -> list[str]:
 
 def _iter_token_parts(token: str) -> Iterator[tuple[str, str]]:
     """The parts of a token, then the full token if it has several parts; each as written and normalized."""
+    if token[1:].islower() and token.isascii() and token.isalpha():
+        yield token, normalize_term(token)
+        return
     token = _POSSESSIVE_PATTERN.sub("", token)
     if "'" in token or "’" in token:
         for piece in _ELISION_PATTERN.split(token):

@@ -92,16 +92,15 @@ def build_page_terms(page: Page, language: str = "english") -> PageTerms:
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
     body = _URL_SCHEME.sub("", body) if "://" in body else body
     return PageTerms(
-        name=build_name_terms(page, page_language),
+        name=build_name_terms(page.name, page.path, page.metadata.tags, page.metadata.aliases, page_language),
         headings=_build_field("\n".join(heading.text for heading in page.headings), page_language),
         body=_build_field(f"{page.metadata.description or ''}\n{body}", page_language),
     )
 
 
-def build_name_terms(page: Page, language: str) -> str:
+def build_name_terms(name: str, path: str, tags: Iterable[str], aliases: Iterable[str], language: str) -> str:
     """The field `name` of a page in one language."""
-    names = (page.name, page.path.replace("/", "\n"), *page.metadata.tags, *page.metadata.aliases)
-    return _build_field("\n".join(names), language)
+    return _build_field("\n".join((name, path.replace("/", "\n"), *tags, *aliases)), language)
 
 
 def _build_field(text: str, language: str) -> str:

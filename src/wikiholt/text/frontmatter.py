@@ -24,9 +24,9 @@ _MAX_DATE_CHARS = 100
 
 def parse_datetime(text: str) -> datetime | None:
     """Parse an ISO date or time, a year, epoch seconds or milliseconds, or an e-mail date; None if implausible."""
-    text = text.strip()
     if len(text) > _MAX_DATE_CHARS:
         return None
+    text = text.strip()
     try:
         date = _parse_epoch(text) if _EPOCH_PATTERN.fullmatch(text) else _parse_date_text(text)
         return check_date_range(to_utc(date)) if date else None
@@ -97,7 +97,7 @@ _LOADER: type[yaml.BaseLoader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULL_VALUES = frozenset({"", "~", "null", "Null", "NULL"})
 _FALSE_VALUES = frozenset({"false", "no", "off", "0", "n"})
 _TRUE_VALUES = frozenset({"true", "yes", "on", "1", "y"})
-_UPDATED_KEYS = (
+UPDATED_KEYS = (
     "lastupdated",
     "lastupdatedat",
     "updated",
@@ -111,6 +111,7 @@ _UPDATED_KEYS = (
     "mtime",
     "date",
 )
+"""The keys of the date of a page, without separators. Properties have every date that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,8 @@ def _parse_loose_value(text: str) -> FrontmatterValue:
 def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> PageMetadata:
     fields: dict[str, FrontmatterValue] = {}
     for key, value in raw_fields.items():
-        fields.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
+        if len(key) <= _MAX_PROPERTY_CHARS:
+            fields.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
     metadata = PageMetadata(
         title=_get_text(fields, ("title",), warnings),
         category=_get_first(fields, ("category", "categories")),
@@ -265,7 +267,7 @@ def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[s
         pins=_get_names(fields, ("pin", "pins")),
         properties=_get_properties(raw_fields, warnings),
     )
-    for key in _UPDATED_KEYS:
+    for key in UPDATED_KEYS:
         text = fields.get(key)
         if isinstance(text, str) and text.strip() not in _NULL_VALUES:
             date = parse_datetime(text)

@@ -15,16 +15,25 @@ _DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?>(?:[^\s()\\]++|\
 _TITLE = r"""(?:\s++(?:"[^"\n]*+"|'[^'\n]*+'|\([^()\n]*+\)))?"""
 _CONTENTS_MACRO = re.compile(r"\s*+_TOC_\s*+(?:\||\Z)")
 WIKI_LINK_PATTERN = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
-_INLINE_LINK_EXPRESSION = rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
-INLINE_LINK_PATTERN = re.compile(_INLINE_LINK_EXPRESSION, re.DOTALL)
+_LINK_AFTER_BRACKET = rf"({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
+INLINE_LINK_PATTERN = re.compile(rf"!?\[{_LINK_AFTER_BRACKET}", re.DOTALL)
+# A pattern that begins with a character and not with an option or a lookbehind is found several times faster.
+_ESCAPE_OR_BRACKET = r"[\\!\[](?:(?<=\\).|(?:(?<=\[)|(?<=!)\[)"
 # Escapes match first: otherwise a link starting at each of many escapes would be searched to the end of the text.
-_ESCAPE_OR_LINK = re.compile(rf"\\.|{_INLINE_LINK_EXPRESSION}", re.DOTALL)
+_ESCAPE_OR_LINK = re.compile(rf"{_ESCAPE_OR_BRACKET}{_LINK_AFTER_BRACKET})", re.DOTALL)
 _ANY_LINK = re.compile(
     rf"\\.|!?\[\[(?P<wiki>[^\[\]\n]{{1,500}})\]\]"
     rf"|!?\[(?P<label>{_LABEL})\]"
     rf"(?:\(\s*+(?P<target>{_DESTINATION}){_TITLE}\s*+\)|\[(?P<reference>[^\[\]]*+)\])?"
     r"|<(?P<auto>(?:https?|ftp|mailto):[^\s<>]*+)>|(?<!\w)(?P<bare>https?://[^\s<>\"'`|]++)",
     re.DOTALL | re.IGNORECASE,
+)
+# The same in a text without angle brackets and URLs.
+_BRACKET_LINK = re.compile(
+    rf"{_ESCAPE_OR_BRACKET}(?:\[(?P<wiki>[^\[\]\n]{{1,500}})\]\]|(?P<label>{_LABEL})\]"
+    rf"(?:\(\s*+(?P<target>{_DESTINATION}){_TITLE}\s*+\)|\[(?P<reference>[^\[\]]*+)\])?)"
+    r"|(?!)(?P<auto>)(?P<bare>))",
+    re.DOTALL,
 )
 _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
@@ -37,14 +46,18 @@ _AUTOLINK = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
 _REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]\n]*+\]")
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,50}\]:?")
 _PARTIAL_LINK = re.compile(r"\]\([^()\s]*+\)|\[\[|\]\]")
-_STARS = re.compile(r"(?<![\w*\\])[*]{1,3}(?=[^\s*])|(?<=[^\s*\\])[*]{1,3}(?![\w*])|\*\*\*?|~~")
-_UNDERSCORES = re.compile(r"(?<![\w\\])_{1,3}(?=[^\s_])|(?<=[^\s\\])(?<!_)_{1,3}(?!\w)")
+_STARS = re.compile(r"\*(?:(?<![\w*\\]\*)\*{0,2}(?=[^\s*])|(?<=[^\s*\\]\*)\*{0,2}(?![\w*])|\*\*?)|~~")
+_UNDERSCORES = re.compile(r"_(?:(?<![\w\\]_)_{0,2}(?=[^\s_])|(?<=[^\s\\]_)(?<!__)_{0,2}(?!\w))")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
 def iter_code_spans(text: str) -> Iterator[tuple[int, int, int]]:
     """Start, end and fence length of each code span."""
     if "`" not in text:
+        return
+    if "``" not in text and "\\`" not in text:
+        marks = [match.start() for match in _BACKTICK_RUN.finditer(text)]
+        yield from ((start, end + 1, 1) for start, end in zip(marks[::2], marks[1::2], strict=False))
         return
     runs = [(match.start(), match.end()) for match in _BACKTICK_RUN.finditer(text)]
     last = {end - start: start for start, end in runs}
@@ -79,7 +92,8 @@ def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = Link
     if "[" not in text and "://" not in text and "mailto:" not in text:
         return
     masked = blank_code(text)
-    for match in _ANY_LINK.finditer(masked):
+    pattern = _ANY_LINK if "://" in masked or "<" in masked else _BRACKET_LINK
+    for match in pattern.finditer(masked):
         link = _make_link(text, match, references, order)
         if link:
             yield link
@@ -209,10 +223,13 @@ def remove_comments(text: str) -> str:
 
 def _strip_markup(text: str) -> str:
     if "[" in text:
-        text = WIKI_LINK_PATTERN.sub(lambda match: parse_wiki_link(match[1])[1], text)
-        for _ in range(2):
+        if "[[" in text:
+            text = WIKI_LINK_PATTERN.sub(lambda match: parse_wiki_link(match[1])[1], text)
+        for _ in range(2 if "](" in text else 0):
             text = _ESCAPE_OR_LINK.sub(lambda match: match[0] if match[1] is None else match[1], text)
-        text = _FOOTNOTE.sub("", _REFERENCE_LINK.sub(r"\1", text))
+        if "][" in text:
+            text = _REFERENCE_LINK.sub(r"\1", text)
+        text = _FOOTNOTE.sub("", text)
     if "]" in text:
         text = _PARTIAL_LINK.sub("", text)
     if "<" in text:

@@ -89,6 +89,13 @@ def resolve_link_paths(
     return tuple(dict.fromkeys(path for path in paths if path)) if paths[0] else ()
 
 
+def depends_on_file(targets: Sequence[str], is_wiki_link: bool) -> bool:
+    """Whether `resolve_link_paths` may return other paths for a page elsewhere. Never wrong if it is False."""
+    if is_wiki_link:
+        return any("./" in target for target in targets)
+    return not targets[0].startswith(("/", "#", "https://", "http://"))
+
+
 def split_wiki_target(target: str) -> tuple[str, str]:
     """Split the target of a wiki link into the path and the heading (`#…`) or block id (`^…`)."""
     path = _HEADING_OR_BLOCK.split(target, maxsplit=1)[0]

@@ -13,6 +13,8 @@ from itertools import accumulate, islice
 from typing import Any, Literal
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import mdTrim
+from markdown_it.rules_block import StateBlock, heading
 from markdown_it.token import Token
 
 from wikiholt.domain.page import Heading, Link, MarkdownBlock
@@ -97,6 +99,8 @@ _MAX_HEADING_TEXT_CHARS = 500
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _ATX_LINE = re.compile(r"^ {0,3}(#{1,6})(?![^ \t])(.*)$")
 _NEWLINE = re.compile("\n")
+_TEXT_START = re.compile(r"[^\s`~>*\-_+#<=0-9]|`(?!``)")
+"""The first character of a line that is no block but a paragraph, or a link definition."""
 _COARSE_BLOCK_LINES = 1_000
 
 MAX_LINES = 100_000
@@ -219,7 +223,33 @@ def iter_link_lines(body: str) -> Iterator[tuple[bool, int, int]]:
 def _get_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark")
     parser.core.ruler.disable(["inline", "text_join"])
+    parser.block.ruler.before("code", "common_block", _parse_common_block)
     return parser
+
+
+def _parse_common_block(state: StateBlock, line: int, end_line: int, silent: bool) -> bool:
+    """A heading, or a paragraph in which no line can begin another block: the other rules need not be tried."""
+    start = state.bMarks[line] + state.tShift[line]
+    if state.is_code_block(line):
+        return False
+    if state.src[start] == "#":
+        return heading(state, line, end_line, silent)
+    next_line = line
+    while next_line < state.lineMax and not state.isEmpty(next_line):
+        if not _TEXT_START.match(state.src, state.bMarks[next_line] + state.tShift[next_line]):
+            return False
+        next_line += 1
+    content = mdTrim(state.getLines(line, next_line, state.blkIndent, False))
+    if content.startswith("[") and "]:" in content:
+        return False
+    state.line = next_line
+    state.push("paragraph_open", "p", 1).map = [line, next_line]
+    token = state.push("inline", "", 0)
+    token.content = content
+    token.map = [line, next_line]
+    token.children = []
+    state.push("paragraph_close", "p", -1)
+    return True
 
 
 def _get_heading_text(content: str) -> str:

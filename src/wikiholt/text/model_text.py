@@ -14,15 +14,14 @@ from wikiholt.text.inline import remove_comments, strip_inline
 from wikiholt.text.segmentation import TokenSpans, has_at_most
 
 _FENCE_LINE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
-_RULE_LINE = re.compile(r"^(?=[^\n]*[-=*_|])[-=*_:|+> \t]{2,}$", re.MULTILINE)
+_RULE_LINE = re.compile(r"(?=.*[-=*_|])[-=*_:|+> \t]{2,}")
 _LINE_START = re.compile(
-    r"^[ \t]*+(?>(?:>[!|]?+[ \t]*+){0,999})"
-    r"(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?){0,999})(?:#{1,6}[ \t]++)?",
-    re.MULTILINE,
+    r"[ \t]*+(?>(?:>[!|]?+[ \t]*+){0,999})"
+    r"(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?){0,999})(?:#{1,6}[ \t]++)?"
 )
 _CLOSING_HASHES = re.compile(r"(?<=[^\s#])[ \t]++#++[ \t]*+$", re.MULTILINE)
 _ALERT = re.compile(r"^[ \t]*\[!\w+\]", re.MULTILINE)
-_DEFINITION = re.compile(r"^ {0,3}\[(?!\^)[^\[\]\n]++\]:[ \t]*+\S++[^\n]*+$", re.MULTILINE)
+_DEFINITION = re.compile(r" {0,3}\[(?!\^)[^\[\]]++\]:[ \t]*+\S++.*+")
 _PIPED_LINE = re.compile(r"^[ \t]*\|.*$|^.*\|[ \t]*$|^.* \| .*$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
@@ -93,10 +92,8 @@ def _is_start_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
 
 def _strip_prose(text: str) -> str:
     text = remove_comments(text) if "<!--" in text else text
-    text = _RULE_LINE.sub("", text)
-    if "]:" in text:
-        text = _DEFINITION.sub("", text)
-    text = _LINE_START.sub("", text)
+    # Patterns that search for the start of a line would read every character.
+    text = "\n".join(line if line[:1].isalpha() else _strip_line(line) for line in text.split("\n"))
     if "#" in text:
         text = _CLOSING_HASHES.sub("", text)
     if "[!" in text:
@@ -105,6 +102,14 @@ def _strip_prose(text: str) -> str:
     if "|" in text:
         text = _PIPED_LINE.sub(lambda line: " ".join(line[0].replace("|", " ").split()), text)
     return _BLANK_LINES.sub("\n", text).strip()
+
+
+def _strip_line(line: str) -> str:
+    """A line without its markers of quotes, lists and headings; empty if it is a rule or a link definition."""
+    if not line or _RULE_LINE.fullmatch(line) or _DEFINITION.fullmatch(line):
+        return ""
+    start = _LINE_START.match(line)
+    return line[start.end() :] if start else line
 
 
 # Embedding text.

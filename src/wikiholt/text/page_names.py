@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from wikiholt.text.charset import to_one_line
 
@@ -32,6 +33,8 @@ def has_page_extension(path: str) -> bool:
 
 def strip_page_extension(path: str) -> str:
     """The path without the extension of a page file."""
+    if "." not in path:
+        return path
     return _EXTENSION_PATTERN.sub("", path)
 
 
@@ -77,6 +80,7 @@ def is_folder_page(file: str) -> bool:
     return bool(folder) and strip_page_extension(last).lower() in _FOLDER_PAGES
 
 
+@lru_cache(maxsize=1024)  # a move needs the name of a file several times
 def make_page_name(file: str) -> str:
     """A readable name made from the last component of a path: "getting started" for `guides/getting_started.md`.
 

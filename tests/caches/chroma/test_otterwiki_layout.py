@@ -20,7 +20,7 @@ from tests.caches.chroma.chroma_fixtures import (
     is_helped_by_chroma,
 )
 from tests.support.wait import wait_until
-from wikiholt.domain.index import IndexChange
+from wikiholt.domain.index import IndexChange, PageMove
 from wikiholt.testing.fakes import make_entry
 
 READER_SCRIPT = """
@@ -56,6 +56,7 @@ def test_a_plain_client_finds_the_documented_layout(fixture: ChromaFixture) -> N
         cache = fixture.open_cache(engine, slug="robot")
         wait_until(lambda: is_helped_by_chroma(cache), "the first build")
         index.apply(IndexChange(deleted=("p4.md",), pages=(make_entry("p5.md", ["short now"], EMBEDDER),)))
+        index.apply(IndexChange(moved=(PageMove("p6.md", "moved/p6.md", "moved/p6", "p6", (), None, "p6", None),)))
         assert_same_as_store(cache, index)
         assert cache.wait_idle(60)
         assert get_metric(engine, "rows_removed") == 4
@@ -71,6 +72,8 @@ def test_a_plain_client_finds_the_documented_layout(fixture: ChromaFixture) -> N
     assert len(by_id) == index.get_state().chunks
     assert "p4::chunk_0" not in by_id
     assert "p5::chunk_1" not in by_id
+    assert "p6::chunk_0" not in by_id
+    assert by_id["moved/p6::chunk_0"][1]["page_path"] == "moved/p6"
     text, marks = by_id["Trends/Iran Strategy::chunk_1"]
     assert text == "stone two"
     assert {name: marks[name] for name in marks if name != "wikiholt_chunk"} == {

@@ -358,14 +358,23 @@ class CollectionSync:
         return CollectionInfo(draft.id, self._owner.name, draft.dimension, metadata)
 
     def _apply_changes(self, api: ChromaApi, collection: CollectionInfo, version: int, should_stop: ShouldStop) -> int:
-        """Write the changes since `version` and return the new version. If they are unknown, compare all ids."""
+        """Write the changes since `version` and return the new version. If they are unknown, compare all ids.
+
+        A page that moved keeps its chunks. Raises ChromaError if records of its old path cannot be found.
+        """
         rows = api.open_rows(collection)
         delta = self._index.get_vector_changes(version)
         if delta is None:
+            if self.uses_metadata:
+                raise ChromaError("The collection is too old to be updated.")
             new_version = self._index.get_version()
             self._verifier.repair(rows, should_stop)
         else:
             new_version = delta.version
+            if self.uses_metadata:
+                # Records of a page that moved have another id.
+                for part in iter_slices(len(delta.added.chunk_ids), DELETE_BATCH_ROWS, should_stop):
+                    rows.delete(self._owner.layout.build_selector(delta.added.chunk_ids[part]))
             self._writer.upsert(rows, delta.added, should_stop)
             self._writer.delete(rows, np.setdiff1d(delta.dropped, delta.added.chunk_ids), should_stop)
         rows.update_collection(self._build_metadata(new_version))

@@ -35,10 +35,10 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.page_contents import make_page_contents
 from wikiholt.storage.page_table import HAS_ORDER_OVERRIDE, ORDER_COLUMNS, STORED_PAGE_COLUMNS, to_order_override
 from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
 from wikiholt.storage.postgres.errors import make_foreign_state_error, make_missing_error
+from wikiholt.storage.postgres.full_pages import read_page_contents
 from wikiholt.storage.postgres.generations import SchemaStatus
 from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch, SearchSession, ThreadSession
 from wikiholt.storage.postgres.page_queries import build_where_clause
@@ -165,13 +165,8 @@ class PostgresIndex:
         return {digest: vector for (digest, _), vector in zip(chunks, vectors, strict=True)}
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
-        with self._connections.read_snapshot() as db:
-            pages = integrity.read_full_pages(db, self._tables, self.recipe.dimensions, files)
-            return {
-                full.page.file: make_page_contents(full.page, full.chunks, full.vectors, full.links)
-                for full in pages
-                if full.compute_checksum() == full.derived.seal
-            }
+        with self._connections.read_connection() as db:
+            return read_page_contents(db, self._tables, files)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:

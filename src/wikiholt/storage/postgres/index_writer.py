@@ -6,13 +6,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
+from wikiholt.domain.index import FloatArray, IndexChange, PageEntry, PageMove
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import IndexCorrupt
-from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum
-from wikiholt.storage.page_table import PageRow, fold_tags, get_postgres_type, to_page_columns
+from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
+from wikiholt.storage.page_table import (
+    PageRow,
+    fold_tags,
+    get_postgres_type,
+    make_move_error,
+    move_page_row,
+    to_page_columns,
+)
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.errors import make_missing_error
+from wikiholt.storage.postgres.full_pages import make_vector_rows, read_full_pages
 from wikiholt.storage.postgres.leases import check_fence
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow
@@ -63,19 +71,13 @@ def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[Chunk
     return chunk_rows
 
 
-def make_vector_rows(chunks: Sequence[ChunkRow], vectors: FloatArray) -> list[Row]:
-    """Make the vector rows of a page as the SQLite store has them; the checksum covers this form."""
-    return [
-        (chunk.id, chunk.page_id, packing.encode_vector(vector)) for chunk, vector in zip(chunks, vectors, strict=True)
-    ]
-
-
 def derive_page_columns(
     page: PageRow, chunks: Sequence[ChunkRow], vectors: FloatArray, tags: Sequence[str], links: Sequence[LinkRow]
 ) -> DerivedPageColumns:
     """Compute the columns that only PostgreSQL has, including the checksum of the page."""
     terms = rows.build_term_vector(packing.decode_terms(page.words))
-    checksum = compute_page_checksum(page, chunks, make_vector_rows(chunks, vectors), tags, links)
+    parts = encode_page_parts(page.id, chunks, make_vector_rows(chunks, vectors), tags, links)
+    checksum = compute_page_checksum(page, parts)
     tag_keys = sorted({rows.encode_key(tag) for tag in tags})
     return DerivedPageColumns(
         rows.encode_links(links), tag_keys, rows.get_link_keys(links), terms.size, terms.tsvector, checksum
@@ -223,7 +225,8 @@ class _PostgresWriter:
         self._entries = {entry.page.file: entry for entry in change.pages}
         self._problems = {problem.file: problem for problem in change.problems}
         self._dropped = DroppedRow(state.version + 1, [], [])
-        self._files = list({*change.deleted, *self._problems, *self._entries})
+        moved_files = (file for move in change.moved for file in (move.old_file, move.file))
+        self._files = list({*change.deleted, *self._problems, *self._entries, *moved_files})
         self.changed = False
 
     def write(self) -> GenerationState:
@@ -231,6 +234,9 @@ class _PostgresWriter:
         pages, known_problems = self._read_known_pages(), self._read_known_problems()
         unchanged = self._find_unchanged(pages)
         deleted = set(self._change.deleted)
+        movable = pages.keys() - deleted
+        moves = [move for move in self._change.moved if move.old_file in movable and move.old_file != move.file]
+        deleted |= {move.file for move in moves}
         removed = {file for file in (*deleted, *self._problems) if file in pages}
         entries = [entry for file, entry in self._entries.items() if file not in unchanged or file in removed]
         written = {entry.page.file for entry in entries}
@@ -240,11 +246,12 @@ class _PostgresWriter:
             if known_problems.get(file) != problem or file in deleted
         }
         solved = {*deleted, *problems, *written} & known_problems.keys()
-        self.changed = bool(removed or entries or problems or solved)
+        self.changed = bool(removed or entries or problems or solved or moves)
         self._remove_pages({pages[file] for file in removed}, deleted=True)
         self._remove_pages({pages[file] for file in (written & pages.keys()) - removed})
         self._delete_problems([known_problems[file] for file in solved])
         self._write_problems([problem for file, problem in problems.items() if file not in self._entries])
+        self._move_pages({move.old_file: move for move in moves})
         self._write_pages(entries, {file: page_id for file, page_id in pages.items() if file not in removed})
         if self._dropped.chunk_ids or self._dropped.page_ids:
             write_dropped(self._db, self._tables, self._dropped)
@@ -344,6 +351,25 @@ class _PostgresWriter:
             copy_chunks(self._db, self._tables, chunks)
         self._state = replace(self._state, next_page=next_page, next_chunk=next_chunk)
         self._add_counts(pages=len(pages), chunks=len(chunks), terms=terms)
+
+    def _move_pages(self, moves: Mapping[str, PageMove]) -> None:
+        """Replace the rows of these pages, by old file. Their chunks keep their ids and vectors."""
+        db, tables, pages = self._db, self._tables, list[Row]()
+        terms_added = 0
+        for full in read_full_pages(db, tables, self._state.dimensions, list(moves)) if moves else ():
+            if full.compute_checksum() != full.derived.seal:
+                raise make_move_error(full.page)
+            move = moves[full.page.file]
+            terms = replace(packing.decode_terms(full.page.words), name=move.name_terms)
+            page = move_page_row(full.page, move, terms, self._state.version + 1)
+            links = full.links if move.links is None else rows.to_link_rows(move.links)
+            derived = derive_page_columns(page, full.chunks, full.vectors, full.tags, links)
+            terms_added += derived.size - full.derived.size
+            pages.append((*page, *derived))
+        if pages:
+            db.execute(f"DELETE FROM {tables.pages} WHERE id = ANY(%s)", ([page_id for page_id, *_ in pages],))
+            copy_pages(db, tables, pages)
+            self._add_counts(terms=terms_added)
 
     def _set_revision(self, revision: str) -> None:
         self.changed = self.changed or self._state.revision != revision

@@ -1,113 +1,22 @@
-"""Reads every row of a generation, to check its integrity and to copy it.
+"""Reads every row of a generation to check its integrity.
 
 PostgreSQL detects torn pages by its own checksums; the check here detects missing, extra and altered rows.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
 
 from psycopg.errors import UndefinedTable
 
-from wikiholt.domain.index import FloatArray
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum
-from wikiholt.storage.page_table import PageRow
+from wikiholt.storage.checksums import compute_problem_checksum
 from wikiholt.storage.postgres import index_writer, rows
+from wikiholt.storage.postgres.full_pages import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
-from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, GenerationState, LinkRow
+from wikiholt.storage.postgres.rows import GenerationState
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite.rows import decode_strings, decode_terms
+from wikiholt.storage.sqlite.rows import decode_terms
 
-Row = tuple[Any, ...]
-
-_BATCH_PAGES = 100
 _MAX_FAULTS = 5
-_PAGE_COLUMNS = ", ".join((*PageRow._fields, *DerivedPageColumns._fields))
-
-
-@dataclass(frozen=True, slots=True)
-class FullPage:
-    """A page with its chunks, vectors, tags and links, and its derived columns as stored."""
-
-    page: PageRow
-    chunks: Sequence[ChunkRow]
-    vectors: FloatArray
-    tags: Sequence[str]
-    links: Sequence[LinkRow]
-    derived: DerivedPageColumns
-
-    @property
-    def vector_rows(self) -> list[Row]:
-        return index_writer.make_vector_rows(self.chunks, self.vectors)
-
-    def compute_checksum(self) -> int:
-        """Compute the checksum of the rows as they are now."""
-        return compute_page_checksum(self.page, self.chunks, self.vector_rows, self.tags, self.links)
-
-
-def iter_full_pages(db: Connection, tables: GenerationTables, dimensions: int) -> Iterator[FullPage]:
-    """Yield every page in order of id, read in batches. Call inside a snapshot."""
-    sql = f"SELECT {_PAGE_COLUMNS} FROM {tables.pages} WHERE id > %s ORDER BY id LIMIT {_BATCH_PAGES:d}"
-    last_id = 0
-    while batch := db.execute(sql, (last_id,), binary=True).fetchall():
-        pages = [_split_page_row(rows.decode_row(row)) for row in batch]
-        last_id = pages[-1][0].id
-        yield from _add_chunks(db, tables, dimensions, pages)
-
-
-def read_full_pages(
-    db: Connection, tables: GenerationTables, dimensions: int, files: Sequence[str]
-) -> Iterator[FullPage]:
-    """Yield the pages with these files. Call inside a snapshot."""
-    sql = f"SELECT {_PAGE_COLUMNS} FROM {tables.pages} WHERE file = ANY(%s)"
-    names = [rows.encode_text(file) for file in files]
-    pages = [_split_page_row(rows.decode_row(row)) for row in db.execute(sql, (names,), binary=True).fetchall()]
-    yield from _add_chunks(db, tables, dimensions, pages)
-
-
-def _add_chunks(
-    db: Connection,
-    tables: GenerationTables,
-    dimensions: int,
-    pages: Sequence[tuple[PageRow, DerivedPageColumns]],
-) -> Iterator[FullPage]:
-    chunks = _read_chunks(db, tables, [page.id for page, _ in pages])
-    for page, derived in pages:
-        yield _make_full_page(page, derived, chunks[page.id], dimensions)
-
-
-def _split_page_row(row: Row) -> tuple[PageRow, DerivedPageColumns]:
-    size = len(PageRow._fields)
-    return PageRow._make(row[:size]), DerivedPageColumns._make(row[size:])
-
-
-def _read_chunks(
-    db: Connection, tables: GenerationTables, page_ids: list[int]
-) -> defaultdict[int, list[tuple[ChunkRow, bytes]]]:
-    """Read the chunks of pages, by page, each with its encoded vector."""
-    sql = (
-        f"SELECT {', '.join(ChunkRow._fields)}, vector FROM {tables.chunks} WHERE page_id = ANY(%s)"
-        " ORDER BY page_id, number"
-    )
-    chunks: defaultdict[int, list[tuple[ChunkRow, bytes]]] = defaultdict(list)
-    for *columns, vector in db.execute(sql, (page_ids,), binary=True):
-        chunk = ChunkRow._make(rows.decode_row(columns))
-        chunks[chunk.page_id].append((chunk, vector))
-    return chunks
-
-
-def _make_full_page(
-    page: PageRow, derived: DerivedPageColumns, chunks: Sequence[tuple[ChunkRow, bytes]], dimensions: int
-) -> FullPage:
-    tags = sorted({tag.casefold() for tag in decode_strings(page.tags)})
-    links = rows.decode_links(derived.links)
-    vectors = rows.decode_vectors([vector for _, vector in chunks], dimensions)
-    return FullPage(page, [chunk for chunk, _ in chunks], vectors, tags, links, derived)
-
-
-# ── integrity ────────────────────────────────────────────────────────────────────────────────────
 
 
 def find_faults(db: Connection, tables: GenerationTables, stop: Callable[[], bool]) -> list[str]:

@@ -21,8 +21,8 @@ from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.page_table import PageRow
 from wikiholt.storage.postgres import index_writer, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
+from wikiholt.storage.postgres.full_pages import FullPage, iter_full_pages
 from wikiholt.storage.postgres.index_writer import DroppedRow
-from wikiholt.storage.postgres.integrity import FullPage, iter_full_pages
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import ChunkRow, GenerationState, LinkRow
 from wikiholt.storage.postgres.schema import GenerationTables

@@ -136,7 +136,7 @@ class SqliteIndex:
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         with self._pool.read_snapshot() as db:
-            return page_queries.read_contents(db, files, self.recipe.dimensions)
+            return page_queries.read_contents(db, files)
 
     def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._pool.read_snapshot() as db:

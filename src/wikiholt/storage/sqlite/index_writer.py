@@ -1,16 +1,38 @@
 """Applies one change to an index file, inside an open transaction."""
 
 import sqlite3
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 
-from wikiholt.domain.index import IndexChange, PageEntry
-from wikiholt.domain.page import PageProblem
-from wikiholt.storage.checksums import compute_problem_checksum, write_page_checksum, write_state_checksum
-from wikiholt.storage.page_table import fold_tags, to_page_columns
+from wikiholt.domain.index import IndexChange, PageEntry, PageMove
+from wikiholt.domain.page import PageProblem, PageTerms
+from wikiholt.storage.checksums import (
+    compute_page_checksum,
+    compute_problem_checksum,
+    read_page_parts,
+    write_checksum,
+    write_page_checksum,
+    write_state_checksum,
+)
+from wikiholt.storage.page_table import (
+    MOVED_COLUMNS,
+    PageRow,
+    fold_tags,
+    make_move_error,
+    move_page_row,
+    to_page_columns,
+)
 from wikiholt.storage.sqlite import page_queries, rows
+from wikiholt.storage.sqlite.page_queries import select_in_batches
 
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
+
+_SELECT_PAGE = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file = ?"
+# Only these columns: SQLite rewrites each index of a column that it sets.
+_UPDATE_PAGE = f"UPDATE pages SET {', '.join(f'{name} = ?' for name in MOVED_COLUMNS)} WHERE id = ?"
+_get_moved_columns = attrgetter(*MOVED_COLUMNS)
 
 
 def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
@@ -21,6 +43,7 @@ def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
         writer.delete_file(file)
     for problem in change.problems:
         writer.write_problem(problem)
+    writer.move_pages(change.moved)
     for entry in change.pages:
         writer.write_entry(entry)
     if change.revision is not None:
@@ -82,10 +105,42 @@ class _SqliteWriter:
             self._remove_page_contents(old_id, old_terms)
         page_id = self._write_page(entry, old_id)
         self._write_chunks(page_id, entry)
-        terms = entry.terms
-        row = (page_id, terms.name, terms.headings, terms.body)
-        self._term_statements.append(("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row))
+        self._insert_terms(page_id, entry.terms)
         write_page_checksum(self._db, page_id)
+        self.changed = True
+
+    def move_pages(self, moves: Sequence[PageMove]) -> None:
+        """Move the pages that are at their old files. What is at their new files is deleted."""
+        known = self._find_files("pages", [move.old_file for move in moves])
+        moves = [move for move in moves if move.old_file in known and move.old_file != move.file]
+        files = [move.file for move in moves]
+        for file in self._find_files("pages", files) | self._find_files("problems", files):
+            self.delete_file(file)
+        for move in moves:
+            self._move_page(move)
+
+    def _find_files(self, table: str, files: Sequence[str]) -> set[str]:
+        sql = f"SELECT file FROM {table} WHERE file IN ({{0}})"
+        return {file for (file,) in select_in_batches(self._db, sql, files)}
+
+    def _move_page(self, move: PageMove) -> None:
+        """Change the rows of a page that depend on its file. Its chunks keep their ids and vectors."""
+        page = PageRow._make(self._db.execute(_SELECT_PAGE, (move.old_file,)).fetchone())
+        parts = read_page_parts(self._db, page.id)
+        checksum = self._db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
+        if checksum != (compute_page_checksum(page, parts),):
+            raise make_move_error(page)
+        old_terms = rows.decode_terms(page.words)
+        terms = PageTerms(move.name_terms, old_terms.headings, old_terms.body)
+        moved = move_page_row(page, move, terms, self._version)
+        self._db.execute(_UPDATE_PAGE, (*_get_moved_columns(moved), page.id))
+        if move.links is not None:
+            self._db.execute("DELETE FROM links WHERE page_id = ?", (page.id,))
+            page_queries.insert_links(self._db, page.id, move.links)
+            parts = read_page_parts(self._db, page.id)
+        write_checksum(self._db, page.id, compute_page_checksum(moved, parts))
+        self._delete_terms(page.id, old_terms)
+        self._insert_terms(page.id, terms)
         self.changed = True
 
     def set_revision(self, revision: str) -> None:
@@ -123,7 +178,7 @@ class _SqliteWriter:
         page_id = int(cursor.lastrowid or 0)
         tags = [(tag, page_id) for tag in sorted(fold_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags (tag, page_id) VALUES (?, ?)", tags)
-        page_queries.insert_links(self._db, page_id, entry.page)
+        page_queries.insert_links(self._db, page_id, entry.page.links)
         return page_id
 
     def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
@@ -144,10 +199,7 @@ class _SqliteWriter:
     def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:
         """Delete everything that belongs to a page except its row."""
         db = self._db
-        terms = rows.decode_terms(encoded_terms)
-        row = (page_id, terms.name, terms.headings, terms.body)
-        sql = "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)"
-        self._term_statements.append((sql, row))
+        self._delete_terms(page_id, rows.decode_terms(encoded_terms))
         sql = "INSERT INTO dropped (version, chunk_id) SELECT ?, id FROM chunks WHERE page_id = ?"
         db.execute(sql, (self._version, page_id))
         db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
@@ -156,3 +208,12 @@ class _SqliteWriter:
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))
         self.changed = True
+
+    def _insert_terms(self, page_id: int, terms: PageTerms) -> None:
+        sql = "INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)"
+        self._term_statements.append((sql, (page_id, *terms.fields)))
+
+    def _delete_terms(self, page_id: int, terms: PageTerms) -> None:
+        """FTS5 needs exactly the terms that were inserted."""
+        sql = "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)"
+        self._term_statements.append((sql, (page_id, *terms.fields)))

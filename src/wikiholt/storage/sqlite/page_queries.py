@@ -5,19 +5,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from wikiholt.domain.index import PageContents
-from wikiholt.domain.page import Facets, Link, Page
+from wikiholt.domain.page import Facets, Link
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
-from wikiholt.storage.checksums import compute_page_checksum
-from wikiholt.storage.page_contents import make_page_contents
 from wikiholt.storage.page_table import (
+    CONTENTS_COLUMNS,
     HAS_ALIAS,
     SQLITE,
     STORED_PAGE_COLUMNS,
-    PageRow,
     build_where_clause,
     count_property_values,
     merge_case,
     sort_facets,
+    to_page_contents,
     to_stored_page,
 )
 from wikiholt.storage.sqlite import rows
@@ -46,31 +45,15 @@ def list_pages(
     return total, [to_stored_page(row) for row in pages]
 
 
-def read_contents(db: sqlite3.Connection, files: Sequence[str], dimensions: int) -> dict[str, PageContents]:
-    """The contents of pages that match their checksums, by file."""
-    sql = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file IN ({{0}})"
-    contents: dict[str, PageContents] = {}
-    for page in map(PageRow._make, list(select_in_batches(db, sql, files))):
-        chunks = db.execute(
-            "SELECT id, page_id, number, text, heading_path, anchor, first_line, last_line, hash FROM chunks"
-            " WHERE page_id = ? ORDER BY number",
-            (page.id,),
-        ).fetchall()
-        vectors = db.execute(
-            "SELECT chunk_id, vectors.page_id, vector FROM chunks JOIN vectors ON chunk_id = chunks.id"
-            " WHERE chunks.page_id = ? ORDER BY number",
-            (page.id,),
-        ).fetchall()
-        tags = [tag for (tag,) in db.execute("SELECT tag FROM tags WHERE page_id = ? ORDER BY tag", (page.id,))]
-        links = db.execute(
-            "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid",
-            (page.id,),
-        ).fetchall()
-        checksum = db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
-        if len(vectors) == len(chunks) and checksum == (compute_page_checksum(page, chunks, vectors, tags, links),):
-            matrix = rows.to_vector_rows(vectors, dimensions).vectors
-            contents[page.file] = make_page_contents(page, chunks, matrix, links)
-    return contents
+def read_contents(db: sqlite3.Connection, files: Sequence[str]) -> dict[str, PageContents]:
+    """What a move of these pages may change, by file."""
+    sql = f"SELECT id, {CONTENTS_COLUMNS} FROM pages WHERE file IN ({{0}})"
+    pages = {page_id: row for page_id, *row in select_in_batches(db, sql, files)}
+    links: dict[int, list[Link]] = {page_id: [] for page_id in pages}
+    sql = f"SELECT {_LINK_COLUMNS} FROM links WHERE page_id IN ({{0}}) ORDER BY page_id, rowid"
+    for page_id, target, text, line, wiki, paths in select_in_batches(db, sql, list(pages)):
+        links[page_id].append(Link(target, text, line, bool(wiki), rows.decode_strings(paths)))
+    return {row[0]: to_page_contents(row, links[page_id]) for page_id, row in pages.items()}
 
 
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:
@@ -83,9 +66,9 @@ def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[S
     return list({page.page_id: page for page in map(to_stored_page, found)}.values())
 
 
-def insert_links(db: sqlite3.Connection, page_id: int, page: Page) -> None:
+def insert_links(db: sqlite3.Connection, page_id: int, links: Iterable[Link]) -> None:
     sql = f"INSERT INTO links ({_LINK_COLUMNS}, key, other_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-    db.executemany(sql, [_to_link_row(page_id, link) for link in page.links])
+    db.executemany(sql, [_to_link_row(page_id, link) for link in links])
 
 
 def _to_link_row(page_id: int, link: Link) -> tuple[object, ...]:
