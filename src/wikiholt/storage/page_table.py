@@ -25,11 +25,11 @@ from wikiholt.storage.sqlite.rows import (
 from wikiholt.text.links import fold_path, get_last_part
 from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold_title, iter_property_values
 
-SQLITE_SCHEMA_VERSION = 4
+SQLITE_SCHEMA_VERSION = 5
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
-POSTGRES_LAYOUT = 3
+POSTGRES_LAYOUT = 4
 """The layout of a wiki's schema in PostgreSQL. A schema of an older layout gets the columns that it lacks."""
-FIRST_POSTGRES_LAYOUT = 3
+FIRST_POSTGRES_LAYOUT = 4
 """The oldest layout that can be migrated. The next sync quarantines a schema of an older one and builds a new one."""
 
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
 from wikiholt.domain.page import PageProblem
+from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum
 from wikiholt.storage.page_table import PageRow, fold_tags, get_postgres_type, to_page_columns
@@ -64,10 +67,14 @@ def make_chunk_rows(page_id: int, first_id: int, entry: PageEntry) -> list[Chunk
 
 
 def make_vector_rows(chunks: Sequence[ChunkRow], vectors: FloatArray) -> list[Row]:
-    """Make the vector rows of a page as the SQLite store has them; the checksum covers this form."""
-    return [
-        (chunk.id, chunk.page_id, packing.encode_vector(vector)) for chunk, vector in zip(chunks, vectors, strict=True)
-    ]
+    """Make the vector rows of a page as the SQLite store has them; the checksum covers this form.
+
+    A vector that is not rounded is damaged. Its row has all of its bits, so that the checksum differs.
+    """
+    encoded = packing.encode_vectors(vectors)
+    if not np.array_equal(round_vectors(vectors), vectors):
+        encoded = [vector.tobytes() for vector in vectors]
+    return [(chunk.id, chunk.page_id, vector) for chunk, vector in zip(chunks, encoded, strict=True)]
 
 
 def derive_page_columns(

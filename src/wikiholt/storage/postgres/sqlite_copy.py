@@ -12,8 +12,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
@@ -180,7 +178,7 @@ class _CopyImport:
             blobs = self._select_for_page(
                 "SELECT vector FROM chunks JOIN vectors ON chunk_id = chunks.id", "number", page, "chunks.page_id"
             )
-            vectors = np.frombuffer(b"".join(blob for (blob,) in blobs), "<f4").reshape(-1, self._dimensions)
+            vectors = packing.decode_vectors([blob for (blob,) in blobs], self._dimensions)
             tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
             links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
             derived = index_writer.derive_page_columns(
@@ -197,7 +195,7 @@ class _CopyImport:
             " FROM chunks JOIN vectors ON chunk_id = chunks.id ORDER BY chunks.id"
         )
         while batch := chunks.fetchmany(_BATCH_CHUNKS):
-            vectors = packing.to_vector_rows([(0, 0, vector) for *_, vector in batch], self._dimensions).vectors
+            vectors = packing.decode_vectors([vector for *_, vector in batch], self._dimensions)
             for (*columns, _), field in zip(batch, rows.encode_vectors(vectors), strict=True):
                 yield (*columns, field)
 

@@ -129,10 +129,8 @@ class SqliteIndex:
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = "SELECT hash, vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE hash IN ({0})"
         with self._pool.read_connection() as db:
-            return {
-                digest: rows.decode_vector(vector, self.recipe.dimensions)
-                for digest, vector in select_in_batches(db, sql, hashes)
-            }
+            found = dict(select_in_batches(db, sql, hashes))
+        return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         with self._pool.read_snapshot() as db:

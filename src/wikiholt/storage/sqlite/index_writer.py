@@ -138,7 +138,8 @@ class _SqliteWriter:
         )
         # Chunk ids ascend in the order of insertion.
         ids = self._db.execute("SELECT id FROM chunks WHERE page_id = ? ORDER BY id", (page_id,)).fetchall()
-        vectors = [(chunk, page_id, rows.encode_vector(v)) for (chunk,), v in zip(ids, entry.vectors, strict=True)]
+        encoded = rows.encode_vectors(entry.vectors)
+        vectors = [(chunk_id, page_id, vector) for (chunk_id,), vector in zip(ids, encoded, strict=True)]
         self._db.executemany("INSERT INTO vectors (chunk_id, page_id, vector) VALUES (?, ?, ?)", vectors)
 
     def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:

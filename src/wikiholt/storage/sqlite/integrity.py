@@ -71,7 +71,8 @@ def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]
         (count,) = db.execute(sql).fetchone()
         if count:
             yield f"{count} {label}"
-    (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (dimensions * 4,)).fetchone()
+    size = rows.get_vector_bytes(dimensions)
+    (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (size,)).fetchone()
     if odd:
         yield f"{odd} vectors of the wrong size"
 

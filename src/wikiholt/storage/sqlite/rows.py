@@ -12,6 +12,7 @@ import numpy as np
 from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
+from wikiholt.domain.vector_precision import join_vectors, split_vectors
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 
 CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
@@ -54,17 +55,34 @@ def to_vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
     """Convert rows of (chunk id, page id, vector) to arrays."""
     chunk_ids = np.fromiter((chunk_id for chunk_id, _, _ in rows), np.int64, len(rows))
     page_ids = np.fromiter((page_id for _, page_id, _ in rows), np.int64, len(rows))
-    vectors = np.frombuffer(b"".join(vector for _, _, vector in rows), "<f4").reshape(len(rows), dimensions)
-    return VectorRows(chunk_ids, page_ids, vectors)
+    return VectorRows(chunk_ids, page_ids, decode_vectors([vector for _, _, vector in rows], dimensions))
+
+
+def encode_vectors(vectors: FloatArray) -> list[bytes]:
+    """Encode each vector as its exponent and its numbers, in two bytes each."""
+    numbers, exponents = split_vectors(vectors)
+    encoded = np.empty(len(vectors), _get_vector_layout(vectors.shape[1]))
+    encoded["exponent"], encoded["numbers"] = exponents, numbers
+    return [row.tobytes() for row in encoded]
 
 
 @translate_damage
-def decode_vector(encoded: bytes, dimensions: int) -> FloatArray:
-    return np.frombuffer(encoded, "<f4").reshape(dimensions)
+def decode_vectors(encoded: Sequence[bytes], dimensions: int) -> FloatArray:
+    """Inverse of `encode_vectors`, for rounded vectors. Raises IndexCorrupt if a vector has another size."""
+    size = get_vector_bytes(dimensions)
+    if any(len(vector) != size for vector in encoded):
+        raise ValueError(f"a vector does not have {size} bytes")
+    rows = np.frombuffer(b"".join(encoded), _get_vector_layout(dimensions))
+    return join_vectors(rows["numbers"], rows["exponent"])
 
 
-def encode_vector(vector: FloatArray) -> bytes:
-    return np.ascontiguousarray(vector, "<f4").tobytes()
+def get_vector_bytes(dimensions: int) -> int:
+    """The size of an encoded vector."""
+    return _get_vector_layout(dimensions).itemsize
+
+
+def _get_vector_layout(dimensions: int) -> np.dtype[np.void]:
+    return np.dtype([("exponent", "<i2"), ("numbers", "<i2", (dimensions,))])
 
 
 def to_id_array(rows: Sequence[Row]) -> IntArray:
