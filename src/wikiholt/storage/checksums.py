@@ -6,16 +6,15 @@ Both stores compute them over the same values, so that a copy from one store to 
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import cast
 
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
-
-Row = tuple[Any, ...]
+from wikiholt.storage.sqlite.rows import Row, decode_chunk_row
 
 _PAGE_QUERY = "SELECT * FROM pages WHERE id = ?"
+_CHUNK_QUERY = "SELECT * FROM chunks WHERE page_id = ? ORDER BY number"
 _PAGE_PART_QUERIES = (
-    "SELECT * FROM chunks WHERE page_id = ? ORDER BY number",
     "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number",
     "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag",
     "SELECT * FROM links WHERE page_id = ? ORDER BY rowid",
@@ -25,7 +24,7 @@ _STATE_PAGE_ID = 0
 """The checksum of the state is stored like that of a page with this id."""
 
 
-def compute_row_checksum(row: tuple[object, ...], crc: int = 0) -> int:
+def compute_row_checksum(row: Row, crc: int = 0) -> int:
     """The checksum of a row's values, continuing from `crc` of the rows before."""
     binary = [index for index, kind in enumerate(map(type, row)) if kind is bytes]
     start = 0
@@ -95,6 +94,8 @@ def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:
     crc = 0
     for page in db.execute(_PAGE_QUERY, (page_id,)):
         crc = compute_row_checksum(get_checksum_values(page))
+    for chunk in db.execute(_CHUNK_QUERY, (page_id,)):
+        crc = compute_row_checksum(decode_chunk_row(chunk), crc)
     for sql in _PAGE_PART_QUERIES:
         for row in db.execute(sql, (page_id,)):
             crc = compute_row_checksum(row, crc)

@@ -66,7 +66,7 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
 def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
     page = full_page.page
     copy.execute(_format_insert("pages", PageRow._fields), page)
-    copy.executemany(_format_insert("chunks", ChunkRow._fields), full_page.chunks)
+    copy.executemany(_format_insert("chunks", ChunkRow._fields), map(packing.encode_chunk_row, full_page.chunks))
     copy.executemany("INSERT INTO vectors VALUES (?, ?, ?)", full_page.vector_rows)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
     links = [(page.id, *link) for link in full_page.links]
@@ -182,7 +182,11 @@ class _CopyImport:
             tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
             links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
             derived = index_writer.derive_page_columns(
-                page, list(map(ChunkRow._make, chunks)), vectors, tags, list(map(LinkRow._make, links))
+                page,
+                [ChunkRow._make(packing.decode_chunk_row(chunk)) for chunk in chunks],
+                vectors,
+                tags,
+                list(map(LinkRow._make, links)),
             )
             if self._select_for_page("SELECT crc FROM seals", "crc", page) != [(derived.seal,)]:
                 raise _make_damaged_error(f"page {page.id} is not as it was written")
@@ -197,7 +201,7 @@ class _CopyImport:
         while batch := chunks.fetchmany(_BATCH_CHUNKS):
             vectors = packing.decode_vectors([vector for *_, vector in batch], self._dimensions)
             for (*columns, _), field in zip(batch, rows.encode_vectors(vectors), strict=True):
-                yield (*columns, field)
+                yield (*packing.decode_chunk_row(columns), field)
 
     def _select_for_page(self, select: str, order_by: str, page: PageRow, page_id: str = "page_id") -> list[Row]:
         sql = f"{select} WHERE {page_id} = ? ORDER BY {order_by}"

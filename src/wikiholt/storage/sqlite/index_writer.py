@@ -108,10 +108,9 @@ class _SqliteWriter:
         stored = self._db.execute(f"SELECT {names} FROM pages WHERE id = ?", (page_id,)).fetchone()
         if stored != tuple(columns.values()):
             return False
-        chunks = self._db.execute(
-            "SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,)
-        ).fetchall()
-        return chunks == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
+        chunks = self._db.execute("SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,))
+        known = [(digest, rows.decode_text(text)) for digest, text in chunks]
+        return known == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
 
     def _write_page(self, entry: PageEntry, page_id: int | None) -> int:
         columns = to_page_columns(entry) | {"version": self._version}
@@ -130,7 +129,7 @@ class _SqliteWriter:
         chunks = []
         for chunk, digest in zip(entry.chunks, entry.hashes, strict=True):
             path, lines = rows.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-            chunks.append((page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
+            chunks.append((page_id, chunk.index, rows.encode_text(chunk.text), path, chunk.anchor, *lines, digest))
         self._db.executemany(
             "INSERT INTO chunks (page_id, number, text, heading_path, anchor, first_line, last_line, hash)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

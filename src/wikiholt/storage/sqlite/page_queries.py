@@ -3,10 +3,12 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from wikiholt.domain.index import PageContents
 from wikiholt.domain.page import Facets, Link, Page
 from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
+from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum
 from wikiholt.storage.page_contents import make_page_contents
 from wikiholt.storage.page_table import (
@@ -51,26 +53,34 @@ def read_contents(db: sqlite3.Connection, files: Sequence[str], dimensions: int)
     sql = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file IN ({{0}})"
     contents: dict[str, PageContents] = {}
     for page in map(PageRow._make, list(select_in_batches(db, sql, files))):
-        chunks = db.execute(
-            "SELECT id, page_id, number, text, heading_path, anchor, first_line, last_line, hash FROM chunks"
-            " WHERE page_id = ? ORDER BY number",
-            (page.id,),
-        ).fetchall()
-        vectors = db.execute(
-            "SELECT chunk_id, vectors.page_id, vector FROM chunks JOIN vectors ON chunk_id = chunks.id"
-            " WHERE chunks.page_id = ? ORDER BY number",
-            (page.id,),
-        ).fetchall()
-        tags = [tag for (tag,) in db.execute("SELECT tag FROM tags WHERE page_id = ? ORDER BY tag", (page.id,))]
-        links = db.execute(
-            "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid",
-            (page.id,),
-        ).fetchall()
-        checksum = db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
-        if len(vectors) == len(chunks) and checksum == (compute_page_checksum(page, chunks, vectors, tags, links),):
-            matrix = rows.to_vector_rows(vectors, dimensions).vectors
-            contents[page.file] = make_page_contents(page, chunks, matrix, links)
+        with suppress(IndexCorrupt):
+            found = _read_page_contents(db, page, dimensions)
+            contents |= {page.file: found} if found is not None else {}
     return contents
+
+
+def _read_page_contents(db: sqlite3.Connection, page: PageRow, dimensions: int) -> PageContents | None:
+    """The contents of a page, or None if they do not match its checksum. Raises IndexCorrupt."""
+    chunks = db.execute(
+        "SELECT id, page_id, number, text, heading_path, anchor, first_line, last_line, hash FROM chunks"
+        " WHERE page_id = ? ORDER BY number",
+        (page.id,),
+    )
+    decoded = [rows.decode_chunk_row(chunk) for chunk in chunks]
+    vectors = db.execute(
+        "SELECT chunk_id, vectors.page_id, vector FROM chunks JOIN vectors ON chunk_id = chunks.id"
+        " WHERE chunks.page_id = ? ORDER BY number",
+        (page.id,),
+    ).fetchall()
+    tags = [tag for (tag,) in db.execute("SELECT tag FROM tags WHERE page_id = ? ORDER BY tag", (page.id,))]
+    links = db.execute(
+        "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid",
+        (page.id,),
+    ).fetchall()
+    checksum = db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
+    if len(vectors) != len(decoded) or checksum != (compute_page_checksum(page, decoded, vectors, tags, links),):
+        return None
+    return make_page_contents(page, decoded, rows.to_vector_rows(vectors, dimensions).vectors, links)
 
 
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:

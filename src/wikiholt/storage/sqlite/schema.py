@@ -47,7 +47,7 @@ CREATE INDEX links_page ON links (page_id);
 CREATE INDEX links_key ON links (key) WHERE key IS NOT NULL;
 CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, text TEXT NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, text ANY NOT NULL,
     heading_path TEXT NOT NULL, anchor TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
     hash BLOB NOT NULL, UNIQUE (page_id, number)) STRICT;
 CREATE INDEX chunks_hash ON chunks (hash);
