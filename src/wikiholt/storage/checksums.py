@@ -12,7 +12,7 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
 from wikiholt.storage.sqlite.rows import Row, decode_chunk_row
 
-_PAGE_QUERY = "SELECT * FROM pages WHERE id = ?"
+_PAGE_QUERY = "SELECT * FROM full_pages WHERE id = ?"
 _CHUNK_QUERY = "SELECT * FROM chunks WHERE page_id = ? ORDER BY number"
 _PAGE_PART_QUERIES = (
     "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number",

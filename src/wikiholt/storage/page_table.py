@@ -85,6 +85,7 @@ ADDED_COLUMNS: Mapping[str, AddedColumn] = {
 
 # ── columns ──────────────────────────────────────────────────────────────────────────────────────
 
+SQLITE_COLUMNS = tuple(name for name in PageRow._fields if name != "words")
 _SQLITE_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 _POSTGRES_TYPES = {int: "int8", float: "float8", str: "text", bytes: "bytea"}
 _SMALL_COLUMNS = frozenset({"hidden", "chunks", "word_count"})
@@ -100,10 +101,10 @@ def get_postgres_type(column: str) -> str:
 
 
 def format_sqlite_columns() -> str:
-    """The column definitions of the table in SQLite."""
+    """The column definitions of the table in SQLite, where words have a table of their own."""
     return ", ".join(
         f"{name} {_SQLITE_TYPES[_get_value_type(name)]} {_SQLITE_CONSTRAINTS.get(name, _format_null(name))}"
-        for name in PageRow._fields
+        for name in SQLITE_COLUMNS
     )
 
 
@@ -282,7 +283,7 @@ class SqlDialect:
 
 
 HAS_PROPERTIES = "properties <> '{}'"
-"""The condition of pages with properties. In SQLite an index with it answers without reading the pages."""
+"""The condition of pages with properties. In SQLite they have an index."""
 
 SQLITE = SqlDialect(
     "?",

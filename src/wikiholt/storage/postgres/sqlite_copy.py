@@ -65,7 +65,9 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
 
 def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
     page = full_page.page
-    copy.execute(_format_insert("pages", PageRow._fields), page)
+    columns = page._asdict()
+    copy.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page.id, columns.pop("words")))
+    copy.execute(_format_insert("pages", tuple(columns)), tuple(columns.values()))
     copy.executemany(_format_insert("chunks", ChunkRow._fields), map(packing.encode_chunk_row, full_page.chunks))
     copy.executemany("INSERT INTO vectors VALUES (?, ?, ?)", full_page.vector_rows)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
@@ -172,7 +174,7 @@ class _CopyImport:
     def _iter_page_rows(self) -> Iterator[Row]:
         """Yield the rows of all pages. Raises IndexCorrupt if a checksum differs from the one in the copy."""
         for page in map(
-            PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM pages ORDER BY id")
+            PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM full_pages ORDER BY id")
         ):
             chunks = self._select_for_page(f"SELECT {', '.join(ChunkRow._fields)} FROM chunks", "number", page)
             blobs = self._select_for_page(

@@ -205,7 +205,7 @@ class SqliteIndex:
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            pages = db.execute("SELECT id, words FROM pages ORDER BY id")
+            pages = db.execute("SELECT page_id, words FROM page_words ORDER BY page_id")
             yield version, (KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
 
     def get_keyword_changes(self, version: int) -> KeywordDelta | None:
@@ -213,7 +213,10 @@ class SqliteIndex:
             now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
             if not horizon <= version <= now:
                 return None
-            sql = "SELECT id, words FROM pages INDEXED BY pages_version WHERE version > ?"
+            sql = (
+                "SELECT id, words FROM pages INDEXED BY pages_version CROSS JOIN page_words ON page_id = id"
+                " WHERE version > ?"
+            )
             pages = sorted(db.execute(sql, (version,)))
             dropped = db.execute(
                 "SELECT page_id FROM dropped WHERE version > ? AND page_id IS NOT NULL", (version,)

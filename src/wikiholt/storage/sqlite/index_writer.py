@@ -55,7 +55,7 @@ class _SqliteWriter:
     def delete_file(self, file: str) -> None:
         if self._db.execute("DELETE FROM problems WHERE file = ?", (file,)).rowcount:
             self.changed = True
-        row = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (file,)).fetchone()
+        row = self._db.execute("SELECT id, words FROM full_pages WHERE file = ?", (file,)).fetchone()
         if row is None:
             return
         page_id, words = row
@@ -73,7 +73,7 @@ class _SqliteWriter:
         self.changed = True
 
     def write_entry(self, entry: PageEntry) -> None:
-        stored = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
+        stored = self._db.execute("SELECT id, words FROM full_pages WHERE file = ?", (entry.page.file,)).fetchone()
         old_id, old_terms = stored or (None, b"")
         if old_id is not None and self._is_unchanged(old_id, entry):
             return
@@ -105,7 +105,7 @@ class _SqliteWriter:
     def _is_unchanged(self, page_id: int, entry: PageEntry) -> bool:
         columns = to_page_columns(entry)
         names = ", ".join(columns)
-        stored = self._db.execute(f"SELECT {names} FROM pages WHERE id = ?", (page_id,)).fetchone()
+        stored = self._db.execute(f"SELECT {names} FROM full_pages WHERE id = ?", (page_id,)).fetchone()
         if stored != tuple(columns.values()):
             return False
         chunks = self._db.execute("SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,))
@@ -114,12 +114,14 @@ class _SqliteWriter:
 
     def _write_page(self, entry: PageEntry, page_id: int | None) -> int:
         columns = to_page_columns(entry) | {"version": self._version}
+        words = columns.pop("words")
         if page_id is not None:
             columns["id"] = page_id
         names, placeholders = ", ".join(columns), ", ".join("?" * len(columns))
         row = tuple(columns.values())
         cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({placeholders})", row)
         page_id = int(cursor.lastrowid or 0)
+        self._db.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page_id, words))
         tags = [(tag, page_id) for tag in sorted(fold_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags (tag, page_id) VALUES (?, ?)", tags)
         page_queries.insert_links(self._db, page_id, entry.page)
@@ -152,6 +154,7 @@ class _SqliteWriter:
         db.execute(sql, (self._version, page_id))
         db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
         db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM page_words WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))

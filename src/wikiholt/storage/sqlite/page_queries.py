@@ -50,7 +50,7 @@ def list_pages(
 
 def read_contents(db: sqlite3.Connection, files: Sequence[str], dimensions: int) -> dict[str, PageContents]:
     """The contents of pages that match their checksums, by file."""
-    sql = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file IN ({{0}})"
+    sql = f"SELECT {', '.join(PageRow._fields)} FROM full_pages WHERE file IN ({{0}})"
     contents: dict[str, PageContents] = {}
     for page in map(PageRow._make, list(select_in_batches(db, sql, files))):
         with suppress(IndexCorrupt):

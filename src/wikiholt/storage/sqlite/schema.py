@@ -14,6 +14,7 @@ from wikiholt.storage.page_table import (
     HAS_ORDER_OVERRIDE,
     HAS_PROPERTIES,
     SQLITE_SCHEMA_VERSION,
+    PageRow,
     format_sqlite_columns,
 )
 from wikiholt.storage.sqlite.errors import translate_errors
@@ -36,8 +37,10 @@ CREATE INDEX pages_last_key ON pages (last_key);
 CREATE INDEX pages_category ON pages (category_key);
 CREATE INDEX pages_version ON pages (version);
 CREATE INDEX pages_alias ON pages (id) WHERE {HAS_ALIAS};
-CREATE INDEX pages_properties ON pages (properties) WHERE {HAS_PROPERTIES};
+CREATE INDEX pages_properties ON pages (id) WHERE {HAS_PROPERTIES};
 CREATE INDEX pages_order ON pages (id) WHERE {HAS_ORDER_OVERRIDE};
+CREATE TABLE page_words (page_id INTEGER PRIMARY KEY, words BLOB NOT NULL) STRICT;
+CREATE VIEW full_pages AS SELECT {", ".join(PageRow._fields)} FROM pages JOIN page_words ON page_id = id;
 CREATE TABLE tags (tag TEXT NOT NULL, page_id INTEGER NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_page ON tags (page_id);
 CREATE TABLE links (
@@ -65,7 +68,7 @@ CREATE TABLE model (
 CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
 """
 
-_REQUIRED_TABLES = {"state", "pages", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
+_REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
 
 # Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000")
