@@ -10,12 +10,11 @@ from typing import cast
 
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
-from wikiholt.storage.sqlite.rows import Row, decode_chunk_row
+from wikiholt.storage.sqlite.rows import FULL_CHUNKS, Row, split_full_chunks
 
 _PAGE_QUERY = "SELECT * FROM full_pages WHERE id = ?"
-_CHUNK_QUERY = "SELECT * FROM chunks WHERE page_id = ? ORDER BY number"
+_CHUNK_QUERY = f"{FULL_CHUNKS} WHERE chunks.page_id = ? ORDER BY number"
 _PAGE_PART_QUERIES = (
-    "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number",
     "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag",
     "SELECT * FROM links WHERE page_id = ? ORDER BY rowid",
 )
@@ -94,8 +93,9 @@ def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:
     crc = 0
     for page in db.execute(_PAGE_QUERY, (page_id,)):
         crc = compute_row_checksum(get_checksum_values(page))
-    for chunk in db.execute(_CHUNK_QUERY, (page_id,)):
-        crc = compute_row_checksum(decode_chunk_row(chunk), crc)
+    chunks, vectors = split_full_chunks(db.execute(_CHUNK_QUERY, (page_id,)))
+    for row in (*chunks, *vectors):
+        crc = compute_row_checksum(row, crc)
     for sql in _PAGE_PART_QUERIES:
         for row in db.execute(sql, (page_id,)):
             crc = compute_row_checksum(row, crc)

@@ -68,8 +68,7 @@ def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
     columns = page._asdict()
     copy.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page.id, columns.pop("words")))
     copy.execute(_format_insert("pages", tuple(columns)), tuple(columns.values()))
-    copy.executemany(_format_insert("chunks", ChunkRow._fields), map(packing.encode_chunk_row, full_page.chunks))
-    copy.executemany("INSERT INTO vectors VALUES (?, ?, ?)", full_page.vector_rows)
+    packing.insert_chunks(copy, full_page.chunks, full_page.vector_rows)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
     links = [(page.id, *link) for link in full_page.links]
     copy.executemany(_format_insert("links", ("page_id", *LinkRow._fields)), links)
@@ -176,17 +175,15 @@ class _CopyImport:
         for page in map(
             PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM full_pages ORDER BY id")
         ):
-            chunks = self._select_for_page(f"SELECT {', '.join(ChunkRow._fields)} FROM chunks", "number", page)
-            blobs = self._select_for_page(
-                "SELECT vector FROM chunks JOIN vectors ON chunk_id = chunks.id", "number", page, "chunks.page_id"
+            chunks, vectors = packing.split_full_chunks(
+                self._select_for_page(packing.FULL_CHUNKS, "number", page, "chunks.page_id")
             )
-            vectors = packing.decode_vectors([blob for (blob,) in blobs], self._dimensions)
             tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
             links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
             derived = index_writer.derive_page_columns(
                 page,
-                [ChunkRow._make(packing.decode_chunk_row(chunk)) for chunk in chunks],
-                vectors,
+                list(map(ChunkRow._make, chunks)),
+                packing.to_vector_rows(vectors, self._dimensions).vectors,
                 tags,
                 list(map(LinkRow._make, links)),
             )
@@ -196,14 +193,11 @@ class _CopyImport:
             yield (*page, *derived)
 
     def _iter_chunk_rows(self) -> Iterator[Row]:
-        chunks = self._copy.execute(
-            f"SELECT {', '.join(f'chunks.{name}' for name in ChunkRow._fields)}, vector"
-            " FROM chunks JOIN vectors ON chunk_id = chunks.id ORDER BY chunks.id"
-        )
-        while batch := chunks.fetchmany(_BATCH_CHUNKS):
-            vectors = packing.decode_vectors([vector for *_, vector in batch], self._dimensions)
-            for (*columns, _), field in zip(batch, rows.encode_vectors(vectors), strict=True):
-                yield (*packing.decode_chunk_row(columns), field)
+        full_chunks = self._copy.execute(f"{packing.FULL_CHUNKS} ORDER BY chunks.id")
+        while batch := full_chunks.fetchmany(_BATCH_CHUNKS):
+            chunks, vectors = packing.split_full_chunks(batch)
+            fields = rows.encode_vectors(packing.to_vector_rows(vectors, self._dimensions).vectors)
+            yield from ((*chunk, field) for chunk, field in zip(chunks, fields, strict=True))
 
     def _select_for_page(self, select: str, order_by: str, page: PageRow, page_id: str = "page_id") -> list[Row]:
         sql = f"{select} WHERE {page_id} = ? ORDER BY {order_by}"

@@ -127,9 +127,11 @@ class SqliteIndex:
             return index_writer.apply_change(db, change)
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        sql = "SELECT hash, vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE hash IN ({0})"
+        sql = f"SELECT hash, vector FROM vectors WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
+        prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in hashes})
         with self._pool.read_connection() as db:
-            found = dict(select_in_batches(db, sql, hashes))
+            candidates = dict(select_in_batches(db, sql, prefixes))
+        found = {digest: candidates[digest] for digest in hashes if digest in candidates}
         return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:

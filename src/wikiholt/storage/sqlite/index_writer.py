@@ -108,7 +108,8 @@ class _SqliteWriter:
         stored = self._db.execute(f"SELECT {names} FROM full_pages WHERE id = ?", (page_id,)).fetchone()
         if stored != tuple(columns.values()):
             return False
-        chunks = self._db.execute("SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,))
+        sql = "SELECT hash, text FROM chunks JOIN vectors ON chunk_id = id WHERE chunks.page_id = ? ORDER BY number"
+        chunks = self._db.execute(sql, (page_id,))
         known = [(digest, rows.decode_text(text)) for digest, text in chunks]
         return known == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
 
@@ -128,20 +129,21 @@ class _SqliteWriter:
         return page_id
 
     def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
-        chunks = []
-        for chunk, digest in zip(entry.chunks, entry.hashes, strict=True):
+        chunks, vectors = [], []
+        for chunk_id, (chunk, digest, vector) in enumerate(
+            zip(entry.chunks, entry.hashes, rows.encode_vectors(entry.vectors), strict=True), self._get_next_chunk_id()
+        ):
             path, lines = rows.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-            chunks.append((page_id, chunk.index, rows.encode_text(chunk.text), path, chunk.anchor, *lines, digest))
-        self._db.executemany(
-            "INSERT INTO chunks (page_id, number, text, heading_path, anchor, first_line, last_line, hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            chunks,
-        )
-        # Chunk ids ascend in the order of insertion.
-        ids = self._db.execute("SELECT id FROM chunks WHERE page_id = ? ORDER BY id", (page_id,)).fetchall()
-        encoded = rows.encode_vectors(entry.vectors)
-        vectors = [(chunk_id, page_id, vector) for (chunk_id,), vector in zip(ids, encoded, strict=True)]
-        self._db.executemany("INSERT INTO vectors (chunk_id, page_id, vector) VALUES (?, ?, ?)", vectors)
+            chunks.append((chunk_id, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
+            vectors.append((chunk_id, page_id, vector))
+        rows.insert_chunks(self._db, chunks, vectors)
+
+    def _get_next_chunk_id(self) -> int:
+        """The id after all that were ever used: caches know a chunk by its id."""
+        sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'"
+        (sequence,) = self._db.execute(sql).fetchone()
+        (last_id,) = self._db.execute("SELECT coalesce(max(id), 0) FROM chunks").fetchone()
+        return int(max(sequence, last_id)) + 1
 
     def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:
         """Delete everything that belongs to a page except its row."""

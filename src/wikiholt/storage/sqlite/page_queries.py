@@ -61,26 +61,17 @@ def read_contents(db: sqlite3.Connection, files: Sequence[str], dimensions: int)
 
 def _read_page_contents(db: sqlite3.Connection, page: PageRow, dimensions: int) -> PageContents | None:
     """The contents of a page, or None if they do not match its checksum. Raises IndexCorrupt."""
-    chunks = db.execute(
-        "SELECT id, page_id, number, text, heading_path, anchor, first_line, last_line, hash FROM chunks"
-        " WHERE page_id = ? ORDER BY number",
-        (page.id,),
-    )
-    decoded = [rows.decode_chunk_row(chunk) for chunk in chunks]
-    vectors = db.execute(
-        "SELECT chunk_id, vectors.page_id, vector FROM chunks JOIN vectors ON chunk_id = chunks.id"
-        " WHERE chunks.page_id = ? ORDER BY number",
-        (page.id,),
-    ).fetchall()
+    sql = f"{rows.FULL_CHUNKS} WHERE chunks.page_id = ? ORDER BY number"
+    chunks, vectors = rows.split_full_chunks(db.execute(sql, (page.id,)))
     tags = [tag for (tag,) in db.execute("SELECT tag FROM tags WHERE page_id = ? ORDER BY tag", (page.id,))]
     links = db.execute(
         "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid",
         (page.id,),
     ).fetchall()
     checksum = db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
-    if len(vectors) != len(decoded) or checksum != (compute_page_checksum(page, decoded, vectors, tags, links),):
+    if checksum != (compute_page_checksum(page, chunks, vectors, tags, links),):
         return None
-    return make_page_contents(page, decoded, rows.to_vector_rows(vectors, dimensions).vectors, links)
+    return make_page_contents(page, chunks, rows.to_vector_rows(vectors, dimensions).vectors, links)
 
 
 def find_pages_by_key(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredPage]:

@@ -1,8 +1,9 @@
 """Conversion between domain values and columns, for both stores."""
 
 import json
+import sqlite3
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -16,6 +17,13 @@ from wikiholt.domain.vector_precision import join_vectors, split_vectors
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 
 CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
+FULL_CHUNKS = (
+    "SELECT chunks.id, chunks.page_id, number, text, heading_path, anchor, first_line, last_line, hash,"
+    " vectors.page_id, vector FROM chunks JOIN vectors ON chunk_id = chunks.id"
+)
+"""The rows of `split_full_chunks`."""
+HASH_PREFIX_BYTES = 4
+"""The bytes of a hash in the index by hash. They leave a few candidates even in a large wiki."""
 
 _MIN_COMPRESSED_BYTES = 50
 _TEXT_LEVEL, _TEXT_WINDOW_BITS, _TEXT_MEMORY_LEVEL = 6, 12, 5
@@ -70,14 +78,25 @@ def decode_text(encoded: str | bytes) -> str:
     return encoded if isinstance(encoded, str) else zlib.decompress(encoded, -_TEXT_WINDOW_BITS).decode()
 
 
-def encode_chunk_row(row: Row) -> Row:
-    """The row of a chunk as the table has it: with the text, its fourth value, encoded."""
-    return (*row[:3], encode_text(row[3]), *row[4:])
+def split_full_chunks(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
+    """Split rows of `FULL_CHUNKS` into chunks and vectors. Checksums cover this form, which both stores have."""
+    chunks: list[Row] = []
+    vectors: list[Row] = []
+    for chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line, digest, owner_id, vector in rows:
+        lines = (first_line, last_line)
+        chunks.append((chunk_id, page_id, number, decode_text(text), heading_path, anchor, *lines, digest))
+        vectors.append((chunk_id, owner_id, vector))
+    return chunks, vectors
 
 
-def decode_chunk_row(row: Row) -> Row:
-    """Inverse of `encode_chunk_row`. Checksums cover this form, which both stores have."""
-    return (*row[:3], decode_text(row[3]), *row[4:])
+def insert_chunks(db: sqlite3.Connection, chunks: Iterable[Row], vectors: Iterable[Row]) -> None:
+    """Insert the rows of `split_full_chunks`."""
+    texts, hashed = [], []
+    for (*columns, digest), (chunk_id, page_id, vector) in zip(chunks, vectors, strict=True):
+        texts.append((*columns[:3], encode_text(columns[3]), *columns[4:]))
+        hashed.append((chunk_id, page_id, digest, vector))
+    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", texts)
+    db.executemany("INSERT INTO vectors (chunk_id, page_id, hash, vector) VALUES (?, ?, ?, ?)", hashed)
 
 
 @translate_damage

@@ -18,6 +18,7 @@ from wikiholt.storage.page_table import (
     format_sqlite_columns,
 )
 from wikiholt.storage.sqlite.errors import translate_errors
+from wikiholt.storage.sqlite.rows import HASH_PREFIX_BYTES
 
 # Terms are already analysed and separated by spaces: FTS5 only splits at white space.
 _FTS_TOKENIZER = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
@@ -52,10 +53,10 @@ CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, text ANY NOT NULL,
     heading_path TEXT NOT NULL, anchor TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
-    hash BLOB NOT NULL, UNIQUE (page_id, number)) STRICT;
-CREATE INDEX chunks_hash ON chunks (hash);
+    UNIQUE (page_id, number)) STRICT;
 CREATE TABLE vectors (
-    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, vector BLOB NOT NULL) STRICT;
+    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL) STRICT;
+CREATE INDEX vectors_hash ON vectors (substr(hash, 1, {HASH_PREFIX_BYTES}));
 CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
 CREATE INDEX dropped_version ON dropped (version);
 CREATE TABLE problems (
