@@ -138,6 +138,6 @@ def test_a_damaged_page_is_not_taken_over(tmp_path: Path) -> None:
     wiki.sync()
     file = next(wiki.store.get_directory(WIKI_ID).glob("g*.sqlite"))
     with sqlite3.connect(file) as db:
-        db.execute("UPDATE chunks SET text = 'alpho' WHERE text = 'alpha'")
+        db.execute("UPDATE chunks SET content = replace(content, 'alpha', 'alpho') WHERE content LIKE '%alpha'")
     with closing(wiki.store.open(WIKI_ID)) as index:
         assert index.get_page_contents(["a.md", "b.md"]).keys() == {"b.md"}

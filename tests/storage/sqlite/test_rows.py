@@ -14,6 +14,7 @@ from wikiholt.domain.index import FloatArray, IndexChange, Recipe
 from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite import rows
+from wikiholt.storage.sqlite.chunk_content import decode_content, encode_content
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.schema import create_index_file, open_connection
 from wikiholt.testing.fakes import FakeEmbedder, make_entry
@@ -43,16 +44,21 @@ def test_vectors_of_another_size_are_damage() -> None:
         rows.decode_vectors(encoded, EMBEDDER.dimensions + 1)
 
 
-@pytest.mark.parametrize("text", ["", "short", LONG_TEXT, "日本語" * 40, "\0" * 60, "line\r\n" * 30 + "\x85end"])
-def test_a_text_is_the_same_after_it_was_stored(text: str) -> None:
-    encoded = rows.encode_text(text)
-    assert rows.decode_text(encoded) == text
-    assert isinstance(encoded, str) == (len(text.encode()) < 50)
+HEADINGS = ["[]", '["A\\nB", "C"]']
 
 
-def test_a_text_that_cannot_be_compressed_stays_a_text() -> None:
+@pytest.mark.parametrize("text", ["", "short", LONG_TEXT, "日本語" * 40, "\0" * 60, "\n", "line\r\n" * 30 + "\x85end"])
+@pytest.mark.parametrize("headings", HEADINGS)
+@pytest.mark.parametrize("anchor", ["", "a-b", 'a\n"b'])
+def test_a_chunk_is_the_same_after_it_was_stored(text: str, headings: str, anchor: str) -> None:
+    encoded = encode_content(text, headings, anchor)
+    assert decode_content(encoded) == (text, headings, anchor)
+    assert isinstance(encoded, bytes) or len(encoded) < 50
+
+
+def test_a_chunk_that_cannot_be_compressed_stays_a_text() -> None:
     text = "".join(map(chr, np.random.default_rng(1).permutation(90) + 33))
-    assert rows.encode_text(text) == text
+    assert encode_content(text, "[]", "") == f'[]\n""\n{text}'
 
 
 @pytest.fixture
@@ -74,9 +80,11 @@ def alter(file: Path, statement: str) -> None:
 
 
 DAMAGE = {
-    "a byte of a text": "chunks SET text = CAST(substr(text, 1, 9) || x'ff' || substr(text, 11) AS BLOB) WHERE id = 1",
-    "the end of a text": "chunks SET text = substr(text, 1, length(text) - 3) WHERE id = 1",
-    "a text that is not compressed": "chunks SET text = CAST('plain' AS BLOB) WHERE id = 1",
+    "most of a text": "chunks SET content = CAST(substr(content, 1, 9) || x'ff' AS BLOB) WHERE id = 1",
+    "the end of a text": "chunks SET content = substr(content, 1, length(content) - 3) WHERE id = 1",
+    "a text that is not compressed": "chunks SET content = CAST('plain' AS BLOB) WHERE id = 1",
+    "bytes after a text": "chunks SET content = CAST(content || x'00' AS BLOB) WHERE id = 1",
+    "a text without headings": "chunks SET content = 'plain' WHERE id = 1",
     "an exponent": "vectors SET vector = CAST(x'0700' || substr(vector, 3) AS BLOB) WHERE chunk_id = 1",
     "a number": "vectors SET vector = CAST(substr(vector, 1, length(vector) - 1) || x'77' AS BLOB) WHERE chunk_id = 1",
     "a hash": "vectors SET hash = CAST(x'00' || substr(hash, 2) AS BLOB) WHERE chunk_id = 1",

@@ -108,9 +108,9 @@ class _SqliteWriter:
         stored = self._db.execute(f"SELECT {names} FROM full_pages WHERE id = ?", (page_id,)).fetchone()
         if stored != tuple(columns.values()):
             return False
-        sql = "SELECT hash, text FROM chunks JOIN vectors ON chunk_id = id WHERE chunks.page_id = ? ORDER BY number"
+        sql = "SELECT hash, content FROM chunks JOIN vectors ON chunk_id = id WHERE chunks.page_id = ? ORDER BY number"
         chunks = self._db.execute(sql, (page_id,))
-        known = [(digest, rows.decode_text(text)) for digest, text in chunks]
+        known = [(digest, rows.decode_text(content)) for digest, content in chunks]
         return known == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
 
     def _write_page(self, entry: PageEntry, page_id: int | None) -> int:

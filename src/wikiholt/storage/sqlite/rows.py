@@ -14,20 +14,17 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 from wikiholt.domain.page import PageTerms
 from wikiholt.domain.search import StoredChunk, StoredLink
 from wikiholt.domain.vector_precision import join_vectors, split_vectors
+from wikiholt.storage.sqlite.chunk_content import decode_content, encode_content
 from wikiholt.storage.sqlite.errors import make_corrupt_error
 
-CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
+CHUNK_COLUMNS = "id, page_id, number, content, first_line, last_line"
 FULL_CHUNKS = (
-    "SELECT chunks.id, chunks.page_id, number, text, heading_path, anchor, first_line, last_line, hash,"
-    " vectors.page_id, vector FROM chunks JOIN vectors ON chunk_id = chunks.id"
+    "SELECT chunks.id, chunks.page_id, number, content, first_line, last_line, hash, vectors.page_id, vector"
+    " FROM chunks JOIN vectors ON chunk_id = chunks.id"
 )
 """The rows of `split_full_chunks`."""
 HASH_PREFIX_BYTES = 4
 """The bytes of a hash in the index by hash. They leave a few candidates even in a large wiki."""
-
-_MIN_COMPRESSED_BYTES = 50
-_TEXT_LEVEL, _TEXT_WINDOW_BITS, _TEXT_MEMORY_LEVEL = 6, 12, 5
-"""A chunk is short: with a larger window and more memory, zlib takes five times as long and saves nothing."""
 
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)
 """`json.dumps` with options makes an encoder per call, which takes longer than encoding."""
@@ -58,44 +55,38 @@ def to_stored_link(row: Row) -> StoredLink:
 
 @translate_damage
 def to_stored_chunk(row: Row) -> StoredChunk:
-    chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line = row
-    lines = (first_line, last_line)
-    return StoredChunk(chunk_id, page_id, number, decode_text(text), decode_strings(heading_path), anchor, *lines)
-
-
-def encode_text(text: str) -> str | bytes:
-    """Compress the text of a chunk. A text that would not become smaller stays a text."""
-    data = text.encode()
-    if len(data) < _MIN_COMPRESSED_BYTES:
-        return text
-    compressor = zlib.compressobj(_TEXT_LEVEL, zlib.DEFLATED, -_TEXT_WINDOW_BITS, _TEXT_MEMORY_LEVEL)
-    compressed = compressor.compress(data) + compressor.flush()
-    return compressed if len(compressed) < len(data) else text
+    chunk_id, page_id, number, content, first_line, last_line = row
+    text, heading_path, anchor = decode_content(content)
+    return StoredChunk(chunk_id, page_id, number, text, decode_strings(heading_path), anchor, first_line, last_line)
 
 
 @translate_damage
-def decode_text(encoded: str | bytes) -> str:
-    return encoded if isinstance(encoded, str) else zlib.decompress(encoded, -_TEXT_WINDOW_BITS).decode()
+def decode_text(content: str | bytes) -> str:
+    """The text of a chunk."""
+    text, _, _ = decode_content(content)
+    return text
 
 
+@translate_damage
 def split_full_chunks(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
     """Split rows of `FULL_CHUNKS` into chunks and vectors. Checksums cover this form, which both stores have."""
     chunks: list[Row] = []
     vectors: list[Row] = []
-    for chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line, digest, owner_id, vector in rows:
-        lines = (first_line, last_line)
-        chunks.append((chunk_id, page_id, number, decode_text(text), heading_path, anchor, *lines, digest))
+    for chunk_id, page_id, number, content, first_line, last_line, digest, owner_id, vector in rows:
+        chunks.append((chunk_id, page_id, number, *decode_content(content), first_line, last_line, digest))
         vectors.append((chunk_id, owner_id, vector))
     return chunks, vectors
 
 
 def insert_chunks(db: sqlite3.Connection, chunks: Iterable[Row], vectors: Iterable[Row]) -> None:
     """Insert the rows of `split_full_chunks`."""
-    texts, hashed = [], []
-    for (*columns, digest), (chunk_id, page_id, vector) in zip(chunks, vectors, strict=True):
-        texts.append((*columns[:3], encode_text(columns[3]), *columns[4:]))
-        hashed.append((chunk_id, page_id, digest, vector))
-    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", texts)
+    contents, hashed = [], []
+    for chunk, (_, owner_id, vector) in zip(chunks, vectors, strict=True):
+        chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line, digest = chunk
+        content = encode_content(text, heading_path, anchor)
+        contents.append((chunk_id, page_id, number, content, first_line, last_line))
+        hashed.append((chunk_id, owner_id, digest, vector))
+    db.executemany(f"INSERT INTO chunks ({CHUNK_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", contents)
     db.executemany("INSERT INTO vectors (chunk_id, page_id, hash, vector) VALUES (?, ?, ?, ?)", hashed)
 
 

@@ -51,8 +51,8 @@ CREATE INDEX links_page ON links (page_id);
 CREATE INDEX links_key ON links (key) WHERE key IS NOT NULL;
 CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, text ANY NOT NULL,
-    heading_path TEXT NOT NULL, anchor TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, content ANY NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
     UNIQUE (page_id, number)) STRICT;
 CREATE TABLE vectors (
     chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL) STRICT;
