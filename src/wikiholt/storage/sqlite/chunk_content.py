@@ -15,8 +15,8 @@ _DICTIONARY = (
     b" from the by the and the is a as a in a of a to be can be this is if you you can do not are not it's don't"
     b" see also for example, such as true false null const return import class width height color { }\n});\n  }\n}\n"
     b'=""></div>\n<div class="\n<p>https://www.http://.com/.org/.html.md)](/en/docs/img src="style="/>\n'
-    b"```\n\n```js\n```css\n```html\n```json\n```bash\n```python\n| --- | --- |\n| \n- **\n- [\n- `\n  - \n* \n1. \n\n> "
-    b'\n\n## \n\n### \n\n#### \n\nThe \n\nThis \n\nIn \n\nIf you \n\nTo \n\nYou can ["'
+    b"```\n\n```js\n```css\n```html\n```json\n```bash\n```python\n| --- | --- |\n| \n- **\n- [\n- `\n  - \n* \n1. "
+    b'\n\n> \n\n## \n\n### \n\n#### \n\nThe \n\nThis \n\nIn \n\nIf you \n\nTo \n\nYou can ["'
 )
 """What many texts contain; zlib refers to it. With another dictionary, older files cannot be read."""
 
