@@ -225,7 +225,7 @@ def _encode_properties(properties: Sequence[PageProperty]) -> str:
             kinds.setdefault("n", []).append(value.number)
         if value.date is not None:
             kinds.setdefault("d", []).append(value.date)
-    return json.dumps(encoded, ensure_ascii=False)
+    return json.dumps(encoded, ensure_ascii=False, separators=(",", ":"))
 
 
 @translate_damage
