@@ -235,6 +235,7 @@ _BY_MODULE = {
         "table",
     ),
     "storage/sqlite/index_writer.py": (
+        "execute(_FIND_PAGE)",
         "execute(sql)",
         "names",
         "placeholders",

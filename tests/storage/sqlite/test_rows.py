@@ -108,6 +108,19 @@ def test_a_damaged_text_is_reported_when_it_is_read(file: Path) -> None:
         index.get_chunks([1])
 
 
+def test_lost_words_are_reported_by_whatever_needs_them(file: Path) -> None:
+    alter(file, "DELETE FROM page_words WHERE page_id = 1")
+    with closing(SqliteIndex(file)) as index:
+        with index.open_keyword_rows() as (_, pages), pytest.raises(IndexCorrupt):
+            list(pages)
+        with pytest.raises(IndexCorrupt):
+            index.get_keyword_changes(0)
+        for change in (IndexChange(deleted=("a.md",)), IndexChange((make_entry("a.md", ["new"], EMBEDDER),))):
+            with pytest.raises(IndexCorrupt):
+                index.apply(change)
+        assert index.get_chunks([1])
+
+
 def test_hashes_that_start_with_the_same_bytes_are_different(file: Path) -> None:
     hashes = (b"same" + b"1" * 12, b"same" + b"2" * 12)
     entry = replace(make_entry("d.md", ["one", "two"], EMBEDDER), hashes=hashes)

@@ -207,7 +207,8 @@ class SqliteIndex:
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            pages = db.execute("SELECT page_id, words FROM page_words ORDER BY page_id")
+            # LEFT JOIN, here and in other places: words that are lost are an error, not a page less.
+            pages = db.execute("SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id ORDER BY id")
             yield version, (KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
 
     def get_keyword_changes(self, version: int) -> KeywordDelta | None:
@@ -216,7 +217,7 @@ class SqliteIndex:
             if not horizon <= version <= now:
                 return None
             sql = (
-                "SELECT id, words FROM pages INDEXED BY pages_version CROSS JOIN page_words ON page_id = id"
+                "SELECT id, words FROM pages INDEXED BY pages_version LEFT JOIN page_words ON page_id = id"
                 " WHERE version > ?"
             )
             pages = sorted(db.execute(sql, (version,)))

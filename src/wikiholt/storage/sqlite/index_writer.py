@@ -12,6 +12,8 @@ from wikiholt.storage.sqlite import page_queries, rows
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
 
+_FIND_PAGE = "SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id WHERE file = ?"
+
 
 def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
     """Apply the change in the open transaction and return the resulting version."""
@@ -55,7 +57,7 @@ class _SqliteWriter:
     def delete_file(self, file: str) -> None:
         if self._db.execute("DELETE FROM problems WHERE file = ?", (file,)).rowcount:
             self.changed = True
-        row = self._db.execute("SELECT id, words FROM full_pages WHERE file = ?", (file,)).fetchone()
+        row = self._db.execute(_FIND_PAGE, (file,)).fetchone()
         if row is None:
             return
         page_id, words = row
@@ -73,7 +75,7 @@ class _SqliteWriter:
         self.changed = True
 
     def write_entry(self, entry: PageEntry) -> None:
-        stored = self._db.execute("SELECT id, words FROM full_pages WHERE file = ?", (entry.page.file,)).fetchone()
+        stored = self._db.execute(_FIND_PAGE, (entry.page.file,)).fetchone()
         old_id, old_terms = stored or (None, b"")
         if old_id is not None and self._is_unchanged(old_id, entry):
             return
