@@ -128,10 +128,11 @@ class SqliteIndex:
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
         sql = f"SELECT hash, vector FROM vectors WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
-        prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in hashes})
+        requested = frozenset(hashes)
+        prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in requested})
         with self._pool.read_connection() as db:
-            candidates = dict(select_in_batches(db, sql, prefixes))
-        found = {digest: candidates[digest] for digest in hashes if digest in candidates}
+            candidates = select_in_batches(db, sql, prefixes)
+            found = {digest: vector for digest, vector in candidates if digest in requested}
         return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
