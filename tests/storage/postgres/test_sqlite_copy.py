@@ -108,7 +108,7 @@ def test_a_damaged_copy_is_refused_and_leaves_nothing(postgres: PostgresStore, t
     with closing(create_filled_index(postgres)) as index:
         index.write_backup(tmp_path / "copy")
         with closing(sqlite3.connect(tmp_path / "copy")) as db:
-            db.execute("UPDATE chunks SET text = 'another' WHERE id = 3")
+            db.execute("UPDATE chunks SET content = replace(content, 'alpha', 'another') WHERE id = 3")
             db.commit()
         with pytest.raises(IndexCorrupt):
             postgres.import_backup(WIKI, tmp_path / "copy")
