@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -74,7 +75,9 @@ def test_messages_about_damage_never_quote_a_page(
     tmp_path: Path, wiki: WikiHandle, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = get_index_file(tmp_path, wiki)
-    file.write_bytes(file.read_bytes().replace(b" page tells of", b" page \xff\xff\xff\xff\xff of"))
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("UPDATE chunks SET content = CAST(x'ff' || ' page of the handbook' AS TEXT)")
+        db.commit()
     assert "handbook" not in " ".join(wiki.check())
     with pytest.raises(IndexCorrupt) as caught:
         wiki.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))

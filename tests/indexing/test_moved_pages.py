@@ -118,7 +118,7 @@ def read_rows(file: Path) -> list[object]:
     with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as db:
         db.row_factory = sqlite3.Row
         pages = [dict(row) for row in db.execute("SELECT * FROM pages ORDER BY file")]
-        tables = ("chunks", "vectors", "tags", "links")
+        tables = ("page_words", "chunks", "vectors", "tags", "links")
         rows: list[object] = []
         for page in pages:
             number = page.pop("id")
@@ -192,7 +192,7 @@ def test_a_damaged_page_is_not_moved(tmp_path: Path) -> None:
     wiki.sync()
     file = next(wiki.store.get_directory(WIKI_ID).glob("g*.sqlite"))
     with sqlite3.connect(file) as db:
-        db.execute("UPDATE chunks SET text = 'alpho' WHERE text = 'alpha'")
+        db.execute("UPDATE chunks SET content = replace(content, 'alpha', 'alpho') WHERE content LIKE '%alpha'")
     moves = [PageMove(f"{name}.md", f"new/{name}.md", f"new/{name}", name, (), None, name, None) for name in "ba"]
     with closing(wiki.store.open(WIKI_ID)) as index:
         with pytest.raises(IndexCorrupt, match="page 1 is not as it was written"):

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from tests.support.git_repository import Repository
+from tests.support.stored_bytes import read_stored_bytes
 
 WORD_PLACES = ("body", "title", "path", "tag", "category", "heading", "problem", "branch", "edit", "link", "text")
 _DIRECTORY_NUMBERS = (11, 17)
@@ -67,5 +68,5 @@ def find_codes_in_file(file: Path) -> set[str]:
     """The codes of the wikis whose words are in a file, as UTF-8 or as UTF-16."""
     if not file.is_file():
         return set()
-    content = file.read_bytes()
+    content = read_stored_bytes(file)
     return find_codes(content.decode("latin-1")) | find_codes(content.replace(b"\0", b"").decode("latin-1"))

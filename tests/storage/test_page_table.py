@@ -15,7 +15,7 @@ ROW = PageRow._make((*_OLDER, "{}", "[]", "[]", "a", 2.0, '["x"]'))
 
 def test_column_types_follow_the_types_of_the_row() -> None:
     columns = dict(column.split(" ", 1) for column in page_table.format_sqlite_columns().split(", "))
-    assert list(columns) == list(PageRow._fields)
+    assert list(columns) == [name for name in PageRow._fields if name != "words"], "words have their own table"
     assert columns["category"].strip() == "TEXT"
     assert columns["name"] == "TEXT NOT NULL"
     assert columns["file"] == "TEXT NOT NULL UNIQUE"

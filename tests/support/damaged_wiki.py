@@ -18,6 +18,7 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.request import SearchRequest
+from wikiholt.storage.sqlite.chunk_content import encode_content
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
@@ -118,7 +119,8 @@ class DamagedWiki:
         file = self.index_file
         before = file.stat()
         with closing(sqlite3.connect(file)) as db:
-            db.execute("UPDATE chunks SET text = 'something else' WHERE id = (SELECT max(id) FROM chunks)")
+            content = encode_content("something else", "[]", "")
+            db.execute("UPDATE chunks SET content = ? WHERE id = (SELECT max(id) FROM chunks)", (content,))
             db.commit()
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.domain.page import Chunk, Link, Page, PageProblem, PageTerms
+from wikiholt.domain.vector_precision import round_vectors
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -18,7 +19,10 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """A page ready to be stored: its chunks, the hash of each chunk's embedded text, and their vectors."""
+    """A page ready to be stored: its chunks, the hash of each chunk's embedded text, and their vectors.
+
+    The vectors are rounded to the precision of an index, so that every store returns what it was given.
+    """
 
     blob: str
     page: Page
@@ -26,6 +30,9 @@ class PageEntry:
     hashes: tuple[bytes, ...]
     vectors: FloatArray
     terms: PageTerms
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "vectors", round_vectors(self.vectors))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,14 @@ Both stores compute them over the same values, so that a copy from one store to 
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
+from wikiholt.storage.sqlite.rows import FULL_CHUNKS, Row, split_full_chunks
 
-Row = Sequence[Any]
-
-_PAGE_QUERY = "SELECT * FROM pages WHERE id = ?"
-_CHUNK_QUERY = "SELECT * FROM chunks WHERE page_id = ? ORDER BY number"
-_VECTOR_QUERY = (
-    "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number"
-)
+_PAGE_QUERY = "SELECT * FROM full_pages WHERE id = ?"
+_CHUNK_QUERY = f"{FULL_CHUNKS} WHERE chunks.page_id = ? ORDER BY number"
 _TAG_QUERY = "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag"
 _LINK_QUERY = "SELECT target, text, line, wiki, paths, key, other_key FROM links WHERE page_id = ? ORDER BY rowid"
 _STATE_QUERY = "SELECT version, horizon, revision, synced_at FROM state"
@@ -106,11 +101,13 @@ def write_checksum(db: sqlite3.Connection, page_id: int, crc: int) -> None:
 
 def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:
     """All that belongs to a page, encoded by `encode_page_parts`."""
-    chunks, vectors, links = (db.execute(sql, (page_id,)) for sql in (_CHUNK_QUERY, _VECTOR_QUERY, _LINK_QUERY))
+    chunks, vectors = split_full_chunks(db.execute(_CHUNK_QUERY, (page_id,)))
+    links = db.execute(_LINK_QUERY, (page_id,))
     tags = [tag for (tag,) in db.execute(_TAG_QUERY, (page_id,))]
     return encode_page_parts(page_id, chunks, vectors, tags, links)
 
 
 def _compute_stored_page_checksum(db: sqlite3.Connection, page_id: int) -> int:
     page = db.execute(_PAGE_QUERY, (page_id,)).fetchone()
-    return compute_page_checksum(page, read_page_parts(db, page_id))
+    # Without its words, a page is not in the view.
+    return compute_page_checksum(page, read_page_parts(db, page_id)) if page is not None else -1

@@ -27,11 +27,11 @@ from wikiholt.storage.sqlite.rows import (
 from wikiholt.text.links import fold_path, get_last_part
 from wikiholt.text.properties import fold_pinned_query, fold_property_name, fold_title, iter_property_values
 
-SQLITE_SCHEMA_VERSION = 4
+SQLITE_SCHEMA_VERSION = 5
 """An index file of an older schema is refused; the next sync quarantines it and builds a new one."""
-POSTGRES_LAYOUT = 3
+POSTGRES_LAYOUT = 4
 """The layout of a wiki's schema in PostgreSQL. A schema of an older layout gets the columns that it lacks."""
-FIRST_POSTGRES_LAYOUT = 3
+FIRST_POSTGRES_LAYOUT = 4
 """The oldest layout that can be migrated. The next sync quarantines a schema of an older one and builds a new one."""
 
 
@@ -87,6 +87,7 @@ ADDED_COLUMNS: Mapping[str, AddedColumn] = {
 
 # ── columns ──────────────────────────────────────────────────────────────────────────────────────
 
+SQLITE_COLUMNS = tuple(name for name in PageRow._fields if name != "words")
 _SQLITE_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 _POSTGRES_TYPES = {int: "int8", float: "float8", str: "text", bytes: "bytea"}
 _SMALL_COLUMNS = frozenset({"hidden", "chunks", "word_count"})
@@ -102,10 +103,10 @@ def get_postgres_type(column: str) -> str:
 
 
 def format_sqlite_columns() -> str:
-    """The column definitions of the table in SQLite."""
+    """The column definitions of the table in SQLite, where words have a table of their own."""
     return ", ".join(
         f"{name} {_SQLITE_TYPES[_get_value_type(name)]} {_SQLITE_CONSTRAINTS.get(name, _format_null(name))}"
-        for name in PageRow._fields
+        for name in SQLITE_COLUMNS
     )
 
 
@@ -230,7 +231,6 @@ MOVED_COLUMNS = (
     "file",
     "path",
     "name",
-    "words",
     "version",
     "key",
     "last_key",
@@ -239,7 +239,7 @@ MOVED_COLUMNS = (
     "alias_keys",
     "titles",
 )
-"""The columns that `move_page_row` changes."""
+"""The columns of the table in SQLite that `move_page_row` changes."""
 
 
 def move_page_row(row: PageRow, move: PageMove, terms: PageTerms, version: int) -> PageRow:
@@ -281,7 +281,7 @@ def _encode_properties(properties: Sequence[PageProperty]) -> str:
             kinds.setdefault("n", []).append(value.number)
         if value.date is not None:
             kinds.setdefault("d", []).append(value.date)
-    return json.dumps(encoded, ensure_ascii=False)
+    return json.dumps(encoded, ensure_ascii=False, separators=(",", ":"))
 
 
 @translate_damage
@@ -339,7 +339,7 @@ class SqlDialect:
 
 
 HAS_PROPERTIES = "properties <> '{}'"
-"""The condition of pages with properties. In SQLite an index with it answers without reading the pages."""
+"""The condition of pages with properties. In SQLite they have an index."""
 
 SQLITE = SqlDialect(
     "?",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from psycopg import sql
 
@@ -15,6 +16,7 @@ from wikiholt.domain.page import PageProblem
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.postgres.index import PostgresIndex
+from wikiholt.storage.postgres.index_writer import make_chunk_rows, make_vector_rows
 from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
@@ -23,7 +25,19 @@ from wikiholt.testing.fakes import make_entry
 WIKI = "cccccccccccccccccccc"
 EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test", "models/m", "int8")
-TABLES = ("pages", "chunks", "vectors", "tags", "links", "dropped", "problems", "seals", "model", "sqlite_sequence")
+TABLES = (
+    "pages",
+    "page_words",
+    "chunks",
+    "vectors",
+    "tags",
+    "links",
+    "dropped",
+    "problems",
+    "seals",
+    "model",
+    "sqlite_sequence",
+)
 
 
 __all__ = ["embedded", "postgres", "shared"]
@@ -94,7 +108,7 @@ def test_a_damaged_copy_is_refused_and_leaves_nothing(postgres: PostgresStore, t
     with closing(create_filled_index(postgres)) as index:
         index.write_backup(tmp_path / "copy")
         with closing(sqlite3.connect(tmp_path / "copy")) as db:
-            db.execute("UPDATE chunks SET text = 'another' WHERE id = 3")
+            db.execute("UPDATE chunks SET content = replace(content, 'alpha', 'another') WHERE id = 3")
             db.commit()
         with pytest.raises(IndexCorrupt):
             postgres.import_backup(WIKI, tmp_path / "copy")
@@ -153,3 +167,13 @@ def test_damage_is_found(what: str, postgres: PostgresStore) -> None:
     index.close()
     assert faults
     assert all("quoted" not in fault for fault in faults)
+
+
+def test_the_checksum_covers_every_bit_of_a_vector() -> None:
+    entry = make_entry("a.md", ["alpha"], EMBEDDER)
+    chunks = make_chunk_rows(1, 1, entry)
+    intact = make_vector_rows(chunks, entry.vectors)
+    for number in range(EMBEDDER.dimensions):
+        damaged = entry.vectors.copy()
+        damaged[0, number] = np.nextafter(damaged[0, number], np.float32(9))
+        assert make_vector_rows(chunks, damaged) != intact

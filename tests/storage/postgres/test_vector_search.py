@@ -13,6 +13,7 @@ from tests.support.postgres_stores import open_store
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe
 from wikiholt.domain.page import Chunk, Page, PageMetadata, PageTerms
+from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.storage.postgres import locks, vector_search
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.maintenance import IndexBuilder, build_missing_indexes
@@ -33,7 +34,7 @@ def make_clustered_vectors() -> FloatArray:
         (PAGES * CHUNKS_PER_PAGE, DIMENSIONS)
     )
     found[5::1000] = found[4]
-    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+    return round_vectors(np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32))
 
 
 VECTORS = make_clustered_vectors()
@@ -84,7 +85,7 @@ def search_brute_force(query: FloatArray, limit: int, pages: IntArray | None = N
 def make_queries() -> FloatArray:
     draw = np.random.default_rng(8)
     found = VECTORS[draw.integers(0, len(VECTORS), 30)] + 0.1 * draw.standard_normal((30, DIMENSIONS))
-    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+    return round_vectors(np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32))
 
 
 def test_hnsw_finds_the_nearest(index: PostgresIndex) -> None:

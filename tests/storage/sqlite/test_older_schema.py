@@ -31,7 +31,7 @@ def test_an_index_of_an_older_schema_is_refused_and_rebuilt_by_a_sync(tmp_path: 
     if not has_owner:
         with closing(open_connection(directory / "g000001.sqlite")) as db:
             db.execute("DROP TABLE owner")
-    with pytest.raises(IndexCorrupt, match=r"older Wikiholt \(schema 3, this one needs 4\)") as caught:
+    with pytest.raises(IndexCorrupt, match=r"older Wikiholt \(schema 4, this one needs 5\)") as caught:
         wiki.store.open(WIKI_ID)
     assert "wikiholt sync" in caught.value.hint
 
@@ -67,4 +67,4 @@ def test_the_keys_and_paths_of_links_have_checksums(tmp_path: Path) -> None:
         index = wiki.store.open(WIKI_ID)
     index.close()
     wiki.close()
-    assert SQLITE_SCHEMA_VERSION == 4
+    assert SQLITE_SCHEMA_VERSION == 5

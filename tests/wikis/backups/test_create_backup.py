@@ -2,9 +2,11 @@
 
 import fcntl
 import hashlib
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 
@@ -133,8 +135,9 @@ def test_a_damaged_index_never_becomes_a_backup(fixture: BackupFixture) -> None:
     file = fixture.get_index_file()
     fixture.service.close()
     data = bytearray(file.read_bytes())
-    at = data.rindex(b"words and more words")
-    data[at : at + 5] = b"wells"
+    with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as db:
+        (content,) = db.execute("SELECT content FROM chunks ORDER BY id DESC LIMIT 1").fetchone()
+    data[data.index(content) + 9] ^= 4
     file.write_bytes(data)
     with pytest.raises(IndexCorrupt):
         fixture.get_wiki().backups.create()

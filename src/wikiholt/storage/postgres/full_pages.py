@@ -5,15 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from wikiholt.domain.index import FloatArray, PageContents
 from wikiholt.domain.page import Link
+from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.storage.checksums import compute_page_checksum, encode_page_parts
 from wikiholt.storage.page_table import CONTENTS_COLUMNS, PageRow, to_page_contents
 from wikiholt.storage.postgres import rows
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.rows import ChunkRow, DerivedPageColumns, LinkRow
 from wikiholt.storage.postgres.schema import GenerationTables
-from wikiholt.storage.sqlite.rows import decode_strings, encode_vector
+from wikiholt.storage.sqlite.rows import decode_strings, encode_vectors
 
 Row = tuple[Any, ...]
 
@@ -43,8 +46,14 @@ class FullPage:
 
 
 def make_vector_rows(chunks: Sequence[ChunkRow], vectors: FloatArray) -> list[Row]:
-    """Make the vector rows of a page as the SQLite store has them; the checksum covers this form."""
-    return [(chunk.id, chunk.page_id, encode_vector(vector)) for chunk, vector in zip(chunks, vectors, strict=True)]
+    """Make the vector rows of a page as the SQLite store has them; the checksum covers this form.
+
+    A vector that is not rounded is damaged. Its row has all of its bits, so that the checksum differs.
+    """
+    encoded = encode_vectors(vectors)
+    if not np.array_equal(round_vectors(vectors), vectors):
+        encoded = [vector.tobytes() for vector in vectors]
+    return [(chunk.id, chunk.page_id, vector) for chunk, vector in zip(chunks, encoded, strict=True)]
 
 
 def iter_full_pages(db: Connection, tables: GenerationTables, dimensions: int) -> Iterator[FullPage]:

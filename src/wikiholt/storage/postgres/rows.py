@@ -25,7 +25,7 @@ from wikiholt.text.links import fold_path
 
 Row = Sequence[Any]
 
-CHUNK_COLUMNS = packing.CHUNK_COLUMNS
+CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
 
 _ESCAPE_CHARACTER = "\ufdd0"
 """A Unicode noncharacter. It escapes the code points that PostgreSQL text cannot store."""
@@ -140,7 +140,8 @@ def to_stored_page(row: Row) -> StoredPage:
 
 
 def to_stored_chunk(row: Row) -> StoredChunk:
-    return packing.to_stored_chunk(decode_row(row))
+    chunk_id, page_id, number, text, heading_path, anchor, *lines = decode_row(row)
+    return StoredChunk(chunk_id, page_id, number, text, packing.decode_strings(heading_path), anchor, *lines)
 
 
 # ── links ────────────────────────────────────────────────────────────────────────────────────────

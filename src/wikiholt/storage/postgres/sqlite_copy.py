@@ -12,8 +12,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import Busy, IndexCorrupt
@@ -67,9 +65,10 @@ def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callabl
 
 def _write_page(copy: sqlite3.Connection, full_page: FullPage) -> None:
     page = full_page.page
-    copy.execute(_format_insert("pages", PageRow._fields), page)
-    copy.executemany(_format_insert("chunks", ChunkRow._fields), full_page.chunks)
-    copy.executemany("INSERT INTO vectors VALUES (?, ?, ?)", full_page.vector_rows)
+    columns = page._asdict()
+    copy.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page.id, columns.pop("words")))
+    copy.execute(_format_insert("pages", tuple(columns)), tuple(columns.values()))
+    packing.insert_chunks(copy, full_page.chunks, full_page.vector_rows)
     copy.executemany("INSERT INTO tags VALUES (?, ?)", [(tag, page.id) for tag in full_page.tags])
     links = [(page.id, *link) for link in full_page.links]
     copy.executemany(_format_insert("links", ("page_id", *LinkRow._fields)), links)
@@ -174,17 +173,19 @@ class _CopyImport:
     def _iter_page_rows(self) -> Iterator[Row]:
         """Yield the rows of all pages. Raises IndexCorrupt if a checksum differs from the one in the copy."""
         for page in map(
-            PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM pages ORDER BY id")
+            PageRow._make, self._copy.execute(f"SELECT {', '.join(PageRow._fields)} FROM full_pages ORDER BY id")
         ):
-            chunks = self._select_for_page(f"SELECT {', '.join(ChunkRow._fields)} FROM chunks", "number", page)
-            blobs = self._select_for_page(
-                "SELECT vector FROM chunks JOIN vectors ON chunk_id = chunks.id", "number", page, "chunks.page_id"
+            chunks, vectors = packing.split_full_chunks(
+                self._select_for_page(packing.FULL_CHUNKS, "number", page, "chunks.page_id")
             )
-            vectors = np.frombuffer(b"".join(blob for (blob,) in blobs), "<f4").reshape(-1, self._dimensions)
             tags = [tag for (tag,) in self._select_for_page("SELECT tag FROM tags", "tag", page)]
             links = self._select_for_page(f"SELECT {', '.join(LinkRow._fields)} FROM links", "rowid", page)
             derived = index_writer.derive_page_columns(
-                page, list(map(ChunkRow._make, chunks)), vectors, tags, list(map(LinkRow._make, links))
+                page,
+                list(map(ChunkRow._make, chunks)),
+                packing.to_vector_rows(vectors, self._dimensions).vectors,
+                tags,
+                list(map(LinkRow._make, links)),
             )
             if self._select_for_page("SELECT crc FROM seals", "crc", page) != [(derived.seal,)]:
                 raise _make_damaged_error(f"page {page.id} is not as it was written")
@@ -192,14 +193,11 @@ class _CopyImport:
             yield (*page, *derived)
 
     def _iter_chunk_rows(self) -> Iterator[Row]:
-        chunks = self._copy.execute(
-            f"SELECT {', '.join(f'chunks.{name}' for name in ChunkRow._fields)}, vector"
-            " FROM chunks JOIN vectors ON chunk_id = chunks.id ORDER BY chunks.id"
-        )
-        while batch := chunks.fetchmany(_BATCH_CHUNKS):
-            vectors = packing.to_vector_rows([(0, 0, vector) for *_, vector in batch], self._dimensions).vectors
-            for (*columns, _), field in zip(batch, rows.encode_vectors(vectors), strict=True):
-                yield (*columns, field)
+        full_chunks = self._copy.execute(f"{packing.FULL_CHUNKS} ORDER BY chunks.id")
+        while batch := full_chunks.fetchmany(_BATCH_CHUNKS):
+            chunks, vectors = packing.split_full_chunks(batch)
+            fields = rows.encode_vectors(packing.to_vector_rows(vectors, self._dimensions).vectors)
+            yield from ((*chunk, field) for chunk, field in zip(chunks, fields, strict=True))
 
     def _select_for_page(self, select: str, order_by: str, page: PageRow, page_id: str = "page_id") -> list[Row]:
         sql = f"{select} WHERE {page_id} = ? ORDER BY {order_by}"

@@ -127,12 +127,13 @@ class SqliteIndex:
             return index_writer.apply_change(db, change)
 
     def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
-        sql = "SELECT hash, vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE hash IN ({0})"
+        sql = f"SELECT hash, vector FROM vectors WHERE substr(hash, 1, {rows.HASH_PREFIX_BYTES}) IN ({{0}})"
+        requested = frozenset(hashes)
+        prefixes = sorted({digest[: rows.HASH_PREFIX_BYTES] for digest in requested})
         with self._pool.read_connection() as db:
-            return {
-                digest: rows.decode_vector(vector, self.recipe.dimensions)
-                for digest, vector in select_in_batches(db, sql, hashes)
-            }
+            candidates = select_in_batches(db, sql, prefixes)
+            found = {digest: vector for digest, vector in candidates if digest in requested}
+        return dict(zip(found, rows.decode_vectors(list(found.values()), self.recipe.dimensions), strict=True))
 
     def get_page_contents(self, files: Sequence[str]) -> Mapping[str, PageContents]:
         with self._pool.read_snapshot() as db:
@@ -207,7 +208,8 @@ class SqliteIndex:
     def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
         with self._pool.read_snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            pages = db.execute("SELECT id, words FROM pages ORDER BY id")
+            # LEFT JOIN, here and in other places: words that are lost are an error, not a page less.
+            pages = db.execute("SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id ORDER BY id")
             yield version, (KeywordRow(page_id, rows.decode_terms(terms)) for page_id, terms in pages)
 
     def get_keyword_changes(self, version: int) -> KeywordDelta | None:
@@ -215,7 +217,10 @@ class SqliteIndex:
             now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
             if not horizon <= version <= now:
                 return None
-            sql = "SELECT id, words FROM pages INDEXED BY pages_version WHERE version > ?"
+            sql = (
+                "SELECT id, words FROM pages INDEXED BY pages_version LEFT JOIN page_words ON page_id = id"
+                " WHERE version > ?"
+            )
             pages = sorted(db.execute(sql, (version,)))
             dropped = db.execute(
                 "SELECT page_id FROM dropped WHERE version > ? AND page_id IS NOT NULL", (version,)

@@ -29,10 +29,11 @@ from wikiholt.storage.sqlite.page_queries import select_in_batches
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
 
-_SELECT_PAGE = f"SELECT {', '.join(PageRow._fields)} FROM pages WHERE file = ?"
+_SELECT_PAGE = f"SELECT {', '.join(PageRow._fields)} FROM pages LEFT JOIN page_words ON page_id = id WHERE file = ?"
 # Only these columns: SQLite rewrites each index of a column that it sets.
 _UPDATE_PAGE = f"UPDATE pages SET {', '.join(f'{name} = ?' for name in MOVED_COLUMNS)} WHERE id = ?"
 _get_moved_columns = attrgetter(*MOVED_COLUMNS)
+_FIND_PAGE = "SELECT id, words FROM pages LEFT JOIN page_words ON page_id = id WHERE file = ?"
 
 
 def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
@@ -78,7 +79,7 @@ class _SqliteWriter:
     def delete_file(self, file: str) -> None:
         if self._db.execute("DELETE FROM problems WHERE file = ?", (file,)).rowcount:
             self.changed = True
-        row = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (file,)).fetchone()
+        row = self._db.execute(_FIND_PAGE, (file,)).fetchone()
         if row is None:
             return
         page_id, words = row
@@ -96,7 +97,7 @@ class _SqliteWriter:
         self.changed = True
 
     def write_entry(self, entry: PageEntry) -> None:
-        stored = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
+        stored = self._db.execute(_FIND_PAGE, (entry.page.file,)).fetchone()
         old_id, old_terms = stored or (None, b"")
         if old_id is not None and self._is_unchanged(old_id, entry):
             return
@@ -134,6 +135,7 @@ class _SqliteWriter:
         terms = PageTerms(move.name_terms, old_terms.headings, old_terms.body)
         moved = move_page_row(page, move, terms, self._version)
         self._db.execute(_UPDATE_PAGE, (*_get_moved_columns(moved), page.id))
+        self._db.execute("UPDATE page_words SET words = ? WHERE page_id = ?", (moved.words, page.id))
         if move.links is not None:
             self._db.execute("DELETE FROM links WHERE page_id = ?", (page.id,))
             page_queries.insert_links(self._db, page.id, move.links)
@@ -160,41 +162,45 @@ class _SqliteWriter:
     def _is_unchanged(self, page_id: int, entry: PageEntry) -> bool:
         columns = to_page_columns(entry)
         names = ", ".join(columns)
-        stored = self._db.execute(f"SELECT {names} FROM pages WHERE id = ?", (page_id,)).fetchone()
+        stored = self._db.execute(f"SELECT {names} FROM full_pages WHERE id = ?", (page_id,)).fetchone()
         if stored != tuple(columns.values()):
             return False
-        chunks = self._db.execute(
-            "SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,)
-        ).fetchall()
-        return chunks == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
+        sql = "SELECT hash, content FROM chunks JOIN vectors ON chunk_id = id WHERE chunks.page_id = ? ORDER BY number"
+        chunks = self._db.execute(sql, (page_id,))
+        known = [(digest, rows.decode_text(content)) for digest, content in chunks]
+        return known == [(digest, chunk.text) for digest, chunk in zip(entry.hashes, entry.chunks, strict=True)]
 
     def _write_page(self, entry: PageEntry, page_id: int | None) -> int:
         columns = to_page_columns(entry) | {"version": self._version}
+        words = columns.pop("words")
         if page_id is not None:
             columns["id"] = page_id
         names, placeholders = ", ".join(columns), ", ".join("?" * len(columns))
         row = tuple(columns.values())
         cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({placeholders})", row)
         page_id = int(cursor.lastrowid or 0)
+        self._db.execute("INSERT INTO page_words (page_id, words) VALUES (?, ?)", (page_id, words))
         tags = [(tag, page_id) for tag in sorted(fold_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags (tag, page_id) VALUES (?, ?)", tags)
         page_queries.insert_links(self._db, page_id, entry.page.links)
         return page_id
 
     def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
-        chunks = []
-        for chunk, digest in zip(entry.chunks, entry.hashes, strict=True):
+        chunks, vectors = [], []
+        for chunk_id, (chunk, digest, vector) in enumerate(
+            zip(entry.chunks, entry.hashes, rows.encode_vectors(entry.vectors), strict=True), self._get_next_chunk_id()
+        ):
             path, lines = rows.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
-            chunks.append((page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
-        self._db.executemany(
-            "INSERT INTO chunks (page_id, number, text, heading_path, anchor, first_line, last_line, hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            chunks,
-        )
-        # Chunk ids ascend in the order of insertion.
-        ids = self._db.execute("SELECT id FROM chunks WHERE page_id = ? ORDER BY id", (page_id,)).fetchall()
-        vectors = [(chunk, page_id, rows.encode_vector(v)) for (chunk,), v in zip(ids, entry.vectors, strict=True)]
-        self._db.executemany("INSERT INTO vectors (chunk_id, page_id, vector) VALUES (?, ?, ?)", vectors)
+            chunks.append((chunk_id, page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest))
+            vectors.append((chunk_id, page_id, vector))
+        rows.insert_chunks(self._db, chunks, vectors)
+
+    def _get_next_chunk_id(self) -> int:
+        """The id after all that were ever used: caches know a chunk by its id."""
+        sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'"
+        (sequence,) = self._db.execute(sql).fetchone()
+        (last_id,) = self._db.execute("SELECT coalesce(max(id), 0) FROM chunks").fetchone()
+        return int(max(sequence, last_id)) + 1
 
     def _remove_page_contents(self, page_id: int, encoded_terms: bytes) -> None:
         """Delete everything that belongs to a page except its row."""
@@ -204,6 +210,7 @@ class _SqliteWriter:
         db.execute(sql, (self._version, page_id))
         db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
         db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM page_words WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))

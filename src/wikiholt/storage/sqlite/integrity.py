@@ -14,6 +14,8 @@ _ZERO_COUNTS = (
     ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
     ("vectors without a chunk", "SELECT count(*) FROM vectors WHERE chunk_id NOT IN (SELECT id FROM chunks)"),
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
+    ("pages without words", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT page_id FROM page_words)"),
+    ("words without a page", "SELECT count(*) FROM page_words WHERE page_id NOT IN (SELECT id FROM pages)"),
     ("pages without terms", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT id FROM words_docsize)"),
     ("terms without a page", "SELECT count(*) FROM words_docsize WHERE id NOT IN (SELECT id FROM pages)"),
     ("files both indexed and listed as a problem", "SELECT count(*) FROM problems JOIN pages USING (file)"),
@@ -71,7 +73,8 @@ def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]
         (count,) = db.execute(sql).fetchone()
         if count:
             yield f"{count} {label}"
-    (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (dimensions * 4,)).fetchone()
+    size = rows.get_vector_bytes(dimensions)
+    (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (size,)).fetchone()
     if odd:
         yield f"{odd} vectors of the wrong size"
 
@@ -79,7 +82,7 @@ def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]
 def _find_keyword_faults(db: sqlite3.Connection) -> Iterator[str]:
     """Compare FTS5 with the stored terms of the pages by indexing them again in a temporary table."""
     db.execute(f"CREATE VIRTUAL TABLE temp.proof USING {FTS_TABLE}")
-    for page_id, encoded in db.execute("SELECT id, words FROM pages"):
+    for page_id, encoded in db.execute("SELECT page_id, words FROM page_words"):
         terms = rows.decode_terms(encoded)
         row = (page_id, terms.name, terms.headings, terms.body)
         db.execute("INSERT INTO temp.proof (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)

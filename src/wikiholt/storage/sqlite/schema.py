@@ -14,9 +14,11 @@ from wikiholt.storage.page_table import (
     HAS_ORDER_OVERRIDE,
     HAS_PROPERTIES,
     SQLITE_SCHEMA_VERSION,
+    PageRow,
     format_sqlite_columns,
 )
 from wikiholt.storage.sqlite.errors import translate_errors
+from wikiholt.storage.sqlite.rows import HASH_PREFIX_BYTES
 
 # Terms are already analysed and separated by spaces: FTS5 only splits at white space.
 _FTS_TOKENIZER = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
@@ -36,8 +38,10 @@ CREATE INDEX pages_last_key ON pages (last_key);
 CREATE INDEX pages_category ON pages (category_key);
 CREATE INDEX pages_version ON pages (version);
 CREATE INDEX pages_alias ON pages (id) WHERE {HAS_ALIAS};
-CREATE INDEX pages_properties ON pages (properties) WHERE {HAS_PROPERTIES};
+CREATE INDEX pages_properties ON pages (id) WHERE {HAS_PROPERTIES};
 CREATE INDEX pages_order ON pages (id) WHERE {HAS_ORDER_OVERRIDE};
+CREATE TABLE page_words (page_id INTEGER PRIMARY KEY, words BLOB NOT NULL) STRICT;
+CREATE VIEW full_pages AS SELECT {", ".join(PageRow._fields)} FROM pages JOIN page_words ON page_id = id;
 CREATE TABLE tags (tag TEXT NOT NULL, page_id INTEGER NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_page ON tags (page_id);
 CREATE TABLE links (
@@ -47,12 +51,12 @@ CREATE INDEX links_page ON links (page_id);
 CREATE INDEX links_key ON links (key) WHERE key IS NOT NULL;
 CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, text TEXT NOT NULL,
-    heading_path TEXT NOT NULL, anchor TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
-    hash BLOB NOT NULL, UNIQUE (page_id, number)) STRICT;
-CREATE INDEX chunks_hash ON chunks (hash);
+    id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, content ANY NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    UNIQUE (page_id, number)) STRICT;
 CREATE TABLE vectors (
-    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, vector BLOB NOT NULL) STRICT;
+    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, hash BLOB NOT NULL, vector BLOB NOT NULL) STRICT;
+CREATE INDEX vectors_hash ON vectors (substr(hash, 1, {HASH_PREFIX_BYTES}));
 CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
 CREATE INDEX dropped_version ON dropped (version);
 CREATE TABLE problems (
@@ -65,7 +69,7 @@ CREATE TABLE model (
 CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
 """
 
-_REQUIRED_TABLES = {"state", "pages", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
+_REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
 
 # Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000")
