@@ -12,10 +12,10 @@ _BY_MODULE = {
     ),
     "storage/checksums.py": (
         "execute(_CHUNK_QUERY)",
+        "execute(_LINK_QUERY)",
         "execute(_PAGE_QUERY)",
         "execute(_STATE_QUERY)",
         "execute(_TAG_QUERY)",
-        "execute(sql)",
     ),
     "storage/postgres/address.py": (
         "database",

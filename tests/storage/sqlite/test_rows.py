@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from wikiholt.domain.index import FloatArray, IndexChange, Recipe
+from wikiholt.domain.index import FloatArray, IndexChange, PageMove, Recipe
 from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite import rows
@@ -95,11 +95,20 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_damage_is_found_and_the_page_is_not_taken_over(what: str, file: Path) -> None:
+def test_damage_is_found_and_the_page_is_not_moved(what: str, file: Path) -> None:
     alter(file, f"UPDATE {DAMAGE[what]}")
     with closing(SqliteIndex(file)) as index:
         assert index.check()
-        assert index.get_page_contents(["a.md", "c.md"]).keys() == {"c.md"}
+        with pytest.raises(IndexCorrupt):
+            index.apply(IndexChange(moved=(move("c.md"), move("a.md"))))
+        assert sorted(index.get_page_blobs()) == ["a.md", "c.md"]
+        index.apply(IndexChange(moved=(move("c.md"),)))
+        assert sorted(index.get_page_blobs()) == ["a.md", "new/c.md"]
+
+
+def move(file: str) -> PageMove:
+    path = f"new/{file.removesuffix('.md')}"
+    return PageMove(file, f"new/{file}", path, path, (), None, path, None)
 
 
 def test_a_damaged_text_is_reported_when_it_is_read(file: Path) -> None:
