@@ -214,7 +214,9 @@ def test_retry_after_of_the_server_is_respected(server: WebServer, visit: OpenTa
 def test_an_unreachable_server_is_an_error_and_not_an_empty_list(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",)).page
     page.route("**/api/v1/search?*", lambda route: route.abort())
+    stop_time(page)  # a message that is repeated after the next attempt is no alert
     page.fill(BOX, "backup")
+    page.clock.run_for(500)
     expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached.")
 
 
@@ -377,7 +379,9 @@ def test_recent_searches_are_offered_and_can_be_cleared(server: WebServer, visit
 def test_the_page_recovers_by_itself_when_the_browser_is_online_again(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",)).page
     page.context.set_offline(True)
+    stop_time(page)  # there is no other attempt before the browser is online
     page.fill(BOX, "backup")
+    page.clock.run_for(500)
     expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached.")
     page.context.set_offline(False)
     expect(page.locator(FIRST)).to_contain_text("Backups")
