@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
+from tests.support.git_repository import Repository
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.caches.vectors.exact import ExactVectorCache
@@ -18,7 +20,7 @@ from wikiholt.errors import Busy
 from wikiholt.scheduler.reindex_job import ReindexState, lock_activity, read_activity
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_records import SchedulerConfig, SchedulerProgress, WikiActivity
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SchedulerProgress, SyncPriority, WikiActivity
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.live_index import Components
 from wikiholt.wikis.registry import Registry
@@ -158,3 +160,30 @@ def test_progress_counts_wikis_at_head_failed_and_running() -> None:
     entries[2].missing = True
     entries[3].activity = WikiActivity("sync", datetime.now(UTC), 1, 2)
     assert state.get_progress() == SchedulerProgress(4, 1, 2, (("wiki-3", entries[3].activity),))
+
+
+def test_a_run_waits_until_it_has_an_activity() -> None:
+    state = SchedulerState()
+    entry = state.add(Wiki(_WIKI_ID, "notes", "/nowhere", datetime.now(UTC)), 60.0, SyncPriority.NOTIFIED)
+    assert next(state.iter_syncs()) is entry
+    assert state.get_sync_state(entry).waiting, "it has begun, but may still find work to do"
+    entry.activity = _ACTIVITY
+    assert not state.get_sync_state(entry).waiting
+    state.finish(entry, lambda _: None)
+    assert not state.get_sync_state(entry).waiting
+
+
+def test_a_wiki_that_is_added_while_the_registry_is_read_stays(fixture: SchedulerFixture) -> None:
+    scheduler = fixture.make_scheduler(start=False)
+    repository = Repository(fixture.data / "elsewhere")
+    repository.commit(make_pages(1, "late"))
+    list_wikis = fixture.service.list_wikis
+
+    def add_meanwhile() -> Sequence[Wiki]:
+        wikis = list_wikis()
+        scheduler.touch(fixture.service.add("late", str(repository.path), {}).id)
+        return wikis
+
+    fixture.service.list_wikis = add_meanwhile  # type: ignore[method-assign]
+    scheduler._discovery.scan()
+    assert scheduler.get_counters().wikis == 1
