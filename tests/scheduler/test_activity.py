@@ -132,7 +132,8 @@ def test_a_second_process_shows_the_reindex_of_the_first_and_does_not_continue_i
     fixture.embedder = embedder
     fixture.create_repository("garden", make_pages(120, "garden"))
     (wiki,) = fixture.register_wikis("garden")
-    scheduler = fixture.make_scheduler()
+    # The first process does not pause: the second one may continue a paused reindex.
+    scheduler = fixture.make_scheduler(reindex_share=TIMEOUT_S)
     assert scheduler.wait_until_fresh(wiki, TIMEOUT_S)
     second = _SecondProcess(fixture)
     wait_until(lambda: second.scheduler.get_sync_state(wiki).synced_revision is not None)

@@ -21,7 +21,14 @@ from tests.support.wait import TIMEOUT_S, wait_until
 
 OPERATOR = "operator"
 _TEMPLATE = "with_extension"
-_OPTIONS = {"fsync": "off", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB"}
+_OPTIONS = {
+    "fsync": "off",
+    "synchronous_commit": "on",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    # It locks tables now and then, and tests have locks that are granted at once or not at all.
+    "autovacuum": "off",
+}
 
 
 class PostgresServer:
