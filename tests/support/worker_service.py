@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,7 +70,8 @@ class WorkerService:
         """Kill every process of the service at once."""
         assert self.process is not None
         for pid in (self.process.pid, *self.list_children()):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # children end by themselves when the supervisor has ended
+                os.kill(pid, signal.SIGKILL)
         self.process.wait(TIMEOUT_S)
 
     def list_children(self) -> list[int]:
