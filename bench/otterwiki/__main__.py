@@ -5,7 +5,8 @@
 Two servers of the same kind (gunicorn, one worker, four threads) run over copies of the same repository, one with the
 plugin and one without, and get requests in turns. 0 pages means all. The complete wiki is indexed the first time
 (half an hour on two cores; minutes with --random, which gives passages random vectors) and kept in DIR; smaller ones
-are made from it by deleting pages. --prepare does only this. Processor time is that of the thread that answers.
+are made from it by deleting pages. --prepare does only this. Processor time is that of the thread that answers; the
+time in hooks is what the plugin itself does before a save is answered.
 Searches are words of the wiki's own titles: Otterwiki's search uses them as a regular expression on every page,
 the plugin as a hybrid query.
 """
@@ -22,6 +23,9 @@ from bench.corpus import DEFAULT
 from bench.otterwiki.server import WITH, WITHOUT, Wiki
 from bench.otterwiki.wikis import HOME, prepared
 from bench.report import machine, write
+
+ROW = 5
+_TEXT = "# Bench\n\nWritten {}, about otters and holts.\n"
 
 
 def main() -> None:
@@ -70,14 +74,7 @@ def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
             for name, asked in (("hybrid", ours), ("keyword", ours)):
                 figures.setdefault(name, []).append(asked.search(query, name))  # type: ignore[attr-defined]
             figures.setdefault("regex", []).append(bare.regex_search(query))  # type: ignore[attr-defined]
-        for turn in range(2 * saves):
-            # First idle: the index has followed the last save. Then in a row: it still works on it.
-            suffix = "" if turn < saves else " in a row"
-            if turn < saves:
-                ours.follow()
-            text = f"# Bench\n\nWritten {turn} times, about otters and holts.\n"
-            for name, wiki in (("without", bare), ("with", ours))[:: 1 if turn % 2 else -1]:
-                figures.setdefault(name + suffix, []).append(wiki.save("Bench", text))  # type: ignore[attr-defined]
+        _save_in_turns(figures, bare, ours, saves)
         figures |= {"ours saved": ours.memory(), "bare saved": bare.memory(), "threads": ours.threads()}
         return figures
     finally:
@@ -90,6 +87,20 @@ def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
             "--hard",
             _git(place, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip(),
         )
+
+
+def _save_in_turns(figures: dict[str, object], bare: Wiki, ours: Wiki, saves: int) -> None:
+    """Save idle, when the index has followed the last save, and in rows of five, while it still works on the last one."""
+    for turn in range(saves):
+        ours.follow()
+        for name, wiki in (("without", bare), ("with", ours))[:: 1 if turn % 2 else -1]:
+            figures.setdefault(name, []).append(wiki.save("Bench", _TEXT.format(f"{turn} times")))  # type: ignore[attr-defined]
+    for row in range(2 * saves // ROW):
+        name, wiki = (("without", bare), ("with", ours))[row % 2]
+        ours.follow()
+        for turn in range(ROW):
+            text = _TEXT.format(f"{turn} times in row {row}")
+            figures.setdefault(f"{name} in a row", []).append(wiki.save("Bench", text))  # type: ignore[attr-defined]
 
 
 def _words(file: str) -> str:
@@ -110,8 +121,8 @@ def _p(values: object, share: float) -> float:
 
 def _saves(tables: list[dict[str, object]]) -> list[str]:
     rows = [
-        "| a save, ms | without p50 / p95 | with p50 / p95 | median of the differences | of the processor time |",
-        "|---|---|---|---|---|",
+        "| a save, ms | without p50 / p95 | with p50 / p95 | median of the differences | of the processor time | in hooks p50 / p95 |",
+        "|---|---|---|---|---|---|",
     ]
     for figures in tables:
         for suffix in ("", " in a row"):
@@ -121,6 +132,8 @@ def _saves(tables: list[dict[str, object]]) -> list[str]:
                 f"{_p(values, 0.5):.1f} / {_p(values, 0.95):.1f}" for values in list(zip(*waits, strict=True))[::-1]
             ]
             cells += [f"{statistics.median(ours - bare for ours, bare in each):+.1f}" for each in (waits, times)]
+            hooks = [ours[2] for ours, _ in pairs]
+            cells.append(f"{_p(hooks, 0.5):.2f} / {_p(hooks, 0.95):.2f}")
             rows.append(f"| {figures['pages']:,} pages{suffix or ', idle'} | {' | '.join(cells)} |")
     return rows
 

@@ -47,14 +47,20 @@ def run_over_http(
 
 
 def run_over_stdio(
-    data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto", message_handler: Any = None
+    data: Path,
+    arguments: list[str],
+    work: ClientWork[T],
+    *,
+    mode: str = "auto",
+    message_handler: Any = None,
+    directory: Path | None = None,
 ) -> T:
-    """Run `work` with an MCP client that starts `wikiholt mcp` and return its result."""
+    """Run `work` with an MCP client that starts `wikiholt mcp` in this directory and return its result."""
     command = ["-m", "wikiholt.interfaces.cli.main", "--data", str(data), "mcp", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
 
     async def run() -> T:
-        parameters = StdioServerParameters(command=sys.executable, args=command, env=environment)
+        parameters = StdioServerParameters(command=sys.executable, args=command, env=environment, cwd=directory)
         async with Client(stdio_client(parameters), mode=mode, message_handler=message_handler) as client:
             return await work(client)
 

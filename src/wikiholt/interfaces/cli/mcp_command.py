@@ -1,4 +1,4 @@
-"""`wikiholt mcp SLUG`: serves one wiki to the agent that started this process, until standard input ends."""
+"""`wikiholt mcp [SLUG]`: serves one wiki to the agent that started this process, until standard input ends."""
 
 import importlib.util
 import logging
@@ -10,7 +10,8 @@ from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError, make_extra_hint
-from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
+from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
+from wikiholt.interfaces.cli.wiki_selection import choose_folder_wikis, make_several_error
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
 
@@ -22,7 +23,7 @@ _STOP_TIMEOUT_S = 5.0
 
 def add_arguments(commands: Subparsers) -> None:
     parser = add_command(commands, "mcp", run_mcp, json=False)
-    add_slug(parser)
+    parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: that of the current directory)")
     parser.add_argument("--write", action="store_true", help="allow the agent to write, rename and delete pages")
     parser.add_argument("--author", default="", metavar="AUTHOR", help="author of its commits: Name <address>")
 
@@ -38,15 +39,16 @@ def run_mcp(context: CommandContext) -> int:
 
     arguments, settings = context.arguments, context.settings
     author = _parse_author(arguments.author)
-    application = open_application(settings, only_slug=arguments.slug)
+    slug = arguments.slug or _choose_slug(context)
+    application = open_application(settings, only_slug=slug)
     scope = Scope.WRITE if arguments.write else Scope.READ
-    tool_context = ToolContext(scope, lambda: _open_session(application, arguments.slug, scope, author))
+    tool_context = ToolContext(scope, lambda: _open_session(application, slug, scope, author))
     application.scheduler.start()
     # In the background: the agent waits for the handshake, and loading takes seconds.
     Thread(target=_load_model, args=(application,), name="load-model", daemon=True).start()
     try:
         options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
-        serve_stdio(tool_context, options, arguments.slug)
+        serve_stdio(tool_context, options, slug)
     finally:
         if not application.scheduler.stop(_STOP_TIMEOUT_S):
             _log.warning("a sync was interrupted; committed batches are kept")
@@ -60,8 +62,15 @@ def require_mcp() -> None:
         raise MissingDependency("The MCP SDK is not installed.", hint=make_extra_hint("mcp"))
 
 
-def _open_session(application: Application, slug: str, scope: Scope, author: Author | None) -> "WikiSession":
+def _choose_slug(context: CommandContext) -> str:
+    """The wiki of the current directory, which is registered if it has pages. Raises WikiNotFound."""
+    wikis = choose_folder_wikis(context, context.list_wikis())
+    if len(wikis) > 1:
+        raise make_several_error(wikis, "Write `wikiholt mcp SLUG` with one of these")
+    return wikis[0].slug
 
+
+def _open_session(application: Application, slug: str, scope: Scope, author: Author | None) -> WikiSession:
     handle = application.service.get_handle(slug)
     application.scheduler.touch(handle.wiki.id)
     grant = Grant(handle.wiki, scope, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikiholt.domain.search import SearchInterface, SearchMode, SortOrder
@@ -103,7 +102,7 @@ def _search_here(context: CommandContext, request: SearchRequest) -> int:
 
 def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
     """The wikis to search: those named, else that of this folder (which is registered if it has pages), else all."""
-    from wikiholt.interfaces.cli.wiki_selection import find_wikis_of_folder, register_folder, require_wikis
+    from wikiholt.interfaces.cli.wiki_selection import choose_folder_wikis
 
     words, known = context.arguments.words, {wiki.slug: wiki for wiki in context.list_wikis()}
     if context.arguments.wiki:
@@ -111,11 +110,7 @@ def choose_wikis(context: CommandContext) -> Sequence[Wiki]:
         return [known.get(slug) or context.service.registry.get(slug) for slug in dict.fromkeys(context.arguments.wiki)]
     if len(words) > 1 and words[0] in known:
         sys.stderr.write(f"hint: to search the wiki {words[0]}, write `wikiholt search -w {words[0]} …`\n")
-    folder = Path.cwd().resolve()
-    if wikis := find_wikis_of_folder(list(known.values()), folder):
-        return wikis
-    wiki = register_folder(context, folder)
-    return [wiki] if wiki is not None else require_wikis(context, folder)
+    return choose_folder_wikis(context, list(known.values()))
 
 
 def _update_index(context: CommandContext, handle: WikiHandle, *, build_missing: bool) -> None:

@@ -34,10 +34,14 @@ def resolve_wiki(context: CommandContext) -> Wiki:
     here = find_wikis_of_directory(wikis, get_current_directory()) or wikis
     if len(here) == 1:
         return here[0]
-    slugs = [wiki.slug for wiki in here[:_MAX_NAMED_WIKIS]]
-    more = ", …" if len(here) > len(slugs) else ""
-    problem = "No wiki was named, and there are several." if len(here) == len(wikis) else "Several wikis are here."
-    raise WikiNotFound(problem, hint=f"Name one with --wiki: {', '.join(slugs)}{more}")
+    raise make_several_error(here, "Name one with --wiki")
+
+
+def make_several_error(wikis: Sequence[Wiki], advice: str) -> WikiNotFound:
+    """The error of a command for one wiki that could mean several."""
+    slugs = ", ".join(wiki.slug for wiki in wikis[:_MAX_NAMED_WIKIS])
+    more = ", …" if len(wikis) > _MAX_NAMED_WIKIS else ""
+    return WikiNotFound("No wiki was named, and several are possible.", hint=f"{advice}: {slugs}{more}")
 
 
 def find_wikis_of_directory(wikis: Sequence[Wiki], directory: Path | None) -> list[Wiki]:
@@ -74,6 +78,18 @@ MAX_AUTOMATIC_PAGES = 5000
 """A folder with more pages is indexed only if it was registered with `wikiholt add`."""
 MAX_AUTOMATIC_FILES = 50_000
 """The same for files of any kind, which all have to be listed."""
+
+
+def choose_folder_wikis(context: CommandContext, known: Sequence[Wiki]) -> Sequence[Wiki]:
+    """Those of the known wikis that are in the current folder, which is registered if it has pages; else all.
+
+    Raises WikiNotFound if there are none.
+    """
+    folder = Path.cwd().resolve()
+    if wikis := find_wikis_of_folder(known, folder):
+        return wikis
+    wiki = register_folder(context, folder)
+    return [wiki] if wiki is not None else require_wikis(context, folder)
 
 
 def find_wikis_of_folder(wikis: Sequence[Wiki], folder: Path) -> list[Wiki]:

@@ -71,16 +71,17 @@ def test_an_agent_reads_at_once_then_writes_and_finds_its_page(repository: Repos
     service.close()
 
 
-def test_without_write_it_is_read_only_and_supports_older_clients(repository: Repository, tmp_path: Path) -> None:
+def test_in_a_folder_it_serves_its_wiki_read_only_also_to_older_clients(repository: Repository, tmp_path: Path) -> None:
     before = repository.get_head()
 
     async def work(client: Client) -> None:
         assert client.protocol_version == "2025-11-25"
         assert len((await client.list_tools()).tools) == 13
+        assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
         assert (await _call_tool(client, "delete_page", path="Home")).is_error
         assert get_document(await _call_tool(client, "recent_changes"))["entries"]
 
-    run_over_stdio(tmp_path / "data", ["garden"], work, mode="legacy")
+    run_over_stdio(tmp_path / "data", [], work, mode="legacy", directory=repository.path / "Beds")
     assert repository.get_head() == before
 
 
@@ -95,18 +96,26 @@ def test_it_stops_when_its_input_closes(repository: Repository, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"), [(["no-such"], 3, "error: "), (["garden", "--author", "Ada"], 2, "--author")]
+    ("arguments", "code", "message"),
+    [
+        (["no-such"], 3, "error: "),
+        (["garden", "--author", "Ada"], 2, "--author"),
+        ([], 3, "hint: Write `wikiholt mcp SLUG` with one of these: garden, other"),
+    ],
 )
 def test_errors_go_to_stderr_only(
     repository: Repository,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     code: int,
     message: str,
 ) -> None:
     from wikiholt.interfaces.cli.main import main
 
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
     assert main(["--data", str(tmp_path / "data"), "mcp", *arguments]) == code
     output = capfd.readouterr()
     assert output.out == ""
