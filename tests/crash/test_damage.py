@@ -152,6 +152,8 @@ def test_a_service_compares_the_indexes_in_use_and_repairs_differences(
 ) -> None:
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_START_DELAY_S", 0.1)
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_POLL_S", 0.1)
+    # After a comparison that took long on a busy machine, the next one would come too late.
+    monkeypatch.setattr("wikiholt.scheduler.periodic._MAX_CPU_SHARE", 1.0)
     assert wiki.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
     wiki.handle.check_integrity()
     wiki.start_scheduler(checks=86_400.0)

@@ -237,26 +237,33 @@ def test_an_endless_ref_list_is_aborted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_remote_that_sends_too_much_is_aborted_and_the_mirror_stays(
-    repository: Repository, server: LocalServer, tmp_path: Path
-) -> None:
+def test_a_remote_that_sends_too_much_is_aborted_and_the_mirror_stays(repository: Repository, tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def wait_in_large_reply(content: bytes) -> None:
+        """Send the rest of a large reply later, so that a fast transfer does not end before its size is checked."""
+        if len(content) > 2_000_000:
+            wait_for_release(release)
+
     head = repository.commit({"a.md": "a"})
     small = FetchLimits(("http",), allow_private=True, timeout=TIMEOUT_S, max_bytes=1_000_000)
-    remote = RemoteSource(server.get_url("wiki/.git"), tmp_path / "place", small)
-    remote.fetch()
-    repository.commit({"big.md": os.urandom(20_000_000)})
-    with pytest.raises(SourceCorrupt, match="1000000 bytes"):
+    with run_http_server(make_git_handler(repository.path.parent, wait_in_large_reply)) as server:
+        remote = RemoteSource(server.get_url("wiki/.git"), tmp_path / "place", small)
         remote.fetch()
-    assert sum(file.stat().st_size for file in (tmp_path / "place").rglob("*") if file.is_file()) < 1_000_000
-    another = RemoteSource(server.get_url("wiki/.git"), tmp_path / "another", small)
-    with pytest.raises(SourceCorrupt, match="1000000 bytes"):
-        another.fetch()
-    assert [file.name for file in (tmp_path / "another").iterdir()] == ["mirror.lock"]
-    assert remote.get_head() == head
-    repository.run_git("reset", "--hard", "--quiet", head)
-    after = repository.commit({"a.md": "b"})
-    remote.fetch()
-    assert remote.get_head() == after
+        repository.commit({"big.md": os.urandom(20_000_000)})
+        with pytest.raises(SourceCorrupt, match="1000000 bytes"):
+            remote.fetch()
+        assert sum(file.stat().st_size for file in (tmp_path / "place").rglob("*") if file.is_file()) < 1_000_000
+        another = RemoteSource(server.get_url("wiki/.git"), tmp_path / "another", small)
+        with pytest.raises(SourceCorrupt, match="1000000 bytes"):
+            another.fetch()
+        release.set()
+        assert [file.name for file in (tmp_path / "another").iterdir()] == ["mirror.lock"]
+        assert remote.get_head() == head
+        repository.run_git("reset", "--hard", "--quiet", head)
+        after = repository.commit({"a.md": "b"})
+        remote.fetch()
+        assert remote.get_head() == after
     left = sum(file.stat().st_size for file in (tmp_path / "place").rglob("*") if file.is_file())
     assert left < 1_000_000
 

@@ -9,6 +9,7 @@ from tests.support.git_repository import Repository
 from tests.support.git_servers import LocalServer
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.errors import SourceError, SourceMissing
+from wikiholt.git import mirror
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.mirror import MirrorRefresher, SharedHead
 from wikiholt.git.remote import RemoteSource
@@ -28,7 +29,9 @@ class FakeSharedHead:
 
 
 def open_node(server: LocalServer, place: Path, board: FakeSharedHead) -> RemoteSource:
-    return RemoteSource(server.get_url("wiki/.git"), place, LOCAL_LIMITS, shared_head=board.shared_head)
+    source = RemoteSource(server.get_url("wiki/.git"), place, LOCAL_LIMITS, shared_head=board.shared_head)
+    source._refresher._timeout = TIMEOUT_S
+    return source
 
 
 def test_a_page_is_read_on_a_node_that_never_fetched(
@@ -74,7 +77,8 @@ def test_an_unreachable_remote_is_tried_once_and_its_old_mirror_answers(
     assert not (tmp_path / "two" / "mirror.git").exists()
 
 
-def test_many_readers_wait_for_one_fetch_with_a_time_limit() -> None:
+def test_many_readers_wait_for_one_fetch_with_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "_MIN_FETCH_INTERVAL_S", TIMEOUT_S)
     fetched: list[int] = []
     gate = threading.Event()
 

@@ -67,15 +67,8 @@ def test_the_old_model_answers_and_follows_head_while_a_new_model_is_indexed(wik
     old.embedded.clear()
     wiki.repository.commit({"fresh.md": "# Fresh\n\nzebra crossing\n"})
 
-    def release_one_batch() -> bool:
-        # Between two batches the published generation is brought to HEAD.
-        blocked.reached.clear()
-        blocked.released.set()
-        blocked.released.clear()
-        blocked.reached.wait(5)
-        return search_semantic(wiki, "zebra crossing").hits[0].path == "fresh"
-
-    wait_until(release_one_batch)
+    # The published generation is brought to HEAD with each report of progress, also while a batch is embedded.
+    wait_until(lambda: search_semantic(wiki, "zebra crossing").hits[0].path == "fresh")
     assert sync.is_alive(), "the new generation is still being built"
     assert len(old.embedded) == 1
     state = wiki.handle.get_status().state

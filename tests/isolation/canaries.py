@@ -66,7 +66,8 @@ def find_codes_on_disk(directory: Path) -> set[str]:
 
 def find_codes_in_file(file: Path) -> set[str]:
     """The codes of the wikis whose words are in a file, as UTF-8 or as UTF-16."""
-    if not file.is_file():
+    try:
+        content = read_stored_bytes(file) if file.is_file() else b""
+    except FileNotFoundError:  # a sync has removed it meanwhile
         return set()
-    content = read_stored_bytes(file)
     return find_codes(content.decode("latin-1")) | find_codes(content.replace(b"\0", b"").decode("latin-1"))

@@ -20,7 +20,7 @@ from tests.isolation.http_cases import (
 )
 from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, run_behind_proxy
 from tests.isolation.http_gate import LeakDetector, find_foreign_words
-from tests.isolation.http_load import BATCH_COUNT, RANDOM, make_own_request, read_stored, run_load
+from tests.isolation.http_load import BATCH_COUNT, RANDOM, make_own_request, read_stored, run_load, wait_until_idle
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.search import SearchInterface, SearchResult
 from wikiholt.domain.wiki import Scope
@@ -167,6 +167,7 @@ def test_a_missing_wiki_and_a_forbidden_wiki_get_the_same_response(
 
 def test_the_admin_of_one_wiki_manages_no_other(env: ServedEnvironment, detector: LeakDetector) -> None:
     me, other = env.wikis[13], env.wikis[14]
+    wait_until_idle(env, other)
     stored, head = read_stored(env, other), other.repository.get_head()
     keys = env.application.service.registry.keys.list(other.id)
     content = json.dumps({"content": "# Home"}).encode()

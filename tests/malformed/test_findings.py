@@ -74,7 +74,8 @@ def test_aliases_do_not_multiply_the_size_of_frontmatter() -> None:
 
 def test_ten_thousand_spaces_in_a_date_or_a_tag_are_read_once() -> None:
     text = f"---\ntags: {chr(160) * 9_999}x\ndate: 2020-01-01{chr(160) * 9_000}+01\n---\n"
-    assert measure_seconds(lambda data: split_frontmatter(data.decode()), text.encode()) < 0.4
+    # The least of three: any one may contain a collection of all garbage of the process.
+    assert min(measure_seconds(lambda data: split_frontmatter(data.decode()), text.encode()) for _ in range(3)) < 0.4
     assert parse_datetime("2020-01-01" + " " * 200 + "+01") is None
 
 

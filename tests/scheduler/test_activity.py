@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
+from tests.support.git_repository import Repository
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.caches.vectors.exact import ExactVectorCache
@@ -18,7 +20,7 @@ from wikiholt.errors import Busy
 from wikiholt.scheduler.reindex_job import ReindexState, lock_activity, read_activity
 from wikiholt.scheduler.scheduler import Scheduler
 from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_records import SchedulerConfig, SchedulerProgress, WikiActivity
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SchedulerProgress, SyncPriority, WikiActivity
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.live_index import Components
 from wikiholt.wikis.registry import Registry
@@ -130,7 +132,8 @@ def test_a_second_process_shows_the_reindex_of_the_first_and_does_not_continue_i
     fixture.embedder = embedder
     fixture.create_repository("garden", make_pages(120, "garden"))
     (wiki,) = fixture.register_wikis("garden")
-    scheduler = fixture.make_scheduler()
+    # The first process does not pause: the second one may continue a paused reindex.
+    scheduler = fixture.make_scheduler(reindex_share=TIMEOUT_S)
     assert scheduler.wait_until_fresh(wiki, TIMEOUT_S)
     second = _SecondProcess(fixture)
     wait_until(lambda: second.scheduler.get_sync_state(wiki).synced_revision is not None)
@@ -158,3 +161,30 @@ def test_progress_counts_wikis_at_head_failed_and_running() -> None:
     entries[2].missing = True
     entries[3].activity = WikiActivity("sync", datetime.now(UTC), 1, 2)
     assert state.get_progress() == SchedulerProgress(4, 1, 2, (("wiki-3", entries[3].activity),))
+
+
+def test_a_run_waits_until_it_has_an_activity() -> None:
+    state = SchedulerState()
+    entry = state.add(Wiki(_WIKI_ID, "notes", "/nowhere", datetime.now(UTC)), 60.0, SyncPriority.NOTIFIED)
+    assert next(state.iter_syncs()) is entry
+    assert state.get_sync_state(entry).waiting, "it has begun, but may still find work to do"
+    entry.activity = _ACTIVITY
+    assert not state.get_sync_state(entry).waiting
+    state.finish(entry, lambda _: None)
+    assert not state.get_sync_state(entry).waiting
+
+
+def test_a_wiki_that_is_added_while_the_registry_is_read_stays(fixture: SchedulerFixture) -> None:
+    scheduler = fixture.make_scheduler(start=False)
+    repository = Repository(fixture.data / "elsewhere")
+    repository.commit(make_pages(1, "late"))
+    list_wikis = fixture.service.list_wikis
+
+    def add_meanwhile() -> Sequence[Wiki]:
+        wikis = list_wikis()
+        scheduler.touch(fixture.service.add("late", str(repository.path), {}).id)
+        return wikis
+
+    fixture.service.list_wikis = add_meanwhile  # type: ignore[method-assign]
+    scheduler._discovery.scan()
+    assert scheduler.get_counters().wikis == 1

@@ -77,8 +77,8 @@ def test_thousands_of_idle_wikis_start_no_process_and_open_no_index(
     monkeypatch.setattr(SqliteStore, "open", recording_open)
     scheduler = fixture.make_scheduler(workers=2, interval=1.0)
     assert fixture.can_find(idle_wikis.slugs[-1], "idle pages", "A")  # immediately, regardless of the number of wikis
-    wait_until(lambda: scheduler.get_counters().head_checks >= IDLE_WIKI_COUNT + 1, seconds=120)
-    wait_until(lambda: all(entry.revision for entry in scheduler._state.list_entries()), seconds=120)
+    wait_until(lambda: scheduler.get_counters().head_checks >= IDLE_WIKI_COUNT + 1)
+    wait_until(lambda: all(entry.revision for entry in scheduler._state.list_entries()))
     assert not started
     # A check that raced with the search above is repeated. After that no index is opened.
     assert len(opened) <= IDLE_WIKI_COUNT + 5
@@ -91,5 +91,5 @@ def _run_idle_round(scheduler: Scheduler, opened: list[str]) -> bool:
     """Whether every wiki is checked about twice without opening an index."""
     opened.clear()
     looks = scheduler.get_counters().head_checks
-    wait_until(lambda: scheduler.get_counters().head_checks >= looks + 2 * IDLE_WIKI_COUNT, seconds=120)
+    wait_until(lambda: scheduler.get_counters().head_checks >= looks + 2 * IDLE_WIKI_COUNT)
     return not opened

@@ -141,7 +141,7 @@ def test_two_processes_on_one_data_directory_sync_without_failures(fixture: Sche
         for number in range(3):
             for slug, repository in repositories.items():
                 repository.commit({f"New-{number}.md": f"# New\n\nnumber {number}\n"})
-                assert scheduler.wait_until_fresh(fixture.get_wiki_id(slug), 60)
+                assert scheduler.wait_until_fresh(fixture.get_wiki_id(slug), TIMEOUT_S)
         assert scheduler.get_counters().failures == 0
     for slug in repositories:
         assert fixture.service.get_handle(slug).check() == []

@@ -162,7 +162,7 @@ def test_an_index_replaced_by_an_older_copy_is_brought_to_head(fixture: Schedule
     repository = fixture.create_repository("garden", {"Beans.md": "# Beans\n\nClimbing.\n"})
     scheduler = fixture.make_scheduler()
     wait_until(lambda: fixture.can_find("garden", "climbing", "Beans"))
-    scheduler.stop()
+    assert scheduler.stop(TIMEOUT_S)
     directory = fixture.store.get_directory(fixture.get_wiki_id("garden"))
     backup = fixture.data.parent / "backup"
     shutil.copytree(directory, backup)

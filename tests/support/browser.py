@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, expect, sync_playwright
 
 # The shell without a user interface comes first: a tab in it takes a quarter of the CPU time.
 _BROWSER_COMMANDS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -38,6 +38,25 @@ class BrowserTab:
 
 
 OpenTab = Callable[..., BrowserTab]
+
+
+def wait_for_filters(page: Page) -> None:
+    """Wait until the filters of a search page are complete: elements that are replaced meanwhile lose a click."""
+    expect(page.locator("#app\\.filters")).to_have_attribute("aria-busy", "false")
+
+
+def measure_page(page: Page, url: str) -> dict[str, int]:
+    """Open a page and return the size of each file that it loads, without responses of the API."""
+    responses: list[Response] = []
+
+    def record(response: Response) -> None:
+        responses.append(response)
+
+    page.on("response", record)
+    page.goto(url)
+    page.wait_for_load_state("networkidle")
+    page.remove_listener("response", record)
+    return {response.url: len(response.body()) for response in responses if "/api/" not in response.url}
 
 
 # Fixtures: the browser, and a function that opens a tab.

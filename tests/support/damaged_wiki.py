@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app import bootstrap
 from wikiholt.app.backends import open_backend
 from wikiholt.app.settings.settings_loader import load_settings
@@ -54,7 +55,7 @@ class DamagedWiki:
         self.service = self.open_service()
         self.service.add("notes", str(self.repository.path), {})
         self.handle.sync()
-        self.handle.wait_for_caches(60)
+        self.handle.wait_for_caches(TIMEOUT_S)
 
     def open_service(self) -> WikiService:
         settings = load_settings(self.place / "data", overrides=self.settings)
@@ -127,7 +128,7 @@ class DamagedWiki:
 
     def close(self) -> None:
         for scheduler in self.schedulers:
-            assert scheduler.stop(60)
+            assert scheduler.stop(TIMEOUT_S)
         self.service.close()
 
 

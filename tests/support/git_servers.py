@@ -51,8 +51,11 @@ def run_http_server(handler: RequestHandler) -> Iterator[LocalServer]:
         yield server
 
 
-def make_git_handler(root: Path) -> RequestHandler:
-    """Serve the repositories below a directory as git's own CGI program does."""
+def make_git_handler(root: Path, pause: Callable[[bytes], object] = lambda _: None) -> RequestHandler:
+    """Serve the repositories below a directory as git's own CGI program does.
+
+    `pause` is called with the content of each reply when a half of it has been sent.
+    """
     program = Path(subprocess.check_output(["git", "--exec-path"], text=True).strip()) / "git-http-backend"
 
     def answer(request: BaseHTTPRequestHandler) -> None:
@@ -81,7 +84,9 @@ def make_git_handler(root: Path) -> RequestHandler:
         for name, value in fields.items():
             request.send_header(name, value)
         request.end_headers()
-        request.wfile.write(content)
+        request.wfile.write(content[: len(content) // 2])
+        pause(content)
+        request.wfile.write(content[len(content) // 2 :])
 
     return answer
 

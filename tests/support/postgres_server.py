@@ -12,15 +12,23 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from tests.support.wait import TIMEOUT_S
+from tests.support.wait import TIMEOUT_S, wait_until
 
 OPERATOR = "operator"
 _TEMPLATE = "with_extension"
-_OPTIONS = {"fsync": "off", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB"}
+_OPTIONS = {
+    "fsync": "off",
+    "synchronous_commit": "on",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    # It locks tables now and then, and tests have locks that are granted at once or not at all.
+    "autovacuum": "off",
+}
 
 
 class PostgresServer:
@@ -52,14 +60,15 @@ class PostgresServer:
                 with psycopg.connect(self.get_dsn(_TEMPLATE), autocommit=True) as template:
                     template.execute("CREATE EXTENSION vector")
             copied = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-            connection.execute(copied.format(sql.Identifier(name), sql.Identifier(_TEMPLATE)))
+            _execute_when_unused(connection, copied.format(sql.Identifier(name), sql.Identifier(_TEMPLATE)))
         return self.get_dsn(name)
 
     def drop_database(self, address: str) -> None:
         """Drop a database with its sessions, and the roles that own nothing."""
         name = psycopg.conninfo.conninfo_to_dict(address)["dbname"]
         with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
-            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(str(name))))
+            dropped = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(str(name)))
+            _execute_when_unused(connection, dropped)
 
     def start(self) -> None:
         options = [part for name, value in self._options.items() for part in ("-c", f"{name}={value}")]
@@ -126,6 +135,22 @@ class PostgresServer:
         made = [self._bin / "initdb", "--auth=scram-sha-256", f"--pwfile={password}", "--encoding=utf8"]
         made += ["--locale=C.UTF-8", "--no-sync", "-U", OPERATOR, data]
         subprocess.run(made, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
+
+
+def _execute_when_unused(connection: psycopg.Connection[Any], statement: sql.Composed) -> None:
+    """Run a statement about a database that no session may use.
+
+    The server itself waits 5 s for sessions that end, and a busy machine may need more.
+    """
+
+    def execute() -> bool:
+        try:
+            connection.execute(statement)
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
+
+    wait_until(execute, "the sessions of the database end")
 
 
 @contextmanager

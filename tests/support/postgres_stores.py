@@ -8,6 +8,7 @@ import pytest
 from psycopg import sql
 
 from tests.support.postgres_server import PostgresServer
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.storage.postgres.catalog import Catalog
@@ -33,12 +34,12 @@ def open_node_store(
     lease: float = LEASE_S,
     connections: int = 10,
     linger: float = 60.0,
-    lock_timeout_s: float | None = None,
+    lock_timeout_s: float | None = TIMEOUT_S,
 ) -> Iterator[PostgresStore]:
-    """What one process has open of a farm."""
+    """What one process has open of a farm. Without `lock_timeout_s` it waits for locks as a node does."""
     home, doors = (
         Catalog(database, lock_timeout_s=lock_timeout_s),
-        ConnectionPool(connections, lock_timeout_s=lock_timeout_s),
+        ConnectionPool(connections, wait_timeout_s=TIMEOUT_S, lock_timeout_s=lock_timeout_s),
     )
     try:
         yield PostgresStore(home, doors, place, lease, linger_s=linger)
@@ -62,8 +63,9 @@ def create_filled_index(store: PostgresStore, wiki_id: str, pages: int = 3, revi
 def open_store(pg: PostgresServer, scratch: Path) -> Iterator[PostgresStore]:
     """One store for many tests: a wiki is made in no time, a database is not."""
     address = pg.create_database()
-    home, doors = Catalog(address, lock_timeout_s=60.0), ConnectionPool(10, lock_timeout_s=60.0)
-    yield PostgresStore(home, doors, scratch)
+    home = Catalog(address, lock_timeout_s=TIMEOUT_S)
+    doors = ConnectionPool(10, wait_timeout_s=TIMEOUT_S, lock_timeout_s=TIMEOUT_S)
+    yield PostgresStore(home, doors, scratch, LEASE_S)
     doors.close()
     home.close()
     pg.drop_database(address)

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
-from tests.support.wait import TIMEOUT_S
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -32,6 +32,7 @@ DEFAULT_SETTINGS = {
     "backup.interval": 0.0,
     "check.interval": 0.0,
     "search.fresh_timeout": TIMEOUT_S,
+    "lock.timeout": TIMEOUT_S,
 }
 
 
@@ -91,6 +92,8 @@ def serve_application(
         served.make_keys()
     application.scheduler.start()
     try:
+        # Otherwise the first checks may index what a test commits and expects to be missing in the index.
+        wait_until(lambda: application.scheduler.get_progress().synced == 2, "the first checks of the scheduler")
         yield served
     finally:
         assert application.scheduler.stop(TIMEOUT_S)

@@ -12,10 +12,13 @@ from typing import Any
 
 import httpx
 
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.interfaces.cli.demo_wikis.demo_repositories import write_demo_wikis
 
-_COMMAND = [sys.executable, "-c", "from wikiholt.interfaces.cli.main import main; raise SystemExit(main())"]
+_PROGRAM = "from wikiholt.interfaces.cli.main import main; raise SystemExit(main())"
+_COMMAND = [sys.executable, "-c", _PROGRAM]
+# The provider of a test may be slow on a busy machine.
+_PATIENT_OIDC = f"from wikiholt.interfaces.web import oidc; oidc._TIMEOUT_S = {TIMEOUT_S}"
 _TIMEOUT_S = 120.0
 
 
@@ -27,12 +30,20 @@ class WebServer:
     data: Path
     repositories: Path
 
-    def get_status(self, slug: str, key: str = "") -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        response = httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=_TIMEOUT_S)
+    def get_status(self, slug: str) -> dict[str, Any]:
+        response = self._request_status(slug)
         assert response.status_code == 200, response.text
         document: dict[str, Any] = response.json()
         return document
+
+    def is_indexed(self, slug: str, key: str) -> bool:
+        """Whether the index of the wiki is at HEAD; false while the wiki is not registered yet."""
+        response = self._request_status(slug, key)
+        return response.status_code == 200 and not response.json()["stale"]
+
+    def _request_status(self, slug: str, key: str = "") -> httpx.Response:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=_TIMEOUT_S)
 
     def run_command(self, *arguments: str) -> Any:
         """Run a command on the data directory of this server and return its JSON output."""
@@ -60,13 +71,15 @@ def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = 
     if key_for:
         run_command(data, "add", key_for, str(repositories / key_for))
         token = json.loads(run_command(data, "key", "create", key_for, "--scope", "read", "--json"))["token"]
-    command = [*_COMMAND, "--data", str(data), *chosen, "serve", "--port", "0", "--json", str(repositories)]
+    program = f"{_PATIENT_OIDC}; {_PROGRAM}" if any("oidc_issuer" in setting for setting in settings) else _PROGRAM
+    command = [sys.executable, "-c", program, "--data", str(data), *chosen, "serve", "--port", "0", "--json"]
+    command.append(str(repositories))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_make_environment()) as process:
         try:
             assert process.stdout is not None
             server = WebServer(json.loads(process.stdout.readline())["listening"], data, repositories)
             for slug in (key_for,) if key_for else ("allotment", "runbook"):
-                wait_until(lambda slug=slug: not server.get_status(slug, token)["stale"])  # type: ignore[misc]
+                wait_until(lambda slug=slug: server.is_indexed(slug, token), f"{slug} is indexed")  # type: ignore[misc]
             yield server, token
         finally:
             process.terminate()

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,14 +63,15 @@ class WorkerService:
         children = self.list_children()
         self.process.terminate()
         code = self.process.wait(TIMEOUT_S)
-        assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), "the children end")
         return code
 
     def kill_all(self) -> None:
         """Kill every process of the service at once."""
         assert self.process is not None
         for pid in (self.process.pid, *self.list_children()):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a child may end because its parent did
+                os.kill(pid, signal.SIGKILL)
         self.process.wait(TIMEOUT_S)
 
     def list_children(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.wiki import Scope
 from wikiholt.wikis.access import AccessPolicy, Grant, RequestIdentity
 from wikiholt.wikis.registry import Registry
@@ -20,7 +21,7 @@ class AccessFixture:
 
     def __init__(self, directory: Path, *, public: bool = False, domain: str = DOMAIN) -> None:
         self.path = directory / "registry.sqlite"
-        self.registry = Registry(self.path)
+        self.registry = Registry(self.path, timeout=TIMEOUT_S)
         self.access = AccessPolicy(self.registry, domain=domain, public=public, own_hosts=(OWN_HOST,))
 
     def add_wiki(self, slug: str, **wiki_settings: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wait import TIMEOUT_S
 from wikiholt.wikis.registry import Registry
 
 
@@ -15,6 +16,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def registry(path: Path) -> Iterator[Registry]:
-    registry = Registry(path)
+    registry = Registry(path, timeout=TIMEOUT_S)
     yield registry
     registry.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wait import TIMEOUT_S
 from tests.wikis.access_fixtures import LOCAL_HOST, OWN_HOST, AccessFixture
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AccessDenied, Forbidden, InvalidSlug, Unauthorized, WikiholtError, WikiNotFound
@@ -323,7 +324,7 @@ def test_requests_during_changes_of_keys_and_wikis_get_their_own_wiki_or_nothing
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for thread in threads:
         thread.start()
-    with closing(Registry(fixture.path)) as elsewhere:
+    with closing(Registry(fixture.path, timeout=TIMEOUT_S)) as elsewhere:
         for _ in range(25):
             wiki = elsewhere.add("moving", "/srv/moving")
             generations[elsewhere.keys.create(wiki.id, Scope.READ)[1]] = wiki.id

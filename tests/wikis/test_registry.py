@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wait import TIMEOUT_S
 from wikiholt.errors import (
     Busy,
     InvalidSetting,
@@ -132,7 +133,7 @@ def test_concurrent_changes_of_different_settings_are_not_lost(registry: Registr
     registry.add("garden", "/srv/garden")
 
     def change(number: int) -> None:
-        with closing(Registry(path)) as own:
+        with closing(Registry(path, timeout=TIMEOUT_S)) as own:
             own.update_settings("garden", {f"setting-{number}": "set"})
 
     threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
@@ -291,7 +292,7 @@ def test_many_threads_share_one_registry(registry: Registry) -> None:
 
 
 def _add_in_other_process(path: Path, name: str) -> None:
-    with closing(Registry(path)) as registry:
+    with closing(Registry(path, timeout=TIMEOUT_S)) as registry:
         for number in range(10):
             registry.add(f"{name}{number}", "/srv")
         try:

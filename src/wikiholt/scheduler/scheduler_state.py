@@ -175,8 +175,10 @@ class SchedulerState:
 
     def get_sync_state(self, entry: WikiEntry) -> SyncState:
         with self.changed:
+            is_queued = entry.wiki.id in self._sync_queue or entry.wiki.id in self._fetch_queue
+            # A run that has no activity yet still compares HEAD: it may find work to do.
             return SyncState(
-                waiting=entry.wiki.id in self._sync_queue or entry.wiki.id in self._fetch_queue,
+                waiting=is_queued or (entry.running and entry.activity is None),
                 missing=entry.missing,
                 failures=entry.failures,
                 error=entry.error,

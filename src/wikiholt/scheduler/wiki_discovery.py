@@ -8,7 +8,7 @@ from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
 from wikiholt.scheduler.scheduler_state import SchedulerState
-from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority
+from wikiholt.scheduler.wiki_records import SchedulerConfig, SyncPriority, WikiEntry
 from wikiholt.wikis.service import WikiService
 
 _LOG = logging.getLogger(__name__)
@@ -44,8 +44,9 @@ class WikiDiscovery:
     def scan(self) -> None:
         """Add new wikis and repositories and remove deleted wikis. Failures are logged and change nothing."""
         try:
+            entries = self._state.list_entries()  # first: a wiki that is added meanwhile is not in the registry as read
             self._load_registry()
-            self._update_entries(self._wikis)
+            self._update_entries(entries, self._wikis)
             self._add_entries(self._register_found(self._wikis))
             if self._watcher is not None:
                 self._watcher.update([entry.wiki for entry in self._state.list_entries()])
@@ -65,9 +66,9 @@ class WikiDiscovery:
         if databases is not None and self._only_wiki_id is None:
             databases.remove_leftovers([wiki.id for wiki in wikis])  # of wikis that another node removed
 
-    def _update_entries(self, wikis: Sequence[Wiki]) -> None:
+    def _update_entries(self, entries: Sequence[WikiEntry], wikis: Sequence[Wiki]) -> None:
         wiki_ids, assigned = {wiki.id for wiki in wikis}, self._get_assigned()
-        for entry in self._state.list_entries():
+        for entry in entries:
             if entry.wiki.id not in wiki_ids:
                 self._state.remove(entry.wiki.id)
             elif assigned is not None and entry.wiki.id not in assigned:

@@ -114,9 +114,9 @@ class QueryBuffer:
             return False
         self._failing = False
         self._lost -= lost
-        self._writer.written += len(batch)
         for _ in batch:
             records.popleft()
+        self._writer.written += len(batch)
         return not self._records
 
     def _record_failure(self, error: Exception) -> None:

@@ -1,7 +1,7 @@
 """A node: a real `wikiholt serve` over PostgreSQL in a separate process, optionally with a fake model.
 
 As a script: `python -m tests.app.postgres.server_node DELAY_FILE ARGUMENT…`. While DELAY_FILE exists, texts that
-contain its word are embedded slowly.
+contain its word are embedded slowly. While DELAY_FILE.block exists, texts that contain its word wait.
 """
 
 import json
@@ -19,17 +19,26 @@ from typing import Any
 import httpx
 
 from tests.support.paths import PYTHON_PATH
+from tests.support.wait import TIMEOUT_S
 from wikiholt import embedding
 from wikiholt.domain.index import FloatArray
 from wikiholt.interfaces.cli.main import main
 from wikiholt.testing import FakeEmbedder
 
+LOCK_TIMEOUT_S = 60
+SLOW_TEXT_S = 0.08
+"""Seconds for a text that is embedded slowly. A thousand of them take longer than the lock timeout."""
 FAST_SETTINGS = {
     "discover.interval": "5",
     "sync.interval": "3600",
     "sync.slice": "1",
-    "postgres.lease": "3",
-    "lock.timeout": "20",
+    # A node that is only slow keeps its wikis. A test that kills a node ends its leases.
+    "postgres.lease": "60",
+    "lock.timeout": f"{LOCK_TIMEOUT_S}",
+    "search.fresh_timeout": f"{TIMEOUT_S:g}",
+    # A test that waits sends many requests.
+    "limit.key_per_minute": "0",
+    "limit.address_per_minute": "0",
     "remote.schemes": "file",
     "remote.allow_private": "true",
 }
@@ -37,8 +46,21 @@ REAL_MODEL = Path("/nowhere")
 """Instead of a delay file: use the real model."""
 
 
+def get_block_file(delay_file: Path) -> Path:
+    return delay_file.with_suffix(".block")
+
+
+def _has_word_of(file: Path, text: str) -> bool:
+    """Whether the file exists and the text contains its word."""
+    try:
+        word = file.read_text()
+    except FileNotFoundError:
+        return False
+    return bool(word) and word in text
+
+
 class DelayedEmbedder(FakeEmbedder):
-    """Embeds texts slowly while the delay file exists."""
+    """Embeds texts slowly while the delay file exists, and not at all while the block file exists."""
 
     def __init__(self, delay_file: Path) -> None:
         super().__init__()
@@ -46,8 +68,10 @@ class DelayedEmbedder(FakeEmbedder):
 
     def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         for text in texts:
-            if self._delay_file.exists() and self._delay_file.read_text() in text:
-                time.sleep(0.04)
+            if _has_word_of(self._delay_file, text):
+                time.sleep(SLOW_TEXT_S)
+            while _has_word_of(get_block_file(self._delay_file), text):
+                time.sleep(SLOW_TEXT_S)
         return super().embed_passages(texts)
 
 
@@ -68,7 +92,7 @@ class ServerNode:
 
     def send_request(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or self._token}"}
-        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=TIMEOUT_S, **more)
 
     def can_find(self, slug: str, query: str, path: str, more: str = "") -> bool:
         response = self.send_request("GET", f"w/{slug}/api/v1/search?q={query}{more}")
@@ -78,9 +102,14 @@ class ServerNode:
         response = self.send_request("GET", f"w/{slug}/api/v1/status")
         return dict(response.json()) if response.status_code == 200 else {}
 
+    def read_page(self, slug: str, path: str) -> str:
+        """The content of a page; empty if it cannot be read."""
+        response = self.send_request("GET", f"w/{slug}/api/v1/pages/{path}")
+        return str(response.json()["content"]) if response.status_code == 200 else ""
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(TIMEOUT_S)
 
 
 @contextmanager
@@ -117,7 +146,7 @@ def run_node(
         finally:
             if process.poll() is None:
                 process.terminate()
-                assert process.wait(60) == 0, (place / "log").read_text()[-3000:]
+                assert process.wait(TIMEOUT_S) == 0, (place / "log").read_text()[-3000:]
 
 
 if __name__ == "__main__":

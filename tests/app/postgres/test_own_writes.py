@@ -10,7 +10,7 @@ from tests.app.postgres.server_node import ServerNode, run_node
 from tests.app.postgres.test_nodes import TABLE_SETS
 from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.wiki import Scope
 from wikiholt.storage.postgres import registry_store
 from wikiholt.storage.postgres.catalog import Catalog
@@ -24,7 +24,7 @@ def nodes(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     place, store = tmp_path_factory.mktemp("three"), pg.create_database()
     repository = Repository(place / "wikis" / SLUG)
     repository.commit({"Home.md": "# Home\n\nWelcome.\n"})
-    home = Catalog(store, TABLE_SETS)
+    home = Catalog(store, TABLE_SETS, lock_timeout_s=TIMEOUT_S)
     with closing(home), ExitStack() as stack:
         registry = Registry(place / "none", database=registry_store.PostgresRegistry(home))
         _, token = registry.keys.create(None, Scope.ADMIN)

@@ -9,16 +9,20 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.git_servers import make_git_handler, run_http_server
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.bootstrap import build_service
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import BackupReason
+from wikiholt.git.mirror import MirrorRefresher
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
 
 
 @pytest.fixture
-def nodes(database: str, tmp_path: Path) -> Iterator[tuple[WikiService, WikiService]]:
+def nodes(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[WikiService, WikiService]]:
+    # A reader waits for a fetch as long as a busy machine needs.
+    monkeypatch.setattr(MirrorRefresher.__init__, "__defaults__", (TIMEOUT_S,))
     remote = {"remote.schemes": "http", "remote.allow_private": True, "remote.timeout": 60}
     with ExitStack() as stack:
         services = []

@@ -23,7 +23,7 @@ from tests.caches.chroma.chroma_fixtures import (
     is_helped_by_chroma,
 )
 from tests.support.paths import ROOT
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import IndexChange
 from wikiholt.testing.fakes import make_entry
 
@@ -137,32 +137,52 @@ def test_a_child_that_hangs_costs_one_search_its_time_and_is_replaced(fixture: C
         cache.close()
 
 
+SECOND_PROCESS_SCRIPT = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[2])
+from tests.caches.chroma.chroma_fixtures import (
+    WIKI_ID, ChromaFixture, assert_same_as_store, get_metric, is_helped_by_chroma
+)
+from tests.support.wait import wait_until
+
+ground = ChromaFixture(pathlib.Path(sys.argv[1]))
+index = ground.open_indexes[WIKI_ID] = ground.store.open(WIKI_ID)
+with ground.open_engine() as engine:
+    cache = ground.open_cache(engine)
+    wait_until(lambda: is_helped_by_chroma(cache), "the child of the first process")
+    print("starts", get_metric(engine, "starts"), flush=True)
+    sys.stdin.readline()  # the index has changed
+    assert_same_as_store(cache, index)
+    wait_until(lambda: cache.wait_idle(1) and is_helped_by_chroma(cache), "it follows")
+    assert_same_as_store(cache, index)
+    cache.close()
+    print("followed", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_one_child_serves_all_processes_and_ends_with_the_last(fixture: ChromaFixture) -> None:
     index = fixture.create_index(WIKI_ID)
+    command = [sys.executable, "-c", SECOND_PROCESS_SCRIPT, str(fixture.place), str(ROOT)]
     with fixture.open_engine() as first:
         cache = fixture.open_cache(first)
         wait_until(lambda: is_helped_by_chroma(cache), "the first")
         pid = fixture.get_child_pid(first)
-        with fixture.open_engine() as second:
-            also = fixture.open_cache(second)
-            wait_until(lambda: is_helped_by_chroma(also), "the second, with the child of the first")
-            assert get_metric(second, "starts") == 0
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as second:
+            assert second.stdin is not None
+            assert second.stdout is not None
+            assert second.stdout.readline() == "starts 0\n"
             index.apply(IndexChange(pages=(make_entry("p1.md", ["river stone3"], EMBEDDER),)))
             assert_same_as_store(cache, index)
-            assert_same_as_store(also, index)
-            wait_until(
-                lambda: (
-                    cache.wait_idle(1)
-                    and also.wait_idle(1)
-                    and is_helped_by_chroma(cache)
-                    and is_helped_by_chroma(also)
-                ),
-                "both follow",
-            )
-            assert_same_as_store(also, index)
-            also.close()
+            second.stdin.write("changed\n")
+            second.stdin.flush()
+            assert second.stdout.readline() == "followed\n"
+            wait_until(lambda: cache.wait_idle(1) and is_helped_by_chroma(cache), "the first follows")
+            second.stdin.close()
+            assert second.wait(TIMEOUT_S) == 0
         assert is_alive(pid)
         assert is_helped_by_chroma(cache)
+        assert get_metric(first, "starts") == 1
         cache.close()
     assert not is_alive(pid)
 

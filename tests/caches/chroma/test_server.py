@@ -28,7 +28,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningChroma]:
         yield made
 
 
-def test_a_server_is_used_and_may_stop_and_restart(fixture: ChromaFixture, server: RunningChroma) -> None:
+@pytest.fixture
+def client() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=TIMEOUT_S) as made:
+        yield made
+
+
+def test_a_server_is_used_and_may_stop_and_restart(
+    fixture: ChromaFixture, server: RunningChroma, client: httpx.Client
+) -> None:
     index = fixture.create_index(WIKI_ID)
     with fixture.open_engine(path=None, url=server.url, tenant="acme", database="wikis") as engine:
         cache = fixture.open_cache(engine)
@@ -42,20 +50,20 @@ def test_a_server_is_used_and_may_stop_and_restart(fixture: ChromaFixture, serve
         assert_same_as_store(cache, index)
         assert get_metric(engine, "rebuilds") == 1
         assert engine.check() == ""
-        listed = httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json()
+        listed = client.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json()
         assert [collection["name"] for collection in listed] == [f"wikiholt_{WIKI_ID}"]
         engine.delete_wiki(WIKI_ID, "one")
-        assert httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json() == []
+        assert client.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json() == []
         cache.close()
 
 
 def test_a_foreign_collection_is_never_changed(
-    fixture: ChromaFixture, server: RunningChroma, caplog: pytest.LogCaptureFixture
+    fixture: ChromaFixture, server: RunningChroma, client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = f"{server.url}/api/v2/tenants/default_tenant/databases/default_database/collections"
-    theirs = httpx.post(base, json={"name": "otterwiki_pages_one", "metadata": {"whose": "theirs"}}).json()
+    theirs = client.post(base, json={"name": "otterwiki_pages_one", "metadata": {"whose": "theirs"}}).json()
     row = {"ids": ["x"], "embeddings": [QUERY.tolist()], "documents": ["theirs"]}
-    assert httpx.post(f"{base}/{theirs['id']}/add", json=row).status_code == 201
+    assert client.post(f"{base}/{theirs['id']}/add", json=row).status_code == 201
     index = fixture.create_index(WIKI_ID)
     with fixture.open_engine(path=None, url=server.url, layout="seed") as engine:
         cache = fixture.open_cache(engine)
@@ -64,8 +72,8 @@ def test_a_foreign_collection_is_never_changed(
         assert "did not create" in caplog.text
         engine.delete_wiki(WIKI_ID, "one")
         cache.close()
-    assert httpx.get(f"{base}/{theirs['id']}/count").json() == 1
-    assert httpx.get(f"{base}/otterwiki_pages_one").json()["metadata"] == {"whose": "theirs"}
+    assert client.get(f"{base}/{theirs['id']}/count").json() == 1
+    assert client.get(f"{base}/otterwiki_pages_one").json()["metadata"] == {"whose": "theirs"}
 
 
 @contextmanager

@@ -60,8 +60,12 @@ def evaluate(client: httpx.Client, expression: str) -> list[Any]:
 
 
 def test_the_service_is_scraped_with_its_key(prometheus: httpx.Client) -> None:
-    (target,) = prometheus.get("/targets").json()["data"]["activeTargets"]
-    assert (target["health"], target["lastError"]) == ("up", "")
+    def get_last_scrape() -> tuple[str, str]:
+        (target,) = prometheus.get("/targets").json()["data"]["activeTargets"]
+        return target["health"], target["lastError"]
+
+    # On a busy machine, a scrape may take more than its second; the next one does not.
+    wait_until(lambda: get_last_scrape() == ("up", ""), lambda: str(get_last_scrape()))
 
 
 def test_no_alert_fires_on_a_healthy_service(prometheus: httpx.Client) -> None:
@@ -79,5 +83,6 @@ def test_no_alert_fires_on_a_healthy_service(prometheus: httpx.Client) -> None:
 def test_every_panel_shows_values(prometheus: httpx.Client) -> None:
     dashboard = json.loads((DEPLOY / "grafana" / "wikiholt.json").read_text(encoding="utf-8"))
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
-    empty = {expression for expression in expressions if not evaluate(prometheus, expression)}
-    assert {expression for expression in empty if "wikiholt_database_" not in expression} == set()
+    for expression in expressions:
+        if "wikiholt_database_" not in expression:
+            wait_until(lambda expression=expression: evaluate(prometheus, expression), expression)  # type: ignore[misc]

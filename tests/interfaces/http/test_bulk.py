@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.served_application import ServedApplication
+from tests.support.wait import TIMEOUT_S
 from wikiholt.errors import Busy
 from wikiholt.interfaces.http import bulk_routes
 from wikiholt.wikis.pages import bulk_writer
@@ -114,7 +115,7 @@ def test_a_wiki_without_a_source_is_created_filled_searched_and_removed(writable
     token = operator.post("/api/v1/keys", json={"wiki": "kept", "scope": "write"}).json()["token"]
     writable.tokens["kept"] = token
     assert post(writable, to_ndjson({"path": "Home", "content": "# Home\n\nkeptcanary\n"}), "kept")
-    writable.application.scheduler.wait_until_fresh(writable.application.service.registry.get("kept").id, 60.0)
+    writable.application.scheduler.wait_until_fresh(writable.application.service.registry.get("kept").id, TIMEOUT_S)
     hits = writable.make_client("kept").get("/api/v1/search", params={"q": "keptcanary"}).json()["results"]
     assert [hit["path"] for hit in hits] == ["Home"]
     refused = operator.delete("/api/v1/wikis/kept")

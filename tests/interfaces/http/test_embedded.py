@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as CallScope
 
 from tests.support.served_application import ServedApplication, serve_application
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.interfaces.http.app import create_host_app
@@ -112,7 +113,7 @@ def test_the_host_is_notified_of_a_commit(served: ServedApplication, app: ASGIAp
 
 
 def test_a_write_that_waits_is_in_lists_and_links_at_once(served: ServedApplication, app: ASGIApp) -> None:
-    client = make_guest_client(app, replace(make_grant(served, Scope.READ, Scope.WRITE), index_wait_s=60.0))
+    client = make_guest_client(app, replace(make_grant(served, Scope.READ, Scope.WRITE), index_wait_s=TIMEOUT_S))
     for number in range(3):
         client.put(f"/api/v1/pages/Soon {number}", json={"content": "See [[Coffee]]."})
         assert f"Soon {number}" in [page["path"] for page in client.get("/api/v1/pages").json()["pages"]]

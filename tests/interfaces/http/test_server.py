@@ -22,7 +22,9 @@ class RunningServer:
         self.application = served
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._server = uvicorn.Server(uvicorn.Config(served.app, log_config=None, server_header=False))
+        # A client must not reuse a connection that the server closes at that moment.
+        config = uvicorn.Config(served.app, log_config=None, server_header=False, timeout_keep_alive=int(TIMEOUT_S))
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
         self._thread.start()
         wait_until(lambda: self._server.started, "the server starts")

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 from tests.interfaces.mcp.mcp_client import get_text, make_message, run_in_thread
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting
@@ -175,10 +176,10 @@ async def _use_sdk(url: str, key: str) -> str:
     answers: list[AuthorizationCodeResult] = []
 
     async def approve(address: str) -> None:
-        async with httpx2.AsyncClient(follow_redirects=True, verify=False) as browser:
+        async with httpx2.AsyncClient(follow_redirects=True, timeout=TIMEOUT_S, verify=False) as browser:
             page = await browser.get(address)
         fields = {name: values[0] for name, values in parse_qs(urlsplit(str(page.url)).query).items()}
-        async with httpx2.AsyncClient(verify=False) as browser:
+        async with httpx2.AsyncClient(timeout=TIMEOUT_S, verify=False) as browser:
             form = {**fields, "key": key, "action": "approve"}
             response = await browser.post(str(page.url).partition("?")[0], data=form)
         answer = parse_qs(urlsplit(response.headers["location"]).query)
@@ -192,10 +193,10 @@ async def _use_sdk(url: str, key: str) -> str:
     )
     provider = OAuthClientProvider(url, metadata, _MemoryStorage(), approve, wait_for_answer)
     async with (
-        httpx2.AsyncClient(auth=provider, timeout=60, verify=False, follow_redirects=True) as http,
+        httpx2.AsyncClient(auth=provider, timeout=TIMEOUT_S, verify=False, follow_redirects=True) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
-        with anyio.fail_after(120):
+        with anyio.fail_after(TIMEOUT_S):
             result: Any = await client.call_tool("read_page", {"path": "Home"})
         return get_text(result)
 

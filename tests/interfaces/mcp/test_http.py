@@ -199,7 +199,7 @@ class BlockedEmbedder(FakeEmbedder):
 
     def embed_passages(self, texts: object) -> FloatArray:
         self.started.set()
-        assert self.released.wait(120)
+        assert self.released.wait(2 * TIMEOUT_S)
         return super().embed_passages(texts)  # type: ignore[arg-type]
 
 

@@ -20,8 +20,10 @@ from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_messag
 from tests.support.http_server import run_handler
 from tests.support.served_application import ServedApplication, serve_application
 from tests.support.uvicorn_server import run_server
+from tests.support.wait import TIMEOUT_S
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.mcp import oauth
 from wikiholt.interfaces.mcp.oauth import KeySet
 
 ISSUER, BASE = "https://login.example", "https://wiki.example"
@@ -232,7 +234,10 @@ class _KeyServer(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(signing: dict[str, Any]) -> None:
+def test_jwks_fetches_are_limited_and_not_repeated_for_every_unknown_key(
+    signing: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oauth, "_MIN_REFETCH_INTERVAL_S", TIMEOUT_S)
     _KeyServer.document = json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa")]}).encode()
     with run_handler(_KeyServer) as port:
         base = f"http://127.0.0.1:{port}"

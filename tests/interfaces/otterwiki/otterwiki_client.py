@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
+from tests.interfaces.otterwiki.otterwiki_server import NO_KEEPALIVE, OtterwikiServer
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S
 from wikiholt.app.bootstrap import open_service
@@ -14,7 +14,6 @@ from wikiholt.domain.wiki import Scope
 
 SHARED_KEY = "the-key-of-otterwiki-api"
 HELPER_PATH = {"PYTHONPATH": PYTHON_PATH}
-NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)
 PRIVATE_SETTINGS = {
     "READ_ACCESS": "REGISTERED",
     "WRITE_ACCESS": "REGISTERED",

@@ -26,6 +26,8 @@ _CREATE_SCRIPT = (
 )
 """Creates database and first page before the workers start, which could otherwise block each other."""
 ADMIN_LOGIN = ("otto@example.org", "holt-and-river")
+NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)
+"""A client must not reuse a connection that the server closes at that moment; gunicorn does so after two seconds."""
 
 
 class OtterwikiServer:
@@ -92,7 +94,8 @@ class OtterwikiServer:
         gunicorn += (
             ["--config", str(Path(__file__).with_name("gunicorn_config.py"))] if python == sys.executable else []
         )
-        gunicorn += ["--bind", f"fd://{number}", "--graceful-timeout", "5", *options, f"{app}:app"]
+        limits = ["--timeout", str(int(TIMEOUT_S)), "--graceful-timeout", "5"]
+        gunicorn += ["--bind", f"fd://{number}", *limits, *options, f"{app}:app"]
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("WIKIHOLT_", "OTTERWIKI_"))}
         surroundings = {"OTTERWIKI_SETTINGS": str(self.place / "settings.cfg"), "FLASK_APP": app} | dict(environ or {})
         handed = {"WERKZEUG_RUN_MAIN": "true", "WERKZEUG_SERVER_FD": str(number)} if kind == "dev" else {}
@@ -109,8 +112,12 @@ class OtterwikiServer:
             )
         listener.close()
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx.Client(base_url=self.url, timeout=TIMEOUT_S)
+        self.client = self.make_client()
         wait_until(self._is_up, lambda: f"the wiki does not answer:\n{self.read_log()}")
+
+    def make_client(self, **headers: str) -> httpx.Client:
+        """A client without a session."""
+        return httpx.Client(base_url=self.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE, headers=headers)
 
     def _is_up(self) -> bool:
         assert self._process is not None
@@ -195,7 +202,7 @@ class OtterwikiServer:
         self, email: str = ADMIN_LOGIN[0], password: str = ADMIN_LOGIN[1], *, register: bool = True
     ) -> httpx.Client:
         """Return a new signed-in session. The first user who registers is the administrator."""
-        session = httpx.Client(base_url=self.url, timeout=TIMEOUT_S)
+        session = self.make_client()
         if register:
             fields = {"email": email, "name": email.partition("@")[0].title()}
             self.post_form("/-/register", session, password1=password, password2=password, **fields)

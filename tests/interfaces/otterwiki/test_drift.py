@@ -139,7 +139,7 @@ def test_a_commit_made_outside_otterwiki_is_noticed(otter: OtterwikiServer) -> N
 def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: OtterwikiServer) -> None:
     # Sequential, because Otterwiki itself hangs when several threads of a process save at the same time.
     for number in range(12):
-        with httpx.Client(base_url=otter.url, timeout=TIMEOUT_S) as client:
+        with otter.make_client() as client:
             otter.save_page(f"Crowd {number}", f"# Crowd {number}\n\nSimultaneous.\n", client=client)
     files = otter.wait_until_equal()
     assert {f"crowd {number}.md" for number in range(12)} <= set(files)

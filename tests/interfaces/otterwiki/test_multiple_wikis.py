@@ -12,7 +12,7 @@ import pytest
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.git_repository import Repository
 from tests.support.paths import PYTHON_PATH
-from tests.support.wait import TIMEOUT_S, wait_until
+from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import open_service
 
 pytestmark = pytest.mark.model
@@ -47,7 +47,7 @@ class MultipleWikis:
         return f"the-{name}" if self.kind == "resolver" else name
 
     def make_client(self, name: str) -> httpx.Client:
-        return httpx.Client(base_url=self.otter.url, headers={"Host": f"{name}.example.org"}, timeout=TIMEOUT_S)
+        return self.otter.make_client(Host=f"{name}.example.org")
 
     def save_page(self, name: str, path: str, text: str) -> None:
         with self.make_client(name) as client:

@@ -80,6 +80,7 @@ def otter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     place = tmp_path_factory.mktemp("hosted")
     environ = {"WIKIS_DIRECTORY": str(place / "wikis"), "STORAGE_KIND": request.param, "OTTERWIKI_API_KEY": SHARED_KEY}
     environ |= {**HELPER_PATH, "WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
+    environ["WIKIHOLT_BACKUP_INTERVAL"] = "0"  # tests count the backups
     threads = ("--threads", "1") if request.param == "swap" else ()
     with OtterwikiServer.start(
         place,

@@ -28,7 +28,7 @@ class ChromaBackend(FileBackend):
     """A data directory whose vector caches are collections of a Chroma child process."""
 
     def open_service(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> WikiService:
-        chosen = {"vectors": "chroma", "chroma.path": "chroma", "page.max_bytes": 200_000}
+        chosen = {"vectors": "chroma", "chroma.path": "chroma", "chroma.timeout": 60, "page.max_bytes": 200_000}
         service = bootstrap.build_service(load_settings(self.data, overrides=chosen))
         embedder = SlowEmbedder(model, seconds)
         reranking = RerankConfig(FakeReranker, 60.0)

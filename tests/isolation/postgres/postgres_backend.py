@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +54,8 @@ class DatabaseRows:
         for at, db in self._connect_each():
             for (table,) in db.execute(_TABLES, (schema,)).fetchall():
                 statement = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, table))
-                found[f"{at} {schema}.{table}"] = db.execute(statement).fetchall()
+                with suppress(psycopg.errors.UndefinedTable):  # a reindex has dropped it meanwhile
+                    found[f"{at} {schema}.{table}"] = db.execute(statement).fetchall()
         return found
 
     def iter_texts(self) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from tests.isolation.http_load import run_load
 from tests.isolation.postgres.postgres_backend import PostgresBackend
 from tests.isolation.test_isolation_http import _quiet_clients, base, builder, detector
 from tests.support.postgres_server import PostgresServer
+from tests.support.wait import TIMEOUT_S
 
 __all__ = ["_quiet_clients", "base", "builder", "detector"]
 
@@ -26,7 +27,7 @@ def env(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     made = ServedEnvironment(directory, PostgresBackend(directory / "data", address, postgres__connections=8))
     made.application.scheduler.start()
     yield made
-    assert made.application.scheduler.stop(60)
+    assert made.application.scheduler.stop(TIMEOUT_S)
     made.application.service.close()
     pg.drop_database(address)
 

@@ -17,6 +17,7 @@ from tests.isolation.postgres.postgres_backend import PostgresBackend
 from tests.isolation.test_isolation import service
 from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import WikiholtError
@@ -70,7 +71,8 @@ def databases(pg: PostgresServer) -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory, databases: list[str]) -> IsolationEnvironment:
     directory = tmp_path_factory.mktemp("pgisolation")
-    backend = PostgresBackend(directory / "data", databases[0], databases[1:], postgres__connections=MAX_CONNECTIONS)
+    limits = {"postgres__connections": MAX_CONNECTIONS, "lock__timeout": TIMEOUT_S}
+    backend = PostgresBackend(directory / "data", databases[0], databases[1:], **limits)
     with closing(backend.open_service()) as opened:
         assert opened.components.databases is not None
         opened.components.databases.add(SECOND_DATABASE, databases[1], 1.0)

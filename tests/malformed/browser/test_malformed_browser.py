@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.malformed.malformed_pages import MALFORMED_PAGES, ODD_NAMES
 from tests.malformed.malformed_wiki import HEALTHY_PAGES, commit_files
@@ -77,5 +77,5 @@ def test_malformed_pages_are_shown_in_the_browser(server: WebServer, visit: Open
         page.goto(f"{server.url}w/nasty/?{urlencode({'page': path})}")
         page.wait_for_selector(f"{_PREVIEW} .related", state="attached")
         assert page.locator(_FOREIGN_SELECTOR).count() == 0, path
-        assert page.locator(f"{_PREVIEW} h2").first.is_visible(), path
+        expect(page.locator(f"{_PREVIEW} h2").first).to_be_visible()
         assert tab.get_unexpected_errors() == [], (path, tab.get_unexpected_errors())

@@ -22,9 +22,10 @@ from tests.support.postgres_stores import (
     read_lease_expiry,
     store,
 )
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.errors import Busy, IndexMissing, LockTimeout
+from wikiholt.storage.postgres import leases
 from wikiholt.storage.postgres.leases import Lease
 from wikiholt.storage.postgres.store import PostgresStore
 
@@ -94,6 +95,7 @@ def test_a_lease_is_renewed_for_as_long_as_its_holder_lives(
 
     # The thread renews the lease often, and each renewal lasts longer than the test.
     monkeypatch.setattr(store.leases, "_execute", execute_for_long)
+    monkeypatch.setattr(leases, "RENEW_LOCK_TIMEOUT_S", TIMEOUT_S)  # the release waits for a renewal that is slow
     monkeypatch.setattr(store.leases, "duration_s", 0.3)
     with store.write_lock(WIKI_ID, 0):
         for _ in range(3):

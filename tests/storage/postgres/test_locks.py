@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -21,7 +22,7 @@ from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import Busy, InvalidSetting, LockTimeout
-from wikiholt.storage.postgres import locks, maintenance, move
+from wikiholt.storage.postgres import locks, maintenance, move, timeouts
 from wikiholt.storage.postgres.assignments import PostgresAssignments
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.leases import WRITE_LEASE
@@ -211,14 +212,14 @@ def test_a_wikis_role_cannot_reach_the_operators_locks(store: PostgresStore) -> 
 def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
     shown = "SELECT current_setting('lock_timeout')::interval, current_setting('statement_timeout')::interval"
 
-    def timeouts(connection: Connection) -> tuple[float, float]:
+    def read_timeouts(connection: Connection) -> tuple[float, float]:
         lock, statement = connection.execute(shown).fetchone() or (None, None)
         assert lock is not None
         assert statement is not None
         return lock.total_seconds(), statement.total_seconds()
 
     operator = (OPERATOR_LOCK_TIMEOUT_S, OPERATOR_STATEMENT_TIMEOUT_S)
-    with open_node_store(database, tmp_path) as store:
+    with open_node_store(database, tmp_path, lock_timeout_s=None) as store:
         home, connections = (
             store.placements.catalog,
             store.placements.get_operator_connections(store.placements.provision(CALM)),
@@ -232,16 +233,16 @@ def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
             connections.write_transaction(),
         ):
             with context as connection:
-                assert timeouts(connection) == operator
+                assert read_timeouts(connection) == operator
         for context in (
             store.get_connections(CALM).read_connection(),
             store.get_connections(CALM).write_transaction(),
             store.get_connections(CALM).read_snapshot(),
         ):
             with context as connection:
-                assert timeouts(connection) == (WIKI_LOCK_TIMEOUT_S, 30.0)
+                assert read_timeouts(connection) == (WIKI_LOCK_TIMEOUT_S, 30.0)
         with connections.write_transaction(lock_timeout_s=0.25, statement_timeout_s=7200) as connection:
-            assert timeouts(connection) == (0.25, 7200)
+            assert read_timeouts(connection) == (0.25, 7200)
 
 
 def test_a_session_has_its_timeouts_again_after_an_index_build(store: PostgresStore) -> None:
@@ -309,7 +310,8 @@ def test_a_database_with_a_foreign_schema_wikiholt_is_refused(pg: PostgresServer
 
 def test_a_lock_that_is_not_granted_is_retried_with_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
+    # Only here: other threads sleep as before.
+    monkeypatch.setattr(timeouts, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
     tries = iter([LockTimeout("a"), LockTimeout("b"), None])
 
     def attempt() -> str:
@@ -331,12 +333,13 @@ def test_a_lock_that_is_not_granted_is_retried_with_backoff(monkeypatch: pytest.
 
 
 def test_a_timeout_is_counted_each_time_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    timeouts = TimeoutCounter()
+    counter = TimeoutCounter()
     for _ in range(3):
-        timeouts.record("lock", "w_one")
-    timeouts.record("statement", "w_other")
-    assert timeouts.counts == {"lock": 3, "statement": 1}
-    assert [record.message.split(":")[0] for record in caplog.records] == ["w_one", "w_other"]
+        counter.record("lock", "w_one")
+    counter.record("statement", "w_other")
+    assert counter.counts == {"lock": 3, "statement": 1}
+    logged = [record.message for record in caplog.records if record.name == timeouts.__name__]
+    assert [message.split(":")[0] for message in logged] == ["w_one", "w_other"]
 
 
 def test_a_node_listens_whatever_number_its_descriptors_have(database: str) -> None:

@@ -49,6 +49,7 @@ def statements(schema, numbers, role):
         table = sql.Identifier(schema, f"g{number}_pages")
         yield sql.SQL("ALTER TABLE {} ADD COLUMN mood text").format(table)
 
+migrations._LOCK_TRIES = 1000  # the old node may be slow
 newer = postgres_schema.SCHEMA_LAYOUT + 1
 postgres_schema.SCHEMA_LAYOUT = newer
 postgres_schema.MIGRATIONS += (SchemaMigration(SchemaLayout(newer, 1), statements),)

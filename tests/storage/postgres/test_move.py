@@ -24,6 +24,7 @@ from wikiholt.storage.postgres.store import PostgresStore
 from wikiholt.testing.fakes import make_entry
 
 NEEDLE_QUERY = KeywordQuery(terms=("needle",))
+QUIET_S = move._QUIET_S
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,10 @@ class SearchThreads:
         index.close()
 
 
-def test_a_wiki_answers_while_it_is_moved(store: PostgresStore, database: str, tmp_path: Path) -> None:
+def test_a_wiki_answers_while_it_is_moved(
+    store: PostgresStore, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move, "_QUIET_S", QUIET_S)  # a search on a busy machine rests between two statements
     create_filled_index(store, WIKI_ID, 30).close()
     with open_node_store(database, tmp_path / "b") as b, open_node_store(database, tmp_path / "c", connections=1) as c:
         with SearchThreads([b, b, c], WIKI_ID, 30) as searchers:
@@ -264,9 +268,8 @@ def test_removing_a_wiki_after_an_interrupted_move_leaves_nothing_in_either_data
 
 
 def test_an_operator_without_superuser_rights_moves_a_wiki_that_is_being_read(
-    pg: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pg: PostgresServer, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(move, "_QUIET_S", 0.2)
     databases = [pg.create_database(), pg.create_database()]
     names = [str(psycopg.conninfo.conninfo_to_dict(address)["dbname"]) for address in databases]
     with psycopg.connect(pg.get_dsn(), autocommit=True) as connection:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.support.postgres_server import PostgresServer
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from tests.wikis import test_keys, test_oauth_grants, test_registry
 from tests.wikis.sign_in_cases import SignInCases
 from wikiholt.domain.wiki import Scope, Wiki
@@ -144,7 +144,7 @@ def test_the_tests_of_the_file_are_run_here_too() -> None:
 
 
 def test_of_two_nodes_that_add_one_slug_at_once_one_succeeds(pg: PostgresServer, database: str, tmp_path: Path) -> None:
-    homes = [Catalog(database, (REGISTRY_TABLES,)) for _ in range(2)]
+    homes = [Catalog(database, (REGISTRY_TABLES,), lock_timeout_s=TIMEOUT_S) for _ in range(2)]
     outcomes: list[str] = []
     ready = threading.Barrier(8)
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from tests.support.postgres_server import PostgresServer
-from tests.support.wait import wait_until
+from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import Recipe
 from wikiholt.errors import IndexMissing, InvalidSetting
 from wikiholt.storage.postgres import generations
@@ -59,7 +59,7 @@ def two_wikis(request: pytest.FixtureRequest, pg: PostgresServer, database: str)
             connection.execute(f"CREATE ROLE {plain} LOGIN CREATEROLE PASSWORD 'x'")
             connection.execute(f"GRANT CREATE ON DATABASE {connection.info.dbname} TO {plain}")
             address = pg.get_dsn(connection.info.dbname, plain, "x")
-    home, pool = Catalog(address), ConnectionPool(1)
+    home, pool = Catalog(address), ConnectionPool(1, wait_timeout_s=TIMEOUT_S)
     placements = PlacementCatalog(home, pool)
     yield TwoWikis(
         placements, create_filled_index(placements, ONE, "text of one"), create_filled_index(placements, OTHER, CANARY)

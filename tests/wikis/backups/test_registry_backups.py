@@ -8,6 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
+from tests.support.wait import TIMEOUT_S
 from tests.wikis.backups.backup_fixtures import count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import BackupReason, Scope
 from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
@@ -18,7 +19,8 @@ from wikiholt.wikis.registry_schema import RegistryRows
 
 
 def open_registry(directory: Path) -> Registry:
-    return Registry(directory / "registry.sqlite", backups=BackupPolicy(directory / "backups", 7))
+    policy = BackupPolicy(directory / "backups", 7)
+    return Registry(directory / "registry.sqlite", timeout=TIMEOUT_S, backups=policy)
 
 
 @pytest.fixture

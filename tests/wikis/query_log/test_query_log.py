@@ -22,6 +22,13 @@ from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.wikis.query_log import QueryBuffer, QueryLogWriter, make_record
 
 
+@pytest.fixture(autouse=True)
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing a service waits until all records are written, however busy the machine is."""
+    monkeypatch.setattr("wikiholt.wikis.query_log._CLOSE_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr("wikiholt.storage.sqlite.query_log._BUSY_TIMEOUT_S", TIMEOUT_S)
+
+
 @pytest.fixture
 def fixture(tmp_path: Path) -> Iterator[QueryLogFixture]:
     made = QueryLogFixture(tmp_path)
@@ -234,6 +241,8 @@ def test_several_processes_write_the_same_file(fixture: QueryLogFixture) -> None
 def test_a_forked_child_writes_only_its_own_records(fixture: QueryLogFixture) -> None:
     fixture.search("parent before")
     fixture.wait_for_records(1)
+    # The writer waits until it is closed, so it uses no lock of a library at the time of the fork.
+    fixture.writer._batch_delay_s = TIMEOUT_S
     fixture.search("parent waiting")
     pid = os.fork()
     if not pid:

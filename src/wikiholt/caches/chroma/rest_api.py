@@ -16,6 +16,8 @@ MetadataValue = str | int | float | bool
 INDEX_CONFIGURATION = {"hnsw": {"space": "cosine", "ef_construction": 150, "ef_search": 200, "max_neighbors": 24}}
 _COLLECTIONS_PER_REQUEST = 1000
 _ROWS_PER_REQUEST = 5000
+_LEAVE_TIMEOUT_S = 2.0
+"""Short, because the end of a process waits for it. A child process that is not released exits by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ class ChromaApi:
 
     def release_child(self) -> bool:
         """Release the child process. Returns whether it exits now because no other process uses it."""
-        return _get_field(self._request("POST", "/api/v2/wikiholt/leave", timeout=2.0).body, "ending") is True
+        reply = self._request("POST", "/api/v2/wikiholt/leave", timeout=_LEAVE_TIMEOUT_S)
+        return _get_field(reply.body, "ending") is True
 
     def _request(self, method: str, path: str, body: JsonValue = None, timeout: float | None = None) -> ChromaReply:
         return self._client.request(method, f"{self._path_prefix}{path}", body, timeout=timeout or self._timeout)

@@ -148,11 +148,12 @@ def notify_changed(context: RequestContextDep, _: NoQuery) -> Response:
 
 
 def _build_index_document(index: IndexControl) -> IndexDocument:
-    status, sync_state = index.session.handle.get_status(), index.get_sync_state()
+    # The index is read last: if no sync waits or runs by then, its status contains what the last sync has done.
+    sync_state, activity = index.get_sync_state(), index.get_activity()
+    status = index.session.handle.get_status()
     error = status.error or sync_state.error
     if isinstance(error, NothingIndexed):
         error = sync_state.error or error  # it says why
-    activity = index.get_activity()
     return {
         "slug": index.session.wiki.slug,
         **build_index_status(status, _build_public_error_document(error) if error else None),

@@ -12,8 +12,9 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.served_application import DEFAULT_SETTINGS, ServedApplication, serve_application
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.search import SearchMode
-from wikiholt.interfaces.cli import local_server
+from wikiholt.interfaces.cli import local_client, local_server
 from wikiholt.interfaces.cli.local_client import SOCKET_NAME, decode_result, encode_result
 from wikiholt.interfaces.cli.local_server import serve_local_searches
 from wikiholt.interfaces.cli.main import main
@@ -24,6 +25,9 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedApplication]:
+    monkeypatch.setattr(local_server._Handler, "timeout", TIMEOUT_S)
+    monkeypatch.setattr(local_client, "_CONNECT_TIMEOUT_S", TIMEOUT_S)
+    monkeypatch.setattr(local_client, "_ANSWER_TIMEOUT_S", TIMEOUT_S)
     with serve_application(tmp_path / "s", {"limit.key_per_minute": 0}) as served:
         monkeypatch.chdir(served.alpha.path)
         yield served

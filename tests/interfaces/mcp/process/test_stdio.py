@@ -24,6 +24,9 @@ def repository(tmp_path: Path) -> Repository:
     pages = {f"Beds/Bed {n}.md": f"# Bed {n}\n\nIn bed {n} {WORDS}, {n} of them.\n" for n in range(60)}
     pages["Home.md"] = "# Home\n\nThe heron fishes in the pond at dawn.\n"
     garden, other = Repository(tmp_path / "garden"), Repository(tmp_path / "other")
+    (tmp_path / "data").mkdir()
+    # A search waits for the agent's own writes: 10 s by default, and a busy machine may need more.
+    (tmp_path / "data" / "wikiholt.toml").write_text("[search]\nfresh_timeout = 240\n")
     garden.commit(dict(pages))
     other.commit({"Home.md": "# Other\n\nothercanary\n"})
     service = open_service(tmp_path / "data")

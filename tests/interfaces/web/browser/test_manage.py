@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.interfaces.web.browser.conftest import ManagedServer
 from tests.interfaces.web.browser.test_appearance import check_accessibility, run_ibm_checker
-from tests.support.browser import OpenTab
+from tests.support.browser import OpenTab, measure_page
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.model
@@ -221,8 +221,5 @@ def test_the_views_are_accessible_at_three_widths(managed: ManagedServer, visit:
 def test_administration_and_writing_weigh_less_than_100_kb(managed: ManagedServer, visit: OpenTab) -> None:
     page = managed.sign_in(visit, "operator", "manage").page
     for view in ("manage", "edit?page=Home", "read?page=Home"):
-        sizes: dict[str, int] = {}
-        page.on("response", lambda response, sizes=sizes: sizes.update({response.url: len(response.body())}))
-        page.goto(f"{managed.server.url}w/runbook/{view}")
-        page.wait_for_load_state("networkidle")
-        assert sum(size for url, size in sizes.items() if "/api/" not in url) < 100_000, sizes
+        sizes = measure_page(page, f"{managed.server.url}w/runbook/{view}")
+        assert sum(sizes.values()) < 100_000, sizes

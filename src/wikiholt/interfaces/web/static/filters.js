@@ -37,6 +37,7 @@ export class Filters {
     this.running?.abort();
     const controller = new AbortController();
     this.running = controller;
+    this.box.setAttribute("aria-busy", "true");
     try {
       const facets = await get("facets", parameters, controller.signal);
       if (this.running !== controller) return;
@@ -45,6 +46,8 @@ export class Filters {
       if (!state.categories.length) this.otherCategories = facets.categories;
     } catch {
       return; // The search reports the error; without facets there are no filters to show.
+    } finally {
+      if (this.running === controller) this.box.setAttribute("aria-busy", "false");
     }
     this.show(this.state);
   }
