@@ -126,7 +126,7 @@ FIGURES = (
     Figure("renaming 8,084 pages", 5, True, "s", "", "bench.sync --write",
            from_table("sync", "renaming a directory", 1, number=-1)),
     Figure("index on disk, kB a chunk", 1.6, True, "kB", "", "bench.sync --write",
-           divide(from_table("sync", "size of the index", 1), from_table("sync", "first sync", 1, number=1), 1e3)),
+           from_table("sync", "size of the index", 1, number=1)),
     Figure("memory, 1,000 chunks", 150, True, "MB", "", "bench.search --write",
            from_table("search", r"\| hybrid \|", 7)),
     Figure("memory, 177,000 chunks", 320, True, "MB", "", "bench.search --write",

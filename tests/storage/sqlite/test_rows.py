@@ -145,3 +145,8 @@ def test_ids_of_chunks_are_never_used_again(file: Path) -> None:
         index.apply(IndexChange(deleted=("a.md", "c.md")))
         index.apply(IndexChange((make_entry("d.md", ["one"], EMBEDDER),)))
         assert list(index.get_chunks(range(1, 9))) == [4]
+
+
+@given(st.lists(st.text(st.sampled_from('ab",\\ \n[]é'))))
+def test_strings_are_the_same_after_they_were_stored(strings: list[str]) -> None:
+    assert rows.decode_strings(rows.encode_strings(strings)) == tuple(strings)

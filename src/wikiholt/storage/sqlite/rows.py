@@ -59,7 +59,7 @@ def to_stored_link(row: Row) -> StoredLink:
 def to_stored_chunk(row: Row) -> StoredChunk:
     chunk_id, page_id, number, content, first_line, last_line = row
     text, heading_path, anchor = decode_content(content)
-    return StoredChunk(chunk_id, page_id, number, text, decode_strings(heading_path), anchor, first_line, last_line)
+    return StoredChunk(chunk_id, page_id, number, text, _decode_strings(heading_path), anchor, first_line, last_line)
 
 
 @translate_damage
@@ -152,4 +152,13 @@ def to_datetime(seconds: float | None) -> datetime | None:
 
 @translate_damage
 def decode_strings(text: str) -> tuple[str, ...]:
-    return () if text == "[]" else tuple(json.loads(text))
+    return _decode_strings(text)
+
+
+def _decode_strings(text: str) -> tuple[str, ...]:
+    if text == "[]":
+        return ()
+    # Without a backslash no quotation mark is part of a string, and this takes a third of the time.
+    if "\\" not in text and text.startswith('["') and text.endswith('"]'):
+        return tuple(text[2:-2].split('", "'))
+    return tuple(json.loads(text))
