@@ -36,7 +36,9 @@ CORES = count_available_cores()
 LAYERS, HEADS = 6, 12
 
 
-def start_onnx(change: Callable[[onnx.ModelProto], None], outputs: Sequence[str] = (), **options: object) -> Engine:
+def start_onnx(
+    change: Callable[[onnx.ModelProto], None], outputs: Sequence[str] = (), *, spins: bool = True, **options: object
+) -> Engine:
     """The product's int8 graph, changed, with other options; a vector, or the values of `outputs`."""
     directory, card = find_model(DEFAULT_MODEL, EMBEDDER)
     variant, files = get_variant(card, "int8"), ModelFiles(directory, card)
@@ -46,6 +48,7 @@ def start_onnx(change: Callable[[onnx.ModelProto], None], outputs: Sequence[str]
     settings = _make_options()
     for name, value in options.items():
         setattr(settings, name, value)
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "1" if spins else "0")
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
     settings.add_external_initializers(list(tensors), values)
     session = onnxruntime.InferenceSession(model.SerializeToString(), settings, disabled_optimizers=["LayerNormFusion"])
@@ -209,6 +212,7 @@ def list_engines(texts: Sequence[np.ndarray]) -> dict[str, Callable[[], Engine]]
         "onnxruntime, graph not optimized": lambda: start_onnx(same, graph_optimization_level=unoptimized),
         "onnxruntime, opset 23": lambda: start_onnx(set_opset_23),
         "onnxruntime, threads in a call": lambda: start_onnx(same, intra_op_num_threads=CORES),
+        "… threads that do not spin": lambda: start_onnx(same, intra_op_num_threads=CORES, spins=False),
         "OpenVINO fp32": start_openvino,
         "OpenVINO int8": lambda: start_openvino(texts),
         "CTranslate2 fp32": lambda: start_ctranslate2("float32"),
