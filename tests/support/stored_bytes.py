@@ -16,7 +16,7 @@ def read_stored_bytes(file: Path) -> bytes:
     content = file.read_bytes()
     if not content.startswith(b"SQLite format 3\0"):
         return content
-    return content + "\n".join(_iter_texts(file)).encode()
+    return content + "\n".join(_iter_texts(file)).encode("utf-8", "surrogatepass")
 
 
 def _iter_texts(file: Path) -> Iterator[str]:

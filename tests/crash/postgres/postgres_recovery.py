@@ -22,6 +22,7 @@ from tests.crash.recovery import (
     wait_for_service,
 )
 from tests.support.services import build_test_service
+from tests.support.stored_bytes import read_stored_bytes
 from wikiholt.errors import IndexCorrupt, IndexMissing, WikiNotFound
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
@@ -146,7 +147,7 @@ def _assert_nothing_on_disk(directory: Path, others: set[str]) -> None:
             assert service.components.databases is not None
             service.components.databases.remove_leftovers(others)
         for file in list_files(directory / node):
-            content = file.read_bytes() if not others & set(file.parts) else b""
+            content = read_stored_bytes(file) if not others & set(file.parts) else b""
             for trace in (b"unique1", b"victim"):
                 assert trace not in content, f"{file} contains {trace!r} of a removed wiki"
 
