@@ -90,11 +90,19 @@ def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
 
 
 def _save_in_turns(figures: dict[str, object], bare: Wiki, ours: Wiki, saves: int) -> None:
-    """Save idle, when the index has followed the last save, and in rows of five, while it still works on the last one."""
+    """Save idle, when the index has followed the last save, and in rows of five, while it still works on the last one.
+
+    Idle, both servers use the same core. In a row they use all, as the work on the last save may.
+    """
+    cores = os.sched_getaffinity(0)
+    for wiki in (bare, ours):
+        wiki.use_cores({max(cores)})
     for turn in range(saves):
         ours.follow()
         for name, wiki in (("without", bare), ("with", ours))[:: 1 if turn % 2 else -1]:
             figures.setdefault(name, []).append(wiki.save("Bench", _TEXT.format(f"{turn} times")))  # type: ignore[attr-defined]
+    for wiki in (bare, ours):
+        wiki.use_cores(cores)
     for row in range(2 * saves // ROW):
         name, wiki = (("without", bare), ("with", ours))[row % 2]
         ours.follow()

@@ -39,8 +39,6 @@ class Wiki:
                 stdout=log,
                 stderr=log,
             )
-        # Both servers use one core, the client the others: cores of a shared machine differ by more than a save costs.
-        os.sched_setaffinity(self._process.pid, {max(os.sched_getaffinity(0))})
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600)
         until = time.monotonic() + 300
         while not self._answers():
@@ -49,6 +47,15 @@ class Wiki:
         found = re.search(r'name="?csrf-token"? content="?([^">\s]+)', self.client.get("/-/about").text)
         assert found is not None
         self._token = found[1]
+
+    def use_cores(self, cores: set[int]) -> None:
+        """Limit the server to these cores. Cores of a shared machine may differ by more than a save costs."""
+        pids = (self._process.pid, *map(int, self._children()))
+        for task in (task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()):
+            os.sched_setaffinity(int(task.name), cores)
+
+    def _children(self) -> list[str]:
+        return Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
 
     def _answers(self) -> bool:
         try:
@@ -96,13 +103,11 @@ class Wiki:
 
     def memory(self) -> float:
         """Private memory of the worker in MB."""
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        lines = Path(f"/proc/{children[0]}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{self._children()[0]}/smaps_rollup").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_", "Swap:"))) / 1024
 
     def threads(self) -> int:
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        return len(list(Path(f"/proc/{children[0]}/task").iterdir()))
+        return len(list(Path(f"/proc/{self._children()[0]}/task").iterdir()))
 
     def stop(self) -> None:
         self.client.close()
