@@ -55,7 +55,8 @@ def search_hnsw(db: Connection, tables: GenerationTables, vector: FloatArray, li
 def _to_vector_hits(rows: list[tuple[int, int, float]]) -> VectorHits:
     chunk_ids = np.fromiter((chunk_id for chunk_id, _, _ in rows), np.int64, len(rows))
     page_ids = np.fromiter((page_id for _, page_id, _ in rows), np.int64, len(rows))
-    distances = np.fromiter((distance for _, _, distance in rows), np.float32, len(rows))
+    # A stored vector is rounded and may be a little longer than 1.
+    distances = np.fromiter((max(distance, 0.0) for _, _, distance in rows), np.float32, len(rows))
     order = np.lexsort((chunk_ids, distances))
     return VectorHits(chunk_ids[order], page_ids[order], distances[order])
 

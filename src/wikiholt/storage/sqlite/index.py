@@ -172,7 +172,8 @@ class SqliteIndex:
         with self._pool.read_snapshot() as db:
             for block in self._iter_blocks(db):
                 matching = _filter_rows(block, page_ids)
-                distances = 1 - matching.vectors @ vector
+                # A stored vector is rounded and may be a little longer than 1.
+                distances = np.maximum(1 - matching.vectors @ vector, 0)
                 best = _merge_hits(best, matching.chunk_ids, matching.page_ids, distances, limit)
         return best
 
