@@ -80,7 +80,10 @@ class WorkerRequests:
         poll.register(self._pipe, select.POLLIN)
         while not self._stop.is_set():
             if poll.poll(_INTERVAL_S * 1000):
-                *lines, rest = (rest + os.read(self._pipe, _READ_BYTES)).split(b"\n")
+                received = os.read(self._pipe, _READ_BYTES)
+                if not received:  # no process writes any more, and the pipe stays ready
+                    self._stop.wait(_INTERVAL_S)
+                *lines, rest = (rest + received).split(b"\n")
                 for line in lines:
                     self._handle_line(line)
             self._publish_counters()

@@ -100,7 +100,7 @@ _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _ATX_LINE = re.compile(r"^ {0,3}(#{1,6})(?![^ \t])(.*)$")
 _NEWLINE = re.compile("\n")
 _TEXT_START = re.compile(r"[^\s`~>*\-_+#<=0-9]|`(?!``)")
-"""The first character of a line that is no block but a paragraph, or a link definition."""
+"""The first character of a line that continues a paragraph, or begins one or a link definition."""
 _COARSE_BLOCK_LINES = 1_000
 
 MAX_LINES = 100_000
@@ -234,14 +234,14 @@ def _parse_common_block(state: StateBlock, line: int, end_line: int, silent: boo
         return False
     if state.src[start] == "#":
         return heading(state, line, end_line, silent)
+    if state.src[start] == "[":
+        return False  # maybe a link definition: of many in a row, each would be searched to the end of all
     next_line = line
     while next_line < state.lineMax and not state.isEmpty(next_line):
         if not _TEXT_START.match(state.src, state.bMarks[next_line] + state.tShift[next_line]):
             return False
         next_line += 1
     content = mdTrim(state.getLines(line, next_line, state.blkIndent, False))
-    if content.startswith("[") and "]:" in content:
-        return False
     state.line = next_line
     state.push("paragraph_open", "p", 1).map = [line, next_line]
     token = state.push("inline", "", 0)

@@ -33,6 +33,8 @@ from wikiholt.wikis.shared_buckets import BucketTable
 
 _log = logging.getLogger(__name__)
 
+_SIGNAL_POLL_S = 1.0
+
 
 def run_child(settings: Settings, roots: Sequence[Path], spec: ChildSpec, *, as_json: bool) -> None:
     """Run as a child of the supervisor until a signal, or until the supervisor ends."""
@@ -66,7 +68,7 @@ def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, cont
 
     # A worker accepts one connection at a time, so that others get their share of many.
     server = Server(build_config(application, metrics, accept_at_once=1), on_ready)
-    _watch_supervisor(control, directory, lambda: server.drain(DRAIN_LIMIT_S))
+    _watch_supervisor(control, directory, lambda: server.drain(DRAIN_LIMIT_S), _send_sigterm)
     metrics.publisher.start()
     try:
         with serve_local_searches(application, local_listener) if local_listener is not None else nullcontext():
@@ -89,13 +91,15 @@ def _run_scheduler(
     publisher = make_publisher(directory, spec.name, make_process_collectors(application.service))
     try:
         check_service(application, roots, as_json=as_json)
-        _watch_supervisor(control, directory, stop.set)
+        _watch_supervisor(control, directory, stop.set, stop.set)
         scheduler.start()
         requests.start()
         publisher.start()
         control.send(LISTENS)
         with nullcontext() if as_json else report_progress(scheduler.get_progress):
-            stop.wait()
+            # Without a time limit, a signal that arrives just before the wait would not be noticed.
+            while not stop.wait(_SIGNAL_POLL_S):
+                pass
         requests.close()
         if not scheduler.stop(STOP_TIMEOUT_S):
             _log.warning("a sync or fetch was interrupted; committed batches are kept")
@@ -104,8 +108,10 @@ def _run_scheduler(
         application.service.close()
 
 
-def _watch_supervisor(control: socket.socket, directory: Path, drain: Callable[[], None]) -> None:
-    """Drain when the supervisor asks for it, and end like after SIGTERM when it has ended."""
+def _watch_supervisor(
+    control: socket.socket, directory: Path, drain: Callable[[], None], end: Callable[[], None]
+) -> None:
+    """Drain when the supervisor asks for it, and end when it has ended."""
 
     def watch() -> None:
         while received := control.recv(16):
@@ -113,6 +119,10 @@ def _watch_supervisor(control: socket.socket, directory: Path, drain: Callable[[
                 drain()
         _log.error("the supervisor has ended; this process ends too")
         shutil.rmtree(directory, ignore_errors=True)
-        os.kill(os.getpid(), signal.SIGTERM)
+        end()
 
     Thread(target=watch, name="supervisor", daemon=True).start()
+
+
+def _send_sigterm() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
