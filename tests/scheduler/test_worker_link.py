@@ -56,3 +56,21 @@ def test_a_full_pipe_is_an_error_and_not_a_wait(pipe: tuple[int, int], tmp_path:
     os.write(pipe[1], b"\n" * (1 << 20))  # as much as fits
     with pytest.raises(Busy):
         link.send("the-wiki", NodeMessage.CHANGED)
+
+
+def test_a_pipe_without_writers_does_not_keep_a_core_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    requests = WorkerRequests(reader, tmp_path / "counters", FakeScheduler())  # type: ignore[arg-type]
+    waits: list[float] = []
+
+    def record(seconds: float) -> bool:
+        waits.append(seconds)
+        return requests._stop.is_set()
+
+    monkeypatch.setattr(requests._stop, "wait", record)
+    requests.start()
+    wait_until(lambda: waits)
+    requests.close()
+    os.close(reader)
+    assert min(waits) > 0
