@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repository import Repository
+from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.git import Blob
 from wikiholt.errors import InvalidSource, NoCommits, SourceCorrupt, SourceMissing
+from wikiholt.git.process import GitRunner
+from wikiholt.git.repository import find_repository
 from wikiholt.git.source import GitSource
 
 
@@ -239,6 +242,15 @@ def test_a_missing_git_program_raises_a_clear_error(
     assert source.get_head() == commit
     with pytest.raises(SourceCorrupt, match="Git is not installed"):
         source.read_tree(commit)
+
+
+def test_a_repository_that_disappears_after_it_was_found_is_missing(repository: Repository, tmp_path: Path) -> None:
+    repository.commit({"Home.md": "one"})
+    git = GitRunner(find_repository(repository.path), TIMEOUT_S)
+    assert git.run("rev-parse", "HEAD").status == 0
+    repository.path.rename(tmp_path / "elsewhere")
+    with pytest.raises(SourceMissing, match="no longer exists"):
+        git.run("rev-parse", "HEAD")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
 from typing import IO, cast
 
-from wikiholt.errors import SourceCorrupt, SourceError
+from wikiholt.errors import SourceCorrupt, SourceError, SourceMissing
 from wikiholt.git.repository import RepositoryLocation
 
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
@@ -111,8 +111,12 @@ class GitRunner:
         return process
 
     def _make_start_error(self, error: OSError) -> SourceError:
-        if isinstance(error, FileNotFoundError) and self._location.git_dir.exists():
-            return SourceCorrupt("Git is not installed.", hint="Install git and make sure that it is on the PATH.")
+        if isinstance(error, FileNotFoundError):
+            if self._location.git_dir.exists():
+                return SourceCorrupt("Git is not installed.", hint="Install git and make sure that it is on the PATH.")
+            return SourceMissing(
+                "The repository no longer exists.", hint="Check its path, and that its disk is mounted."
+            )
         return SourceCorrupt(
             f"Git could not be started: {error.strerror or error}.", hint="Check that the repository exists."
         )
