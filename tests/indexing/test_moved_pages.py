@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.indexing.sync_fixtures import LONG_TEXT, WIKI_ID, SyncFixture
 from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
 from wikiholt.domain.git import Blob
-from wikiholt.domain.index import IndexChange, PageContents, PageEntry, PageMove
+from wikiholt.domain.index import IndexChange, IndexedPageMove, PageContents, PageEntry
 from wikiholt.errors import IndexCorrupt
 from wikiholt.indexing.batch import Pause, SyncPaused
 from wikiholt.indexing.moved_pages import plan_move
@@ -66,7 +66,7 @@ def to_row(prepared: PreparedPage) -> PageRow:
     return PageRow._make(columns[name] for name in PageRow._fields)
 
 
-def move(text: str, old: str, new: str, pipeline: TextPipeline, former: tuple[str, ...] = ()) -> PageMove | None:
+def move(text: str, old: str, new: str, pipeline: TextPipeline, former: tuple[str, ...] = ()) -> IndexedPageMove | None:
     """Prepare the page at its old file, then move it. If it can be moved, compare it with the page at its new file."""
     data = text.encode("utf-8", "surrogatepass")
     blob = Blob("1" * 40, len(data), data)
@@ -193,7 +193,9 @@ def test_a_damaged_page_is_not_moved(tmp_path: Path) -> None:
     file = next(wiki.store.get_directory(WIKI_ID).glob("g*.sqlite"))
     with sqlite3.connect(file) as db:
         db.execute("UPDATE chunks SET content = replace(content, 'alpha', 'alpho') WHERE content LIKE '%alpha'")
-    moves = [PageMove(f"{name}.md", f"new/{name}.md", f"new/{name}", name, (), None, name, None) for name in "ba"]
+    moves = [
+        IndexedPageMove(f"{name}.md", f"new/{name}.md", f"new/{name}", name, (), None, name, None) for name in "ba"
+    ]
     with closing(wiki.store.open(WIKI_ID)) as index:
         with pytest.raises(IndexCorrupt, match="page 1 is not as it was written"):
             index.apply(IndexChange(moved=tuple(moves)))

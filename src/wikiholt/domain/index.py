@@ -51,7 +51,7 @@ class PageContents:
 
 
 @dataclass(frozen=True, slots=True)
-class PageMove:
+class IndexedPageMove:
     """A page with the same content at another file: all that changes. Its chunks and vectors stay in the index."""
 
     old_file: str
@@ -74,7 +74,7 @@ class IndexChange:
     deleted: tuple[str, ...] = ()
     problems: tuple[PageProblem, ...] = ()
     revision: str | None = None
-    moved: tuple[PageMove, ...] = ()
+    moved: tuple[IndexedPageMove, ...] = ()
     """Pages to move before others are written. A page that is not at its old file is left out."""
 
 

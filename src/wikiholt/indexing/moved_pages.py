@@ -7,7 +7,7 @@ is computed: the name, aliases, the date of the commit, and the targets of relat
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wikiholt.domain.index import PageContents, PageMove
+from wikiholt.domain.index import IndexedPageMove, PageContents
 from wikiholt.domain.page import Link, PageMetadata
 from wikiholt.indexing.pipeline import PageTask, TextPipeline, find_former_names
 from wikiholt.text.analysis import split_languages
@@ -28,7 +28,7 @@ def needs_blob(contents: PageContents, file: str, old_file: str) -> bool:
     )
 
 
-def plan_move(pipeline: TextPipeline, task: PageTask, old_file: str, contents: PageContents) -> PageMove | None:
+def plan_move(pipeline: TextPipeline, task: PageTask, old_file: str, contents: PageContents) -> IndexedPageMove | None:
     """The move after which the index has the page as `TextPipeline.prepare` makes it. None if that is not certain.
 
     `contents` are those of the same blob at `old_file`, in an index made by this pipeline. The blob has its data if
@@ -49,7 +49,7 @@ def plan_move(pipeline: TextPipeline, task: PageTask, old_file: str, contents: P
     committed = to_utc(task.changed_at) if task.changed_at is not None else None
     terms = build_name_terms(name, path, contents.tags, aliases, pipeline.language)
     new_links = None if links == contents.links else links
-    return PageMove(old_file, file, path, name, aliases, metadata.last_updated or committed, terms, new_links)
+    return IndexedPageMove(old_file, file, path, name, aliases, metadata.last_updated or committed, terms, new_links)
 
 
 def _read_metadata(data: bytes | None) -> PageMetadata | None:

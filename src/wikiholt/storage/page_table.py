@@ -12,7 +12,7 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
-from wikiholt.domain.index import PageContents, PageEntry, PageMove
+from wikiholt.domain.index import IndexedPageMove, PageContents, PageEntry
 from wikiholt.domain.page import Link, PageMetadata, PageProperty, PageTerms
 from wikiholt.domain.search import Facet, OrderOverride, PageFilter, PropertyCondition, PropertyFacets, StoredPage
 from wikiholt.errors import IndexCorrupt
@@ -242,7 +242,7 @@ MOVED_COLUMNS = (
 """The columns of the table in SQLite that `move_page_row` changes."""
 
 
-def move_page_row(row: PageRow, move: PageMove, terms: PageTerms, version: int) -> PageRow:
+def move_page_row(row: PageRow, move: IndexedPageMove, terms: PageTerms, version: int) -> PageRow:
     """The row of a page after a move that leads to these terms."""
     columns = _to_path_columns(move.file, move.path, move.name, move.aliases, move.last_updated)
     return row._replace(**columns, words=encode_terms(terms), version=version)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikiholt.domain.index import IndexChange, PageContents, PageMove, Recipe, VerificationResult
+from wikiholt.domain.index import IndexChange, IndexedPageMove, PageContents, Recipe, VerificationResult
 from wikiholt.domain.page import PageMetadata, PageProblem, PageProperty
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
@@ -160,7 +160,9 @@ class StoreConformance(ListingConformance, NotesConformance):
         page = index.find_page("a")
         assert page is not None
         chunks = index.get_page_chunks([page.page_id])
-        change = IndexChange(moved=(PageMove("a.md", "dir/b.md", "dir/b", "New", ("a",), None, "new dir b a", None),))
+        change = IndexChange(
+            moved=(IndexedPageMove("a.md", "dir/b.md", "dir/b", "New", ("a",), None, "new dir b a", None),)
+        )
         assert index.apply(change) == version + 1
         assert dict(index.get_page_blobs())["dir/b.md"] == stored.blob
         assert index.find_page("a.md") is None
@@ -182,7 +184,7 @@ class StoreConformance(ListingConformance, NotesConformance):
     def test_a_move_may_replace_the_links_of_a_page(self, index: WikiIndex) -> None:
         index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER, links=["c.md", "x.md"]),)))
         links = make_entry("dir/b.md", [], EMBEDDER, links=["c.md"]).page.links
-        index.apply(IndexChange(moved=(PageMove("a.md", "dir/b.md", "dir/b", "b", (), None, "b", links),)))
+        index.apply(IndexChange(moved=(IndexedPageMove("a.md", "dir/b.md", "dir/b", "b", (), None, "b", links),)))
         assert index.get_page_contents(["dir/b.md"])["dir/b.md"].links == links
         assert len(index.find_links_by_key(["dir/c"])) == 1
         assert not index.find_links_by_key(["c"])

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from wikiholt.domain.index import IndexChange, PageEntry, PageMove, Recipe
+from wikiholt.domain.index import IndexChange, IndexedPageMove, PageEntry, Recipe
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
@@ -90,7 +90,7 @@ class _StoreMachine(RuleBasedStateMachine):
         before = self.pages.pop(old)
         texts, links = [chunk.text for chunk in before.chunks], [link.target for link in before.page.links]
         page = make_entry(new, texts, _EMBEDDER, tags=before.page.metadata.tags, links=links)
-        move = PageMove(old, new, page.page.path, page.page.name, (), None, page.terms.name, page.page.links)
+        move = IndexedPageMove(old, new, page.page.path, page.page.name, (), None, page.terms.name, page.page.links)
         self.index.apply(IndexChange(moved=(move,)))
         self.problems.pop(new, None)
         self.pages[new] = replace(page, blob=before.blob)

@@ -20,7 +20,7 @@ from tests.caches.chroma.chroma_fixtures import (
     is_helped_by_chroma,
 )
 from tests.support.wait import wait_until
-from wikiholt.domain.index import IndexChange, PageMove
+from wikiholt.domain.index import IndexChange, IndexedPageMove
 from wikiholt.testing.fakes import make_entry
 
 READER_SCRIPT = """
@@ -56,7 +56,9 @@ def test_a_plain_client_finds_the_documented_layout(fixture: ChromaFixture) -> N
         cache = fixture.open_cache(engine, slug="robot")
         wait_until(lambda: is_helped_by_chroma(cache), "the first build")
         index.apply(IndexChange(deleted=("p4.md",), pages=(make_entry("p5.md", ["short now"], EMBEDDER),)))
-        index.apply(IndexChange(moved=(PageMove("p6.md", "moved/p6.md", "moved/p6", "p6", (), None, "p6", None),)))
+        index.apply(
+            IndexChange(moved=(IndexedPageMove("p6.md", "moved/p6.md", "moved/p6", "p6", (), None, "p6", None),))
+        )
         assert_same_as_store(cache, index)
         assert cache.wait_idle(60)
         assert get_metric(engine, "rows_removed") == 4

@@ -65,7 +65,7 @@ def test_the_service_is_scraped_with_its_key(prometheus: httpx.Client) -> None:
         return target["health"], target["lastError"]
 
     # On a busy machine, a scrape may take more than its second; the next one does not.
-    wait_until(lambda: get_last_scrape() == ("up", ""), lambda: str(get_last_scrape()))
+    assert wait_until(lambda: get_last_scrape() == ("up", ""), lambda: str(get_last_scrape()))
 
 
 def test_no_alert_fires_on_a_healthy_service(prometheus: httpx.Client) -> None:
@@ -85,4 +85,4 @@ def test_every_panel_shows_values(prometheus: httpx.Client) -> None:
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     for expression in expressions:
         if "wikiholt_database_" not in expression:
-            wait_until(lambda expression=expression: evaluate(prometheus, expression), expression)  # type: ignore[misc]
+            assert wait_until(lambda query=expression: evaluate(prometheus, query), expression)  # type: ignore[misc]

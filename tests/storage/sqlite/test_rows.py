@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from wikiholt.domain.index import FloatArray, IndexChange, PageMove, Recipe
+from wikiholt.domain.index import FloatArray, IndexChange, IndexedPageMove, Recipe
 from wikiholt.domain.vector_precision import round_vectors
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.sqlite import rows
@@ -106,9 +106,9 @@ def test_damage_is_found_and_the_page_is_not_moved(what: str, file: Path) -> Non
         assert sorted(index.get_page_blobs()) == ["a.md", "new/c.md"]
 
 
-def move(file: str) -> PageMove:
+def move(file: str) -> IndexedPageMove:
     path = f"new/{file.removesuffix('.md')}"
-    return PageMove(file, f"new/{file}", path, path, (), None, path, None)
+    return IndexedPageMove(file, f"new/{file}", path, path, (), None, path, None)
 
 
 def test_a_damaged_text_is_reported_when_it_is_read(file: Path) -> None:

@@ -17,7 +17,7 @@ INDEX_CONFIGURATION = {"hnsw": {"space": "cosine", "ef_construction": 150, "ef_s
 _COLLECTIONS_PER_REQUEST = 1000
 _ROWS_PER_REQUEST = 5000
 _LEAVE_TIMEOUT_S = 2.0
-"""Short, because the end of a process waits for it. A child process that is not released exits by itself."""
+"""Short, because the end of a process waits for it. A child process that is not released exits later."""
 
 
 @dataclass(frozen=True, slots=True)

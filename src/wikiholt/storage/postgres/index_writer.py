@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from wikiholt.domain.index import FloatArray, IndexChange, PageEntry, PageMove
+from wikiholt.domain.index import FloatArray, IndexChange, IndexedPageMove, PageEntry
 from wikiholt.domain.page import PageProblem
 from wikiholt.errors import IndexCorrupt
 from wikiholt.storage.checksums import compute_page_checksum, compute_problem_checksum, encode_page_parts
@@ -352,7 +352,7 @@ class _PostgresWriter:
         self._state = replace(self._state, next_page=next_page, next_chunk=next_chunk)
         self._add_counts(pages=len(pages), chunks=len(chunks), terms=terms)
 
-    def _move_pages(self, moves: Mapping[str, PageMove]) -> None:
+    def _move_pages(self, moves: Mapping[str, IndexedPageMove]) -> None:
         """Replace the rows of these pages, by old file. Their chunks keep their ids and vectors."""
         db, tables, pages = self._db, self._tables, list[Row]()
         terms_added = 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
-from wikiholt.domain.index import IndexChange, PageEntry, PageMove
+from wikiholt.domain.index import IndexChange, IndexedPageMove, PageEntry
 from wikiholt.domain.page import PageProblem, PageTerms
 from wikiholt.storage.checksums import (
     compute_page_checksum,
@@ -110,7 +110,7 @@ class _SqliteWriter:
         write_page_checksum(self._db, page_id)
         self.changed = True
 
-    def move_pages(self, moves: Sequence[PageMove]) -> None:
+    def move_pages(self, moves: Sequence[IndexedPageMove]) -> None:
         """Move the pages that are at their old files. What is at their new files is deleted."""
         known = self._find_files("pages", [move.old_file for move in moves])
         moves = [move for move in moves if move.old_file in known and move.old_file != move.file]
@@ -124,7 +124,7 @@ class _SqliteWriter:
         sql = f"SELECT file FROM {table} WHERE file IN ({{0}})"
         return {file for (file,) in select_in_batches(self._db, sql, files)}
 
-    def _move_page(self, move: PageMove) -> None:
+    def _move_page(self, move: IndexedPageMove) -> None:
         """Change the rows of a page that depend on its file. Its chunks keep their ids and vectors."""
         page = PageRow._make(self._db.execute(_SELECT_PAGE, (move.old_file,)).fetchone())
         parts = read_page_parts(self._db, page.id)
