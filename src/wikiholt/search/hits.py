@@ -50,7 +50,7 @@ class HitBuilder:
         chosen = chooser.choose(self._index, existing, pages)
         rows: dict[tuple[int, int | None], _Row] = {}
         for candidate, chunk, rating in zip(existing, chosen, rate_hits(mode, existing), strict=True):
-            passage = (candidate.page_id, chunk.index if chunk else None)
+            passage = (candidate.page_id, chunk.number if chunk else None)
             rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk, rating))
         lengths = [LEAD_SNIPPET_CHARS if has_lead and not number else SNIPPET_CHARS for number in range(len(rows))]
         texts = [strip_leading_headings(chunk.text) if chunk else "" for _, _, chunk, _ in rows.values()]
@@ -76,7 +76,7 @@ class HitBuilder:
             anchor=anchor,
             first_line=chunk.first_line if chunk else 1,
             last_line=chunk.last_line if chunk else 1,
-            chunk_index=chunk.index if chunk else 0,
+            chunk_index=chunk.number if chunk else 0,
             category=page.category,
             tags=page.tags,
             last_updated=page.last_updated,

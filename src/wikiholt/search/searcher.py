@@ -6,7 +6,7 @@ a writer: it answers from the last committed state.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
@@ -64,6 +64,9 @@ KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
 Fixed, so that a larger n only lengthens the list. Pages found by keyword are also measured by meaning, so the vector
 search need not be deep. See docs/adr for the results of other depths.
 """
+
+LIKELY_PAGES = 10
+"""Of the pages found by meaning, those whose passages are read with the passages of pages found by keyword."""
 
 _MAX_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
@@ -233,6 +236,10 @@ class Searcher:
             if request.mode is not SearchMode.SEMANTIC and context.interpreted.query
             else {}
         )
+        if started is not None:
+            # While the model runs, so that less is left to do after it.
+            self._prepare_vectors(context)
+            self._score_titles(context, shares)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
@@ -280,14 +287,22 @@ class Searcher:
 
     def _with_title_overlap(self, context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with their title overlap."""
-        page_ids = (candidate.page_id for candidate in candidates)
-        overlaps = self._title_matcher.score_titles(
-            context.interpreted.query, page_ids, context.version, context.interpreted.variants
-        )
+        overlaps = self._score_titles(context, [candidate.page_id for candidate in candidates])
         return [
             candidate._replace(title_overlap=overlap) if (overlap := overlaps.get(candidate.page_id)) else candidate
             for candidate in candidates
         ]
+
+    def _score_titles(self, context: SearchContext, page_ids: Collection[int]) -> Mapping[int, float]:
+        """Page id → title overlap, at least of these pages. Each page is compared once per search."""
+        known, interpreted = context.title_overlaps, context.interpreted
+        missing = [page_id for page_id in page_ids if page_id not in known]
+        if missing:
+            found = self._title_matcher.score_titles(
+                interpreted.query, missing, context.version, interpreted.variants
+            )
+            known.update(dict.fromkeys(missing, 0.0) | found)
+        return known
 
     def _get_page(self, path: str) -> StoredPage:
         """The indexed page with this path, or the only one whose path differs only in case. Raises PageNotFound."""
@@ -323,8 +338,6 @@ class Searcher:
 
     def _embed_query(self, context: SearchContext, fingerprint: str, started: StartedQuery | None) -> FloatArray | None:
         """The query's vector. None in a hybrid search if the model failed or differs from the index's model."""
-        if started is not None:
-            self._prepare_vectors(context)
         try:
             embedded = self._query_embedder.embed(context.interpreted.text, fingerprint, started)
             context.vector, context.sentence_scorer = embedded
@@ -400,20 +413,31 @@ class Searcher:
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
     ) -> _Passages:
-        """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
-        known = {candidate.page_id for candidate in meaning}
-        missing = np.array(sorted(shares.keys() - known), np.int64)
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing) if len(missing) else None
-        return group_passages(hits, context.request.chunks_per_page, self._scale) if hits is not None else {}
+        """The nearest chunks of pages found only by keyword, so that both channels judge every page.
+
+        The chunks of the other pages that are likely to be shown are searched too, for `_find_passages`.
+        """
+        found_by_meaning = [candidate.page_id for candidate in meaning]
+        pages = shares.keys() | set(found_by_meaning[:LIKELY_PAGES])
+        hits = self._search_vectors(context, vector, _MAX_CHUNKS, np.array(sorted(pages), np.int64))
+        context.page_hits, context.complete_pages = hits, pages
+        missing = shares.keys() - set(found_by_meaning)
+        return group_passages(hits, context.request.chunks_per_page, self._scale, missing) if missing else {}
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
         if context.vector is None or context.nearest is None or context.request.chunks_per_page > 1 or not shown:
             return {}
         page_ids = {candidate.page_id for candidate in shown}
-        found = group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids)
+        found: dict[int, list[Candidate]] = {}
+        complete = page_ids & context.complete_pages
+        if context.page_hits is not None and complete:
+            found = group_passages(context.page_hits, PASSAGES_PER_PAGE, self._scale, complete)
+        if page_ids == complete:
+            return found
+        found |= group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids - complete)
         # Three passages of a page among the nearest of all are also the nearest of the page.
-        incomplete = [page_id for page_id in page_ids if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
+        incomplete = [page_id for page_id in page_ids - complete if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
         if context.has_all_passages or not incomplete:
             return found
         hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
