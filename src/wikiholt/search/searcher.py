@@ -56,7 +56,7 @@ from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.keyword_query import to_plain_query
 from wikiholt.text.links import fold_path
-from wikiholt.text.query_fields import parse_fields
+from wikiholt.text.query_fields import ParsedFields, parse_fields
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
 """Pages from keyword search, and chunks from vector search, that compete in a hybrid search.
@@ -111,16 +111,23 @@ class Searcher:
 
     def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
-        with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
-            return self._search(request, known)
-
-    def _search(self, request: SearchRequest, known: IndexVersion | None) -> SearchResult:
         began = time.perf_counter()
-        state = self._get_state()
         fields = parse_fields(request.query)
-        # The model runs in another thread until its vector is needed; reading HEAD lets that thread begin.
+        # The model runs in another thread until its vector is needed; opening the index lets that thread begin.
         uses_model = request.mode is not SearchMode.KEYWORD
         started = self._query_embedder.start(to_plain_query(fields.text)) if uses_model else None
+        with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
+            return self._search(request, fields, started, known, began)
+
+    def _search(
+        self,
+        request: SearchRequest,
+        fields: ParsedFields,
+        started: StartedQuery | None,
+        known: IndexVersion | None,
+        began: float,
+    ) -> SearchResult:
+        state = self._get_state()
         head = read_head(self._get_head, state.version, known)
         request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._query_embedder.is_known_word)
@@ -177,6 +184,7 @@ class Searcher:
                 PassageChooser(context.interpreted.expanded, self._find_passages(context, candidates)),
                 context.found_by,
                 candidates,
+                self._title_matcher.get_pages([candidate.page_id for candidate in candidates], context.version),
                 context.sentence_scorer,
                 has_lead=bool(context.interpreted.text) and not request.offset,
             )
@@ -298,9 +306,7 @@ class Searcher:
         known, interpreted = context.title_overlaps, context.interpreted
         missing = [page_id for page_id in page_ids if page_id not in known]
         if missing:
-            found = self._title_matcher.score_titles(
-                interpreted.query, missing, context.version, interpreted.variants
-            )
+            found = self._title_matcher.score_titles(interpreted.query, missing, context.version, interpreted.variants)
             known.update(dict.fromkeys(missing, 0.0) | found)
         return known
 
