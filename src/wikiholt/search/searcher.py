@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from wikiholt.errors import (
     PageNotFound,
 )
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.keyword_channel import KeywordChannel
+from wikiholt.search.keyword_channel import AllowedPages, KeywordChannel
 from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
@@ -99,6 +98,7 @@ class Searcher:
         self._index = index
         self._vector_cache = vector_cache
         self._keywords = KeywordChannel(index, keyword_cache)
+        self._allowed_pages = AllowedPages(index, self._keywords)
         self._query_embedder = QueryEmbedder(get_embedder)
         self._get_head = get_head
         self._hit_builder = hit_builder
@@ -135,7 +135,7 @@ class Searcher:
         is_listing = bool(fields.any_of) and not has_words
         if not is_listing:
             check_query(request, interpreted, has_words=has_words, has_reranker=self._reranker is not None)
-        allowed = self._find_allowed_pages(request, interpreted)
+        allowed = self._allowed_pages.find(request, interpreted, state.version)
         context = SearchContext(interpreted, request, allowed, state.version, head)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
@@ -224,15 +224,6 @@ class Searcher:
         if not self._state.pages:
             raise NothingIndexed("this wiki has no indexed page", hint="run `wikiholt sync` and check its output")
         return self._state
-
-    def _find_allowed_pages(self, request: SearchRequest, interpreted: InterpretedQuery) -> IntArray | None:
-        """The pages that pass the filter, contain the phrases and do not contain the exclusions; None for all."""
-        allowed = self._index.filter_page_ids(request.where)
-        requirements = interpreted.get_requirements(phrases=request.mode is not SearchMode.SEMANTIC)
-        if not requirements:
-            return allowed
-        matching = reduce(np.union1d, map(self._keywords.find_matching_page_ids, requirements))
-        return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
 
     def _find_best(self, context: SearchContext, fingerprint: str, started: StartedQuery | None) -> list[Candidate]:
         """The candidates of the requested hits with their likelihoods."""
