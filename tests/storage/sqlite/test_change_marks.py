@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiers import limit_examples
-
 from wikiholt.domain.index import IndexChange, Recipe, VerificationResult
 from wikiholt.storage.sqlite import change_marks
 from wikiholt.storage.sqlite import store as store_module
