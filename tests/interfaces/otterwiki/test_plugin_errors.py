@@ -273,3 +273,20 @@ def test_a_sync_waits_until_saves_have_ended_but_not_for_ever(
     assert called.wait(TIMEOUT_S)
     debouncer.stop(TIMEOUT_S)
     assert bool(left) == all(replies)
+
+
+def test_a_row_of_saves_ends_when_no_save_has_run_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wikiholt.interfaces.otterwiki import plugin_runtime
+
+    monkeypatch.setattr(plugin_runtime, "_QUIET_S", 3600.0)
+    app, writes = Flask("saves"), plugin_runtime.RunningWrites()
+    writes.register(app)
+    seen: list[bool] = []
+    app.add_url_rule("/", view_func=lambda: str(seen.append(writes.is_busy())), methods=["GET", "POST"])
+    client = app.test_client()
+    client.get("/")
+    assert (seen, writes.is_busy()) == ([False], False), "a view is no save"
+    client.post("/")
+    assert (seen[1:], writes.is_busy()) == ([True], True), "the next save may follow"
+    monkeypatch.setattr(plugin_runtime, "_QUIET_S", 0.0)
+    assert not writes.is_busy()
