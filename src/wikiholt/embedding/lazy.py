@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
+from wikiholt.free_memory import release_free_memory
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ class Lazy(Generic[T]):
             except ModelError as error:
                 self._failure = (time.monotonic() + self._retry_delay_s, error)
                 raise
+            release_free_memory()  # loading a model frees as much as it keeps
             return self._loaded
 
 

@@ -4,6 +4,7 @@ import ast
 import inspect
 import logging
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,19 @@ def test_an_older_otterwiki_runs_without_the_plugin_and_the_log_says_what_to_do(
     assert "pip install --upgrade otterwiki" in caplog.text
     tried.page_saved("home", "text", None, "message")
     assert tried.template_html_head_inject(None) is None
+
+
+def test_a_worker_loads_mcp_only_for_the_messages_of_agents(tmp_path: Path) -> None:
+    code = (
+        "import sys; from wikiholt.app.bootstrap import open_application;"
+        "from wikiholt.app.settings.settings_loader import load_settings;"
+        "from wikiholt.interfaces.http.app import create_app, create_host_app;"
+        "application = open_application(load_settings(environ={'WIKIHOLT_DATA': sys.argv[1]}));"
+        "create_host_app(application), create_app(application);"
+        "print([name for name in ('mcp', 'onnxruntime', 'tokenizers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("version", ["2.26.0", "2.26.1", "2.100.0", "3.0", "main"])

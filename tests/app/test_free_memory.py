@@ -1,0 +1,64 @@
+"""Freed memory returns to the system, but not all the time."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from wikiholt.free_memory import MemoryReleaser, limit_arenas, release_free_memory
+
+# Threads free small pieces between others that stay, so that the C library keeps them.
+FREE_MUCH = """
+import sys
+from threading import Thread
+from wikiholt.free_memory import release_free_memory
+
+def read_own_bytes():
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Anonymous"))
+
+def work():
+    blocks = [b"x" * 60_000 for _ in range(1000)]
+    kept.append(blocks[-1])
+
+kept = []
+for _ in range(2):
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+before = read_own_bytes()
+release_free_memory()
+print(before - read_own_bytes())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="smaps and glibc")
+def test_memory_that_threads_have_freed_returns_to_the_system() -> None:
+    environ = os.environ | {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+    done = subprocess.run([sys.executable, "-c", FREE_MUCH], env=environ, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 20_000_000
+
+
+def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    release_free_memory()
+    limit_arenas(2)
+
+
+def test_releases_take_a_small_share_of_the_time() -> None:
+    calls: list[str] = []
+
+    def release_slowly() -> None:
+        time.sleep(0.5)
+        calls.append("slow")
+
+    releaser = MemoryReleaser(release_slowly)
+    for _ in range(10):
+        releaser.release()
+    assert calls == ["slow"]
+    quick = MemoryReleaser(lambda: calls.append("quick"))
+    quick.release(3600)
+    quick.release(3600)
+    assert calls == ["slow", "quick"]
