@@ -22,7 +22,7 @@ from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.errors import IndexCorrupt, IndexMissing, IndexRepairing, InvalidSetting, NothingIndexed
-from wikiholt.interfaces.otterwiki import plugin, plugin_config
+from wikiholt.interfaces.otterwiki import plugin, plugin_config, search_pages
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
@@ -109,6 +109,18 @@ def test_the_page_shows_the_first_indexing_as_news_and_not_as_an_error(error: Ex
     templates.filters |= dict.fromkeys(("pluralize", "wikiholt_ago", "wikiholt_matches", "wikiholt_snippet"), str)
     html = cast(Any, templates.get_template("wikiholt/parts.html").module).state(content, {})
     assert re.findall('class="message ([a-z-]*)"', html) == [kind]
+
+
+@pytest.mark.parametrize("error", [InvalidSetting("no such place", hint="x"), RuntimeError("odd place")])
+def test_a_search_that_fails_logs_each_reason_once(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_pages, "_logged_reasons", set())
+    for _ in range(3):
+        content = build_search_content(cast(PluginRuntime, _BrokenRuntime(error)), {"q": "otters"})
+        assert "not set up" in content.problem
+        assert "place" not in content.problem + content.hint
+    assert [record.getMessage().startswith("Wikiholt: search failed: ") for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize("hook", [name for name in _HOOKS if name != "setup"])
