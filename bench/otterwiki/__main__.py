@@ -1,6 +1,6 @@
 """The cost and benefit of the plugin in an Otterwiki, on wikis of 330, 3,000 and 14,593 pages.
 
-    python -m bench.otterwiki [--pages 330 3000 0] [--seconds 100] [--data DIR] [--random] [--prepare] [--write]
+    python -m bench.otterwiki [--pages 330 3000 0] [--seconds 240] [--data DIR] [--random] [--prepare] [--write]
 
 Two servers of the same kind (gunicorn, one worker, four threads) run over copies of the same repository, one with the
 plugin and one without, and get the same requests. 0 pages means all. The complete wiki is indexed the first time
@@ -8,11 +8,11 @@ plugin and one without, and get the same requests. 0 pages means all. The comple
 get their vectors from it. --prepare does only this. With DIR in a file system in memory, the disk adds no noise.
 
 Saves: both servers on one core, the client on another. Idle: before each save the index has followed the last one; the
-server that saves first alternates. In a row: saves without a pause for 15 seconds, three times as long as a sync waits
-for their end, alternately in both wikis; the k-th saves of two rows are compared. Differences are paired, with the 95 %
+server that saves first alternates. In a row: saves without a pause for 12 seconds, longer than a sync waits for their
+end, alternately in both wikis; the k-th saves of two rows are compared. Differences are paired, with the 95 %
 interval of a bootstrap (over rows, for saves in a row). Processor time is that of the thread that answers and of its git
 processes; the time in hooks is what the plugin itself does before a save is answered. The servers are started again
-in each of three rounds. --control starts two servers without the plugin: what then differs is the error of the method.
+in each of two rounds. --control starts two servers without the plugin: what then differs is the error of the method.
 Searches are words of the wiki's own titles: Otterwiki's search uses them as a regular expression on every page,
 the plugin as a hybrid query.
 Memory: a worker's own (anonymous) memory, and its share of mapped files, which all workers share and the system can drop.
@@ -33,7 +33,8 @@ from bench.otterwiki.server import WITH, WITHOUT, Memory, Wiki
 from bench.otterwiki.wikis import HOME, prepared
 from bench.report import machine, write
 
-ROUNDS = 3
+ROUNDS = 2
+_IDLE_SHARE = 0.4
 _MOMENTS = ("at rest", "after searches", "after saves")
 
 
@@ -54,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", type=Path, default=DEFAULT)
     parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
-    parser.add_argument("--seconds", type=float, default=100, help="for each wiki: saving idle, and again in rows")
+    parser.add_argument("--seconds", type=float, default=240, help="of saves, for each wiki")
     parser.add_argument("--searches", type=int, default=15)
     parser.add_argument("--data", type=Path, default=HOME, help="directory of the indexed wikis")
     parser.add_argument("--prepare", action="store_true", help="index the wikis and stop")
@@ -102,8 +103,8 @@ def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> Figure
                 measure_searches(figures, bare, ours, queries)
                 record_memory(figures, bare, ours, "after searches")
             turns = SavesInTurns(bare, ours)
-            turns.save_idle(figures.idle, seconds / ROUNDS)
-            turns.save_in_rows(figures.in_rows, figures.row_costs, seconds / ROUNDS)
+            turns.save_idle(figures.idle, _IDLE_SHARE * seconds / ROUNDS)
+            turns.save_in_rows(figures.in_rows, figures.row_costs, (1 - _IDLE_SHARE) * seconds / ROUNDS)
             if number == 0:
                 record_memory(figures, bare, ours, "after saves")
                 figures.threads = ours.count_threads()

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from bench.otterwiki.server import Save, Wiki
 
-ROW_SECONDS = 15.0
-"""Three times as long as a sync waits for the end of a row of saves."""
+ROW_SECONDS = 12.0
+"""Longer than a sync waits for the end of a row of saves, which is ten seconds."""
 _RESAMPLES = 2000
 _WORDS = [
     "otters",

@@ -5,11 +5,14 @@ as is in use.
 """
 
 import ctypes
+import logging
 import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
+
+_LOG = logging.getLogger(__name__)
 
 _MAX_CPU_SHARE = 0.01
 _ARENA_MAX_OPTION = -8
@@ -34,18 +37,21 @@ def release_free_memory() -> None:
 class MemoryReleaser:
     """Releases memory so seldom that it takes at most a hundredth of one core. Safe to use from many threads."""
 
-    def __init__(self, release: Callable[[], None] = release_free_memory) -> None:
+    def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
         self._lock = Lock()
         self._released_at = -math.inf
         self._took_s = 0.0
 
     def release(self, interval_s: float = 0.0) -> None:
-        """Release free memory, unless that was done less than `interval_s` seconds ago."""
+        """Release free memory, unless that was done less than `interval_s` seconds ago. Never raises."""
         with self._lock:
             began = time.monotonic()
             if began - self._released_at < max(interval_s, self._took_s / _MAX_CPU_SHARE):
                 return
-            self._release()
+            try:
+                self._release()
+            except Exception:  # noqa: BLE001 - nothing depends on it
+                _LOG.exception("memory could not be released")
             self._released_at = time.monotonic()
             self._took_s = self._released_at - began

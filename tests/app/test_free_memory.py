@@ -10,15 +10,15 @@ import pytest
 from wikiholt.free_memory import MemoryReleaser, limit_arenas, release_free_memory
 
 # Threads free small pieces between others that stay, so that the C library keeps them.
-FREE_MUCH = """
-import sys
-from threading import Thread
-from wikiholt.free_memory import release_free_memory
-
+READ_OWN_BYTES = """
 def read_own_bytes():
     with open("/proc/self/smaps_rollup") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Anonymous"))
-
+"""
+FREE_MUCH = f"""
+from threading import Thread
+from wikiholt.free_memory import release_free_memory
+{READ_OWN_BYTES}
 def work():
     blocks = [b"x" * 60_000 for _ in range(1000)]
     kept.append(blocks[-1])
@@ -34,11 +34,34 @@ print(before - read_own_bytes())
 """
 
 
+EMBED_MUCH = f"""
+from wikiholt import embedding
+from wikiholt.embedding.lazy import Lazy
+{READ_OWN_BYTES}
+lazy = Lazy(embedding.load_embedder)
+lazy.release_memory()
+texts = ["word " * 300] * 8
+before = lazy().embed_passages(texts)
+lazy().embed_query("word")
+large = read_own_bytes()
+lazy.release_memory()
+print(large - read_own_bytes())
+assert (before == lazy().embed_passages(texts)).all()
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="smaps and glibc")
 def test_memory_that_threads_have_freed_returns_to_the_system() -> None:
     environ = os.environ | {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
     done = subprocess.run([sys.executable, "-c", FREE_MUCH], env=environ, capture_output=True, text=True, check=True)
     assert int(done.stdout) > 20_000_000
+
+
+@pytest.mark.model
+@pytest.mark.skipif(sys.platform != "linux", reason="smaps")
+def test_memory_that_a_model_keeps_for_long_texts_is_released() -> None:
+    done = subprocess.run([sys.executable, "-c", EMBED_MUCH], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 5_000_000
 
 
 def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +85,11 @@ def test_releases_take_a_small_share_of_the_time() -> None:
     quick.release(3600)
     quick.release(3600)
     assert calls == ["slow", "quick"]
+
+
+def test_an_error_of_a_release_is_logged_only(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("no memory to release")
+
+    MemoryReleaser(fail).release()
+    assert "no memory to release" in caplog.text

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from wikiholt.domain.index import Recipe
-from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.protocols import Embedder, SupportsMemoryRelease
 from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
 from wikiholt.free_memory import release_free_memory
 
@@ -39,6 +39,13 @@ class Lazy(Generic[T]):
                 raise
             release_free_memory()  # loading a model frees as much as it keeps
             return self._loaded
+
+    def release_memory(self) -> None:
+        """Release memory that a loaded model keeps for its next texts, and free memory of the process."""
+        loaded = self._loaded
+        if isinstance(loaded, SupportsMemoryRelease):
+            loaded.release_memory()
+        release_free_memory()
 
 
 # Models of existing indexes that are not the current model.

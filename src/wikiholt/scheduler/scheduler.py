@@ -100,7 +100,7 @@ class Scheduler:
         self._watcher = watcher
         self._backups = ScheduledBackups(service, self._state, self._config.backup_interval_s, self._sleep)
         self._checks = ScheduledChecks(service, self._state, self._config.check_interval_s, self._sleep)
-        self._memory = MemoryReleaser()
+        self._memory = MemoryReleaser(service.components.release_memory)
         self._threads: list[Thread] = []
 
     def start(self) -> None:

@@ -101,7 +101,7 @@ _DEBOUNCE_S = 0.05
 """Delay before handling, in which the response is sent and further notifications are merged."""
 _QUIET_S = 0.05
 """How long after the last save a row of saves counts as ended: programs save the next page within milliseconds."""
-_MAX_DELAY_S = 5.0
+_MAX_DELAY_S = 10.0
 """How long a sync waits for saves to end, which it would slow down. A search with `fresh=true` does not wait."""
 _WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
