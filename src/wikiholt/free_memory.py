@@ -19,13 +19,13 @@ _ARENA_MAX_OPTION = -8
 """M_ARENA_MAX of glibc's mallopt."""
 
 
-def limit_arenas(count: int) -> None:
-    """Let threads that start from now on share this many arenas, where the C library can.
+def use_one_arena() -> None:
+    """Let all threads that start from now on allocate from one arena, where the C library can.
 
     Otherwise each thread keeps what it has freed for itself.
     """
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_ARENA_MAX_OPTION, count)
+        ctypes.CDLL(None).mallopt(_ARENA_MAX_OPTION, 1)
 
 
 def release_free_memory() -> None:

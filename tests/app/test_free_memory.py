@@ -1,13 +1,14 @@
 """Freed memory returns to the system, but not all the time."""
 
 import os
+import platform
 import subprocess
 import sys
 import time
 
 import pytest
 
-from wikiholt.free_memory import MemoryReleaser, limit_arenas, release_free_memory
+from wikiholt.free_memory import MemoryReleaser, release_free_memory, use_one_arena
 
 # Threads free small pieces between others that stay, so that the C library keeps them.
 READ_OWN_BYTES = """
@@ -34,6 +35,20 @@ print(before - read_own_bytes())
 """
 
 
+COUNT_ARENAS = """
+import ctypes, sys, time
+from threading import Thread
+from wikiholt.free_memory import use_one_arena
+
+if sys.argv[1] == "one":
+    use_one_arena()
+for _ in range(4):
+    Thread(target=lambda: (b"x" * 60_000, time.sleep(0.5))).start()
+time.sleep(0.2)
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
 EMBED_MUCH = f"""
 from wikiholt import embedding
 from wikiholt.embedding.lazy import Lazy
@@ -57,6 +72,15 @@ def test_memory_that_threads_have_freed_returns_to_the_system() -> None:
     assert int(done.stdout) > 20_000_000
 
 
+@pytest.mark.skipif("glibc" not in platform.libc_ver()[0], reason="arenas of glibc")
+def test_threads_can_share_one_arena() -> None:
+    counts = {}
+    for kind in ("many", "one"):
+        done = subprocess.run([sys.executable, "-c", COUNT_ARENAS, kind], capture_output=True, text=True, check=True)
+        counts[kind] = done.stdout.count("<heap nr=")
+    assert counts["one"] == 1 < counts["many"]
+
+
 @pytest.mark.model
 @pytest.mark.skipif(sys.platform != "linux", reason="smaps")
 def test_memory_that_a_model_keeps_for_long_texts_is_released() -> None:
@@ -67,7 +91,7 @@ def test_memory_that_a_model_keeps_for_long_texts_is_released() -> None:
 def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     release_free_memory()
-    limit_arenas(2)
+    use_one_arena()
 
 
 def test_releases_take_a_small_share_of_the_time() -> None:

@@ -42,8 +42,6 @@ from wikiholt.interfaces.http.problem_details import (
     make_problem_response,
 )
 from wikiholt.interfaces.http.request_context import HostContext, RequestContext, get_request_context
-from wikiholt.interfaces.web.page_frame import render_error_page, wants_html
-from wikiholt.interfaces.web.web_routes import add_pages
 
 _DESCRIPTION = (
     "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same paths address one wiki."
@@ -73,6 +71,8 @@ _SERVICE_ROUTERS = (index_routes.webhook_router, admin_routes.wikis_router, serv
 
 def create_app(application: Application, metrics: ServiceMetrics | None = None) -> FastAPI:
     """Create the HTTP service. The caller starts and stops the scheduler of the application."""
+    from wikiholt.interfaces.web.web_routes import add_pages  # noqa: PLC0415 - a host application has its own pages
+
     app = _create_base_app(application, RequestContext, "/openapi.json", metrics)
     _add_routes(app, (*_WIKI_ROUTERS, *_SERVICE_ROUTERS, service_routes.router))
     app.add_route("/docs", openapi.handle_docs, include_in_schema=False)
@@ -212,7 +212,11 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 def _to_page(request: Request, response: Response, message: str, hint: str) -> Response:
     """Return an error response, as a page with the same status and headers if a browser asks for one."""
-    if not (request.app.state.has_pages and wants_html(request)):
+    if not request.app.state.has_pages:
+        return response
+    from wikiholt.interfaces.web.page_frame import render_error_page, wants_html  # noqa: PLC0415 - see create_app
+
+    if not wants_html(request):
         return response
     headers = {name: response.headers[name] for name in _ERROR_HEADERS if name in response.headers}
     return render_error_page(request, response.status_code, message, hint, headers)

@@ -25,7 +25,7 @@ from flask import Flask, g, request
 from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
-from wikiholt.free_memory import limit_arenas
+from wikiholt.free_memory import use_one_arena
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver, is_in_request
 from wikiholt.wikis.access import Grant
@@ -193,7 +193,6 @@ class Debouncer:
 _STOP_TIMEOUT_S = 4.0
 """How long running syncs may take to finish their batch; servers kill workers that take much longer."""
 
-_MALLOC_ARENAS = 2
 _UNKNOWN_LOCATION = WikiLocation("", is_certain=False)
 """Notified if no wiki is known yet, so that the scheduler starts for the registered wikis."""
 
@@ -232,7 +231,7 @@ class PluginRuntime:
         self.options = self.config.options
         self._resolver = WikiResolver(self.options.resolver)
         self._is_prefork_master = is_prefork_master()
-        limit_arenas(_MALLOC_ARENAS)  # before threads start: a save frees tens of megabytes in its thread
+        use_one_arena()  # a save frees tens of megabytes in its thread
         self._running_writes = RunningWrites()
         self._running_writes.register(app)
         self._reset()
