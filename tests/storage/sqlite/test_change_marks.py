@@ -112,6 +112,24 @@ def test_the_complete_index_is_read_again_after_a_while(
         open_index.verify(WIKI)
 
 
+def test_a_log_that_the_last_reader_moves_into_the_file_is_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path)
+    file = write_index(store)
+    with closing(store.open(WIKI)) as reader:
+        reader.get_state()
+        with closing(sqlite3.connect(file, isolation_level=None)) as busy:
+            busy.execute("BEGIN")
+            busy.execute("SELECT * FROM state").fetchall()
+            change_index(store, "b.md", FakeEmbedder())  # the log cannot be emptied while it is read
+    assert not store.is_unmodified(WIKI), "closing has moved the log"
+    monkeypatch.setattr(store_module, "_MAX_FULL_READ_BYTES", 0)
+    monkeypatch.setattr(SqliteStore, "_require_intact", lambda *_: pytest.fail("checked"))
+    for opened in (store, SqliteStore(tmp_path)):
+        assert opened.compare_checksum(WIKI) is VerificationResult.COMPARED
+
+
 def test_a_write_does_not_hide_damage_in_other_blocks(open_index: SqliteStore) -> None:
     file = open_index.get_directory(WIKI) / "g000001.sqlite"
     with closing(sqlite3.connect(file)) as db:
@@ -140,6 +158,7 @@ STATEMENTS = st.sampled_from(
     [
         "INSERT INTO t SELECT randomblob(3000) FROM many",
         "INSERT INTO t VALUES (randomblob(40000))",
+        "INSERT INTO t SELECT randomblob(200000) FROM many",
         "UPDATE t SET x = randomblob(900) WHERE rowid % 3 = 0",
         "DELETE FROM t WHERE rowid % 2 = 0",
         "DELETE FROM t",
@@ -179,6 +198,16 @@ def test_checksums_that_follow_the_log_are_those_of_the_file(
             assert known is not None
             assert complete is not None
             assert known.tolist() == complete.tolist()
+
+
+def test_a_log_that_is_too_large_gives_no_checksums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.sqlite", isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE t (x)")
+        known, log = np.zeros(1, np.uint64), tmp_path / "x.sqlite-wal"
+        assert update_checksums(known, log) is not None
+        monkeypatch.setattr(change_marks, "COMPARED_BYTES", log.stat().st_size - 1)
+        assert update_checksums(known, log) is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"no log at all, but long enough for its header", bytes(32)])

@@ -111,7 +111,9 @@ def update_checksums(checksums: Checksums, log: Path) -> Checksums | None:
     The log must contain all changes since the file had these checksums.
     """
     try:
-        data = read_regular(log)
+        data = read_regular(log, COMPARED_BYTES)
+        if len(data) != log.stat().st_size:
+            return None
         magic, _, block_bytes, _, *salts, _, _ = _LOG_HEADER.unpack_from(data)
     except (OSError, struct.error):
         return None
@@ -124,7 +126,7 @@ def update_checksums(checksums: Checksums, log: Path) -> Checksums | None:
     numbers, sizes = headers[: foreign[0] if len(foreign) else None, :2].T.astype(np.int64)
     commits = np.flatnonzero(sizes)
     if not len(commits):
-        return None
+        return checksums  # a transaction that was rolled back
     committed = slice(commits[-1] + 1)
     size = int(sizes[commits[-1]])
     # The last frame of a block counts; numpy assigns in order.
