@@ -134,6 +134,10 @@ class OnnxEmbedder:
             self._test_encoder(self._encoder)
         self._tested_at = (os.getpid(), now)
 
+    def release_memory(self) -> None:
+        """Release the memory that long texts needed. Takes as long as a query."""
+        self._model.release_memory()
+
     def close(self) -> None:
         """Stop the worker threads; a later call starts them again."""
         with self._lock:
