@@ -22,8 +22,6 @@ from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, make_extr
 _BUILT_IN_DIRECTORY = Path(__file__).parent / "models"
 WEIGHTS_PLACEHOLDER = _BUILT_IN_DIRECTORY
 """The directory with the file `weights`, which the built-in graphs name."""
-
-
 _DIGEST_BLOCK_BYTES = 4 << 20
 
 

@@ -6,7 +6,6 @@ contain tensors in blocks: int8 or 4-bit numbers with one scale per block. Such 
 words stays as it is.
 """
 
-import ctypes
 import io
 import json
 import mmap
@@ -180,6 +179,7 @@ class LoadedModel:
     dense: tuple[DenseLayer, ...] = ()
     device: str = CPU
     """Where passages are embedded; queries are always embedded on the CPU."""
+    mapped_weights: memoryview | None = None
     shared_tensors: tuple[onnxruntime.OrtValue, ...] = ()
     """Weights that the session reads from the mapped file. It does not own them, so they are kept here."""
 
@@ -193,6 +193,7 @@ class LoadedModel:
         options = onnxruntime.RunOptions()
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self.session.run(None, self._make_feed(self.tokenizer.encode_query("")), options)
+        _release_pages(self.mapped_weights)
 
     def _make_feed(self, ids: IntArray, type_ids: IntArray | None = None) -> dict[str, IntArray]:
         feed = {"input_ids": ids[None, :]}
@@ -214,7 +215,6 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
     inputs = _check_inputs(session, card)
     references = files.read_verified(card.references) if card.references else b"[]"
     tokenizer = _read_tokenizer(files, card)
-    _release_memory(weights)
     loaded = LoadedModel(
         card=card,
         variant=variant,
@@ -227,20 +227,17 @@ def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *
         word_vectors=_load_word_vectors(files, variant, tokenizer, weights),
         dense=load_dense_layers(files, card) if kind == EMBEDDER else (),
         device=passage_device,
+        mapped_weights=weights,
         shared_tensors=shared_tensors,
     )
-    _release_memory(weights)
+    _release_pages(weights)
     return loaded
 
 
-def _release_memory(weights: memoryview) -> None:
-    """Give back what only the loading needed: freed memory, and pages of the weights, which are read again if needed."""
-    if isinstance(weights.obj, mmap.mmap):
+def _release_pages(weights: memoryview | None) -> None:
+    """Give back the mapped pages of the weights. Few of them are needed later, and these are read again."""
+    if weights is not None and isinstance(weights.obj, mmap.mmap):
         weights.obj.madvise(mmap.MADV_DONTNEED)
-    # Only glibc has this function; it keeps freed memory otherwise.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def load_tokenizer(model: str | Path) -> ModelTokenizer:
@@ -330,7 +327,7 @@ def _start_with_tensors(graph: bytes, tensors: dict[str, Array], weights: memory
     }
     try:
         return _start_with_values(graph, values, shared, card), tuple(shared.values())
-    except ModelCorrupt:  # another version of onnxruntime may not accept shared weights
+    except (ModelCorrupt, RuntimeError):  # another version of onnxruntime may not accept shared weights
         return _start_with_values(graph, values, {}, card), ()
 
 

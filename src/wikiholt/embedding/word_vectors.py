@@ -53,7 +53,8 @@ class WordVectors:
         self._tokenizer = tokenizer
         self._first = tokenizer.first_word_id
         # All vectors of such a table share a large common component, which carries no information.
-        self._mean: FloatArray = np.asarray(table[slice(self._first, None, _SAMPLE_EVERY_ROWS)].mean(axis=0), np.float32)
+        sample = table[slice(self._first, None, _SAMPLE_EVERY_ROWS)]
+        self._mean: FloatArray = np.asarray(sample.mean(axis=0), np.float32)
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], list[float]]:
         """A function that scores how close each sentence is to the query; a score does not depend on the other

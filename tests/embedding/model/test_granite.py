@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from tests.support.git_repository import Repository
@@ -14,6 +15,7 @@ from wikiholt.app.model_setup import get_scale
 from wikiholt.domain.search import SearchMode
 from wikiholt.embedding import identify_model, load_embedder, model_files
 from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.embedding.model_loader import load_model
 from wikiholt.errors import ModelCorrupt, ModelMissing
 from wikiholt.search.request import SearchRequest
 
@@ -47,6 +49,23 @@ def test_a_question_is_nearest_to_its_answer_and_unrelated_texts_are_low_on_the_
     assert min(unrelated) > 0.3, "its raw cosines are far from zero"
     assert max(granite.scale.normalize(float(cosine)) for cosine in unrelated) < 0.2
     assert granite.scale.normalize(float(cosines[0])) > 0.35
+
+
+def test_the_session_reads_the_words_from_the_mapped_file_and_works_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped = load_model(MODEL, "int8")
+    assert mapped.shared_tensors
+    ids = mapped.tokenizer.encode_query("how long do we keep old data?")
+    before = mapped.run(ids)
+    mapped.release_memory()
+    np.testing.assert_array_equal(mapped.run(ids), before)
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("this version cannot share weights")
+
+    monkeypatch.setattr(onnxruntime.SessionOptions, "add_initializer", refuse)
+    copied = load_model(MODEL, "int8")
+    assert not copied.shared_tensors
+    np.testing.assert_array_equal(copied.run(ids), before)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
