@@ -50,7 +50,7 @@ FORMAT_VERSION = 2
 """Version 2 added the owner."""
 ALIGNMENT_BYTES = 4096
 _REBUILD_HINT = "no action needed: the cache is rebuilt from the index"
-_CHECKSUM_BLOCK_BYTES = 16 << 20
+_CHECKSUM_BLOCK_BYTES = 1 << 20
 _COPY_MAX_BYTES = 256 << 10
 """A file up to this size is read into memory: a mapped file needs two descriptors, too many for thousands of wikis."""
 _BACKDATE_NS = 3_600_000_000_000
@@ -190,15 +190,11 @@ class MappedFile:
     def verify_checksums(self, names: Iterable[str] | None = None) -> None:
         """Verify the checksums of these sections, or of all. Raises CacheBroken on a mismatch."""
         for name in self._sections if names is None else names:
-            content, crc = self._read_again(name), 0
-            for start in range(0, len(content), _CHECKSUM_BLOCK_BYTES):
-                self.ensure_unchanged()
-                crc = zlib.crc32(content[start : start + _CHECKSUM_BLOCK_BYTES], crc)
+            crc = 0
+            for block in self._read_blocks(name):
+                crc = zlib.crc32(block, crc)
             if crc != self._sections[name].crc:
                 raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_REBUILD_HINT)
-        if isinstance(self._map, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            # Searches read a small part of the file; what they read stays in the cache of the system.
-            self._map.madvise(mmap.MADV_DONTNEED)
 
     def ensure_unchanged(self) -> None:
         """Raise CacheBroken if the file changed since it was opened: reading a truncated map kills the process."""
@@ -222,20 +218,36 @@ class MappedFile:
             raise CacheBroken("The cache file is truncated.", hint=_REBUILD_HINT)
         return content
 
-    def _read_again(self, name: str) -> memoryview:
-        """A section as it is in the file now, if the file was copied and still exists."""
-        section = self.get_section(name)
-        if self._descriptor is not None or self._get_status() is None:
-            return section
+    def _read_blocks(self, name: str) -> Iterator[bytes | memoryview]:
+        """A section as it is in the file now, or as it was copied if that file is gone. Raises CacheBroken.
+
+        It is not read from the map, whose pages would stay in the memory of the process.
+        """
+        section = self._sections[name]
+        end = section.offset + section.length
+        with contextlib.ExitStack() as stack:
+            descriptor = self._descriptor
+            if descriptor is None:
+                descriptor = self._open_again()
+                if descriptor is None:
+                    yield self.get_section(name)
+                    return
+                stack.callback(os.close, descriptor)
+            for start in range(section.offset, end, _CHECKSUM_BLOCK_BYTES):
+                self.ensure_unchanged()
+                try:
+                    yield os.pread(descriptor, min(_CHECKSUM_BLOCK_BYTES, end - start), start)
+                except OSError as error:
+                    raise CacheBroken(f"The cache file cannot be read: {error}", hint=_REBUILD_HINT) from error
+
+    def _open_again(self) -> int | None:
+        """A descriptor of a copied file; None if it was replaced or cannot be opened."""
+        if self._get_status() is None:
+            return None
         try:
-            descriptor = open_regular(self.path)
+            return open_regular(self.path)
         except OSError:
-            return section
-        try:
-            start = self._sections[name].offset
-            return memoryview(os.pread(descriptor, start + len(section), 0))[start:]
-        finally:
-            os.close(descriptor)
+            return None
 
 
 # The directory of a cache, shared by any number of processes. A file appears by an atomic rename. Its writer holds a
