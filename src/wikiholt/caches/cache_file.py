@@ -51,6 +51,7 @@ FORMAT_VERSION = 2
 ALIGNMENT_BYTES = 4096
 _REBUILD_HINT = "no action needed: the cache is rebuilt from the index"
 _CHECKSUM_BLOCK_BYTES = 1 << 20
+_READS_PER_RELEASE = 16
 _COPY_MAX_BYTES = 256 << 10
 """A file up to this size is read into memory: a mapped file needs two descriptors, too many for thousands of wikis."""
 _BACKDATE_NS = 3_600_000_000_000
@@ -157,6 +158,7 @@ class MappedFile:
         """`final_path` is the name that the file gets later, if `path` is temporary."""
         self.path = final_path or path
         self.invalid = False
+        self._reads = 0
         descriptor = open_regular(path)
         close = weakref.finalize(self, os.close, descriptor)
         self._descriptor: int | None = descriptor
@@ -186,6 +188,18 @@ class MappedFile:
         if section is None:
             raise CacheBroken(f"Section {name!r} of the cache is missing.", hint=_REBUILD_HINT)
         return memoryview(self._map)[section.offset : section.offset + section.length]
+
+    def count_read(self, name: str) -> None:
+        """Count a search that read some rows of a section, and sometimes give the memory of the section back.
+
+        Each row that is read brings its neighbours into the memory of the process, in the end the complete file.
+        """
+        self._reads += 1
+        section = self._sections[name]
+        if self._reads % _READS_PER_RELEASE or not isinstance(self._map, mmap.mmap):
+            return
+        if hasattr(mmap, "MADV_DONTNEED") and not section.offset % mmap.PAGESIZE:
+            self._map.madvise(mmap.MADV_DONTNEED, section.offset, section.length)
 
     def verify_checksums(self, names: Iterable[str] | None = None) -> None:
         """Verify the checksums of these sections, or of all. Raises CacheBroken on a mismatch."""

@@ -13,7 +13,7 @@ import pytest
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact, get_only_file, parametrize_kinds, sketched
 from tests.support.wait import TIMEOUT_S
-from wikiholt.caches.cache_file import CacheNotReady, SectionWriter
+from wikiholt.caches.cache_file import _READS_PER_RELEASE, CacheNotReady, SectionWriter
 from wikiholt.caches.vectors.exact import QuantizedEngine
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 
@@ -183,3 +183,31 @@ def test_a_failed_build_gives_its_reason_and_is_not_retried_on_every_search(tmp_
     cache.refresh()
     assert cache.search(QUERY, 1, None).chunk_ids.tolist() == [4]
     cache.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux lists the memory of a mapped file")
+def test_rows_that_were_read_do_not_stay_in_the_memory_of_the_process(tmp_path: Path) -> None:
+    reference = BruteForceIndex(20 * ROWS)
+    cache = sketched(reference, tmp_path)
+    cache.refresh()
+    state = cache._get_state()
+    assert state.file is not None
+    section_kb = len(state.file.get_section("vectors").tobytes()) // 1024
+    cache.search(QUERY, 30, None)
+    before = _count_resident_kb(state.file.path)
+    for _ in range(_READS_PER_RELEASE - 1):
+        assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
+    state.file.verify_checksums(["vectors"])
+    assert _count_resident_kb(state.file.path) <= before - section_kb * 3 // 4
+    assert_same(cache.search(QUERY, 30, None), reference.search_vectors(QUERY, 30))
+
+
+def _count_resident_kb(file: Path) -> int:
+    """The memory that the mapped file takes in this process."""
+    sizes, is_mapping = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if not line.split()[0].endswith(":"):
+            is_mapping = line.endswith(str(file))
+        elif is_mapping and line.startswith("Rss:"):
+            sizes += int(line.split()[1])
+    return sizes

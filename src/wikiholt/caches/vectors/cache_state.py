@@ -371,7 +371,10 @@ class VectorCacheState:
             scores[self.dropped] = -np.inf
             self.recent_scores[None] = vector, scores
             positions = select_best(scores, limit) if allowed is None else allowed[select_best(scores[allowed], limit)]
-        return positions, rows.score_positions(vector, positions)
+        scores = rows.score_positions(vector, positions)
+        if self.built.file is not None and finder is not None:
+            self.built.file.count_read("vectors")
+        return positions, scores
 
 
 def _make_hits(chunk_ids: IntArray, page_ids: IntArray, cosines: FloatArray, limit: int) -> VectorHits:
