@@ -252,6 +252,12 @@ class VectorCache(Protocol):
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
 
+    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
+        """Page id → cosine of the vector and the mean of the page's passages (see `domain.page_means`).
+
+        `page_ids` are sorted. Pages without passages are left out.
+        """
+
     def verify(self) -> None:
         """Verify every byte of its file. Raises on damage and never uses that file again."""
 

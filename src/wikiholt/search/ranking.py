@@ -1,10 +1,10 @@
 """Merges pages found by meaning and by keyword into one ranked list. Pure functions; the order does not depend on n.
 
-Both channels give evidence on an absolute scale: the cosine of the page's nearest chunk, and its keyword score as a
-share of the best possible score for the query. Hybrid search weights both equally and adds the overlap between the
-page's title and the query, in proportion to the meaning. A page's rank therefore depends only on the page and the
-query. Its score is the likelihood that it is the page wanted. That also depends on the competing pages, which are read
-to a fixed depth regardless of n.
+Both channels give evidence on an absolute scale: the cosines of the page's nearest chunk and of the page as a whole, and
+its keyword score as a share of the best possible score for the query. Hybrid search adds the overlap between the page's
+title and the query, in proportion to the meaning. A page's rank therefore depends only on the page and the query. Its
+score is the likelihood that it is the page wanted. That also depends on the competing pages, which are read to a fixed
+depth regardless of n.
 """
 
 import math
@@ -16,8 +16,11 @@ import numpy as np
 from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
 from wikiholt.domain.search import Confidence, SearchMode
 
-KEYWORD_WEIGHT = 0.5
-"""Weight of keywords in hybrid evidence; meaning has the rest. Chosen with bench/quality, see docs/adr."""
+KEYWORD_WEIGHT = 0.4
+"""Weight of keywords in hybrid evidence; meaning has the rest. Chosen with bench/pages, see docs/adr/0044."""
+
+PAGE_WEIGHT = 0.4
+"""Weight of the page as a whole in its meaning; the nearest chunk has the rest. See docs/adr/0044."""
 
 TITLE_WEIGHT = 0.3
 """Weight of the title overlap in evidence by meaning. docs/adr/0024 lists the alternatives."""
@@ -98,16 +101,23 @@ class Candidate(NamedTuple):
     """How likely this is the page wanted: by its evidence, or by the place a reranker gave it. None until computed."""
     order_score: float | None = None
     """The score by which a reranker ordered it. None means its evidence."""
+    page_cosine: float | None = None
+    """The cosine of the query and the mean of the page's chunks. None if it was not computed."""
 
     def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
         """The candidate as found by keyword. Faster than `_replace`."""
-        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score = self
-        return Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score)
+        page_id, chunk_id, distance, _, _, overlap, *rest = self
+        return Candidate(page_id, chunk_id, distance, share, channels, overlap, *rest)
 
     @property
     def meaning(self) -> float:
-        """The evidence of its nearest chunk on the common scale."""
-        return 0.0 if self.distance is None else self.scale.normalize(1.0 - self.distance)
+        """The evidence of its nearest chunk, and of the page as a whole if known, on the common scale."""
+        if self.distance is None:
+            return 0.0
+        nearest = self.scale.normalize(1.0 - self.distance)
+        if self.page_cosine is None:
+            return nearest
+        return (1 - PAGE_WEIGHT) * nearest + PAGE_WEIGHT * self.scale.normalize(self.page_cosine)
 
 
 def group_by_page(

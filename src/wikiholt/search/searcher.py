@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
+from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import (
     Confidence,
@@ -50,7 +52,7 @@ from wikiholt.search.ranking import (
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig, should_rerank
+from wikiholt.search.reranking import PageReranker, RerankConfig, should_rerank
 from wikiholt.search.search_context import SearchContext, read_head
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
@@ -69,6 +71,7 @@ _MAX_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
 
 _Passages = Mapping[int, Sequence[Candidate]]
+_T = TypeVar("_T")
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
 
@@ -238,13 +241,13 @@ class Searcher:
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
         competition = get_competition(mode, candidates)
         best = self._rerank(context, candidates, competition) if vector is not None else candidates
-        if len(best) < request.depth and mode is not SearchMode.SEMANTIC:
+        if len(best) < request.depth:
             best = best + self._find_more(context, vector, best)
         if self._order.is_plain(request, context.version):
             best = best[: request.depth]
             return limit_likelihoods(with_likelihoods(mode, best, competition))[request.offset :]
         rated = limit_likelihoods(with_likelihoods(mode, best, competition))
-        fixed_count = len(candidates) if mode is SearchMode.HYBRID else MAX_HITS
+        fixed_count = len(candidates) if vector is not None else MAX_HITS
         return self._order.select(request, mode, rated, fixed_count, context.version, context.allowed)
 
     def _find_candidates(
@@ -253,20 +256,20 @@ class Searcher:
         """The pages that compete, unordered, and enough of them to measure the lead of the best."""
         if vector is None:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
-        per_page = context.request.chunks_per_page
         if context.request.mode is SearchMode.SEMANTIC:
-            # At least one more page than the best one can fill, so that it has a competitor for every n.
-            rerank_depth = RERANK_DEPTH if self._should_rerank(context) else 0
-            order_depth = 0 if self._order.is_plain(context.request, context.version) else MAX_HITS
-            page_count = max(context.request.depth, per_page + 1, rerank_depth, order_depth)
-            return self._search_by_meaning(context, vector, page_count)
-        meaning = group_by_page(self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES), per_page, self._scale)
-        return self._with_title_overlap(
-            context, merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
-        )
+            return self._with_page_meaning(context, vector, self._search_by_meaning(context, vector, MAX_HITS))
+        hits, per_page = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES), context.request.chunks_per_page
+        meaning = group_by_page(hits, per_page, self._scale)
+        found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
+        return self._with_title_overlap(context, self._with_page_meaning(context, vector, found))
 
-    def _should_rerank(self, context: SearchContext) -> bool:
-        return self._reranker is not None and context.request.rerank is not False
+    def _with_page_meaning(
+        self, context: SearchContext, vector: FloatArray, candidates: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """The candidates with the cosine of their page as a whole."""
+        page_ids = np.unique(np.fromiter((candidate.page_id for candidate in candidates), np.int64, len(candidates)))
+        cosines = self._score_pages(context, vector, page_ids)
+        return [candidate._replace(page_cosine=cosines.get(candidate.page_id)) for candidate in candidates]
 
     def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
         """Rerank the best candidates, if a reranker is configured and the request asks for it or they are unclear."""
@@ -380,22 +383,33 @@ class Searcher:
     def _search_vectors(
         self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
     ) -> VectorHits:
+        hits = self._ask_vector_cache(context, lambda cache: cache.search(vector, limit, page_ids))
+        if hits is None:
+            return self._index.search_vectors(vector, limit, page_ids)
+        if hits.degraded:
+            context.degrade("part of the vector cache is unavailable; searched by exact scores")
+        return hits
+
+    def _score_pages(self, context: SearchContext, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
+        """Page id → cosine of the query and the mean of the page's passages."""
+        cosines = self._ask_vector_cache(context, lambda cache: cache.score_pages(vector, page_ids))
+        return score_page_rows(self._index.get_page_vectors(page_ids.tolist()), vector) if cosines is None else cosines
+
+    def _ask_vector_cache(self, context: SearchContext, ask: Callable[[VectorCache], _T]) -> _T | None:
+        """The answer of the vector cache, or None with a note if it is not ready or fails."""
         try:
             if not context.refreshed:
                 self._vector_cache.refresh()
                 context.refreshed = True
             if self._vector_cache.version is not None:
-                hits = self._vector_cache.search(vector, limit, page_ids)
-                if hits.degraded:
-                    context.degrade("part of the vector cache is unavailable; searched by exact scores")
-                return hits
+                return ask(self._vector_cache)
             context.degrade("the vector cache is being built; searched the index directly")
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
             _LOG.warning("the vector cache failed (%s); searching the index", error)
             context.degrade("the vector cache failed; searched the index directly")
-        return self._index.search_vectors(vector, limit, page_ids)
+        return None
 
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]

@@ -9,7 +9,7 @@ verified again.
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,6 +105,9 @@ class ChromaVectorCache:
                 self._drop_verified(verified, is_error=isinstance(error, ChromaError))
         self._metrics.add("fallbacks")
         return replace(self._exact.search(vector, limit, None), degraded=True)
+
+    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
+        return self._exact.score_pages(vector, page_ids)
 
     def verify(self) -> None:
         """Verify all checksums of the file, and schedule a check of the collection. Raises CacheBroken."""

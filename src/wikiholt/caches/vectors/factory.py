@@ -1,6 +1,7 @@
 """Chooses the vector cache of a wiki, and the pass-through for stores that search vectors themselves."""
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,7 @@ from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.faiss import FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
+from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidSetting, make_extra_hint
 
@@ -32,6 +34,9 @@ class DatabaseVectorCache:
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         return self._index.search_vectors(vector, limit, page_ids)
+
+    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
+        return score_page_rows(self._index.get_page_vectors(page_ids.tolist()), vector)
 
     def verify(self) -> None:
         """Do nothing: there is no file."""
