@@ -122,7 +122,14 @@ def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[floa
     }
     by_words = mode is SearchMode.KEYWORD
     candidates = [
-        Candidate(page, 0, None if by_words else 1 - row[MEANING], row[SHARE] or None, title_overlap=row[NAMING])
+        Candidate(
+            page,
+            0,
+            None if by_words else 1 - row[MEANING],
+            row[SHARE] or None,
+            title_overlap=row[NAMING],
+            page_cosine=row[PAGE],
+        )
         for page, row in enumerate(rows.tolist())
         if possible[mode][page]
     ]

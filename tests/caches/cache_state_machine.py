@@ -9,8 +9,10 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from pytest import approx
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
+from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.protocols import VectorCache
 
 QUERIES = random_vectors(8, seed=77)
@@ -83,6 +85,13 @@ class VectorCacheMachine(RuleBasedStateMachine):
         assert_same(self.cache.search(QUERIES[query], limit, allowed), expected)
         type(self).compared += 1
 
+    @rule(query=st.sampled_from(range(8)), pages=st.sets(st.integers(1, 40)))
+    def score_pages(self, query: int, pages: set[int]) -> None:
+        self.cache.refresh()
+        rows = self.index.get_table([i for i, (page, _) in sorted(self.index.rows.items()) if page in pages])
+        expected = score_page_rows(rows, QUERIES[query])
+        assert self.cache.score_pages(QUERIES[query], np.array(sorted(pages), np.int64)) == approx(expected, abs=1e-5)
+
     def release_cache(self) -> None:
         """Release the resources of `prepare`."""
 
@@ -93,6 +102,7 @@ class VectorCacheMachine(RuleBasedStateMachine):
         try:
             for limit, pages in ((10, None), (100, None), (10, set(range(1, 40, 2)))):
                 self.search(limit % 8, limit, pages)
+            self.score_pages(1, set(range(1, 40, 3)))
         finally:
             self.cache.close()
             self.release_cache()

@@ -94,6 +94,7 @@ candidate = st.builds(
     likelihood=st.none(),
     title_overlap=amounts,
     scale=st.just(CosineScale()),
+    page_cosine=st.none() | amounts,
 )
 
 
@@ -101,12 +102,13 @@ candidate = st.builds(
 def test_scores_do_not_change_the_order(mode: SearchMode, found: list[Candidate]) -> None:
     def amount(hit: Candidate) -> float:
         meaning, words = max(0.0, 1.0 - (hit.distance or 0.0)), hit.keyword_share or 0.0
+        meaning = meaning if hit.page_cosine is None else 0.6 * meaning + 0.4 * hit.page_cosine
         if mode is SearchMode.SEMANTIC:
             return meaning
         return (
             words + 0.2 * hit.title_overlap
             if mode is SearchMode.KEYWORD
-            else (meaning + words) / 2 + 0.3 * hit.title_overlap * meaning
+            else 0.6 * meaning + 0.4 * words + 0.3 * hit.title_overlap * meaning
         )
 
     best = rank_candidates(mode, found)

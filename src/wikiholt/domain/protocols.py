@@ -253,10 +253,7 @@ class VectorCache(Protocol):
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
 
     def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        """Page id → cosine of the vector and the mean of the page's passages (see `domain.page_means`).
-
-        `page_ids` are sorted. Pages without passages are left out.
-        """
+        """The same as `WikiIndex.score_pages`, for sorted ids."""
 
     def verify(self) -> None:
         """Verify every byte of its file. Raises on damage and never uses that file again."""

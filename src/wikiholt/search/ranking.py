@@ -1,10 +1,10 @@
 """Merges pages found by meaning and by keyword into one ranked list. Pure functions; the order does not depend on n.
 
-Both channels give evidence on an absolute scale: the cosines of the page's nearest chunk and of the page as a whole, and
-its keyword score as a share of the best possible score for the query. Hybrid search adds the overlap between the page's
-title and the query, in proportion to the meaning. A page's rank therefore depends only on the page and the query. Its
-score is the likelihood that it is the page wanted. That also depends on the competing pages, which are read to a fixed
-depth regardless of n.
+Both channels give evidence on an absolute scale: the cosines of the page's nearest chunk and of the page as a whole,
+and its keyword score as a share of the best possible score for the query. Hybrid search adds the overlap between the
+page's title and the query, in proportion to the meaning. A page's rank therefore depends only on the page and the
+query. Its score is the likelihood that it is the page wanted. That also depends on the competing pages, which are read
+to a fixed depth regardless of n.
 """
 
 import math

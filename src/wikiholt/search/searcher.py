@@ -15,7 +15,6 @@ from typing import TypeVar
 import numpy as np
 
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
-from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import (
     Confidence,
@@ -258,7 +257,10 @@ class Searcher:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
         if context.request.mode is SearchMode.SEMANTIC:
             return self._with_page_meaning(context, vector, self._search_by_meaning(context, vector, MAX_HITS))
-        hits, per_page = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES), context.request.chunks_per_page
+        hits, per_page = (
+            self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES),
+            context.request.chunks_per_page,
+        )
         meaning = group_by_page(hits, per_page, self._scale)
         found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
         return self._with_title_overlap(context, self._with_page_meaning(context, vector, found))
@@ -393,7 +395,7 @@ class Searcher:
     def _score_pages(self, context: SearchContext, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
         """Page id → cosine of the query and the mean of the page's passages."""
         cosines = self._ask_vector_cache(context, lambda cache: cache.score_pages(vector, page_ids))
-        return score_page_rows(self._index.get_page_vectors(page_ids.tolist()), vector) if cosines is None else cosines
+        return self._index.score_pages(vector, page_ids) if cosines is None else cosines
 
     def _ask_vector_cache(self, context: SearchContext, ask: Callable[[VectorCache], _T]) -> _T | None:
         """The answer of the vector cache, or None with a note if it is not ready or fails."""

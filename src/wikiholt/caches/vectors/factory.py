@@ -10,7 +10,6 @@ from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.faiss import FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
-from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidSetting, make_extra_hint
 
@@ -36,7 +35,7 @@ class DatabaseVectorCache:
         return self._index.search_vectors(vector, limit, page_ids)
 
     def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        return score_page_rows(self._index.get_page_vectors(page_ids.tolist()), vector)
+        return self._index.score_pages(vector, page_ids)
 
     def verify(self) -> None:
         """Do nothing: there is no file."""
