@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, JudgedQuery, load_queries
+from bench.evidence import HYBRID, MEANING, NAMES, NAMING, PAGE, RIGHT, SHARE, JudgedQuery, load_queries
 from bench.fitting import brier, calibration_error, fitted, share_of
 from bench.report import machine, write
 from wikiholt.domain.index import FloatArray

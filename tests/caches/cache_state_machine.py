@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from pytest import approx
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from wikiholt.domain.page_means import score_page_rows
@@ -90,7 +90,9 @@ class VectorCacheMachine(RuleBasedStateMachine):
         self.cache.refresh()
         rows = self.index.get_table([i for i, (page, _) in sorted(self.index.rows.items()) if page in pages])
         expected = score_page_rows(rows, QUERIES[query])
-        assert self.cache.score_pages(QUERIES[query], np.array(sorted(pages), np.int64)) == approx(expected, abs=1e-5)
+        assert self.cache.score_pages(QUERIES[query], np.array(sorted(pages), np.int64)) == pytest.approx(
+            expected, abs=1e-5
+        )
 
     def release_cache(self) -> None:
         """Release the resources of `prepare`."""

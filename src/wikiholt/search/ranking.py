@@ -106,8 +106,10 @@ class Candidate(NamedTuple):
 
     def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
         """The candidate as found by keyword. Faster than `_replace`."""
-        page_id, chunk_id, distance, _, _, overlap, *rest = self
-        return Candidate(page_id, chunk_id, distance, share, channels, overlap, *rest)
+        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score, page_cosine = self
+        return Candidate(
+            page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score, page_cosine
+        )
 
     @property
     def meaning(self) -> float:

@@ -257,11 +257,8 @@ class Searcher:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
         if context.request.mode is SearchMode.SEMANTIC:
             return self._with_page_meaning(context, vector, self._search_by_meaning(context, vector, MAX_HITS))
-        hits, per_page = (
-            self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES),
-            context.request.chunks_per_page,
-        )
-        meaning = group_by_page(hits, per_page, self._scale)
+        hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
+        meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
         found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
         return self._with_title_overlap(context, self._with_page_meaning(context, vector, found))
 
