@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.evidence import HYBRID, MEANING, NAMES, NAMING, PAGE, RIGHT, SHARE, JudgedQuery, load_queries
+from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, JudgedQuery, load_queries
 from bench.fitting import brier, calibration_error, fitted, share_of
 from bench.report import machine, write
 from wikiholt.domain.index import FloatArray
@@ -122,14 +122,7 @@ def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[floa
     }
     by_words = mode is SearchMode.KEYWORD
     candidates = [
-        Candidate(
-            page,
-            0,
-            None if by_words else 1 - row[MEANING],
-            row[SHARE] or None,
-            title_overlap=row[NAMING],
-            page_cosine=row[PAGE],
-        )
+        Candidate(page, 0, None if by_words else 1 - row[MEANING], row[SHARE] or None, title_overlap=row[NAMING])
         for page, row in enumerate(rows.tolist())
         if possible[mode][page]
     ]

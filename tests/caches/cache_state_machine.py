@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
-from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.protocols import VectorCache
 
 QUERIES = random_vectors(8, seed=77)
@@ -85,14 +83,15 @@ class VectorCacheMachine(RuleBasedStateMachine):
         assert_same(self.cache.search(QUERIES[query], limit, allowed), expected)
         type(self).compared += 1
 
-    @rule(query=st.sampled_from(range(8)), pages=st.sets(st.integers(1, 40)))
-    def score_pages(self, query: int, pages: set[int]) -> None:
+    @rule(pages=st.sets(st.integers(1, 40)))
+    def read_pages(self, pages: set[int]) -> None:
         self.cache.refresh()
-        rows = self.index.get_table([i for i, (page, _) in sorted(self.index.rows.items()) if page in pages])
-        expected = score_page_rows(rows, QUERIES[query])
-        assert self.cache.score_pages(QUERIES[query], np.array(sorted(pages), np.int64)) == pytest.approx(
-            expected, abs=1e-5
-        )
+        expected = self.index.get_table([i for i, (page, _) in sorted(self.index.rows.items()) if page in pages])
+        rows = self.cache.get_page_vectors(np.array(sorted(pages), np.int64))
+        order = np.argsort(rows.chunk_ids)
+        np.testing.assert_array_equal(rows.chunk_ids[order], expected.chunk_ids)
+        np.testing.assert_array_equal(rows.page_ids[order], expected.page_ids)
+        np.testing.assert_array_equal(rows.vectors[order], expected.vectors)
 
     def release_cache(self) -> None:
         """Release the resources of `prepare`."""
@@ -104,7 +103,7 @@ class VectorCacheMachine(RuleBasedStateMachine):
         try:
             for limit, pages in ((10, None), (100, None), (10, set(range(1, 40, 2)))):
                 self.search(limit % 8, limit, pages)
-            self.score_pages(1, set(range(1, 40, 3)))
+            self.read_pages(set(range(1, 40, 3)))
         finally:
             self.cache.close()
             self.release_cache()

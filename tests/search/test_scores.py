@@ -94,15 +94,15 @@ candidate = st.builds(
     likelihood=st.none(),
     title_overlap=amounts,
     scale=st.just(CosineScale()),
-    page_cosine=st.none() | amounts,
+    cosine=st.none() | amounts,
 )
 
 
 @given(st.sampled_from(SearchMode), st.lists(candidate, max_size=12))
 def test_scores_do_not_change_the_order(mode: SearchMode, found: list[Candidate]) -> None:
     def amount(hit: Candidate) -> float:
-        meaning, words = max(0.0, 1.0 - (hit.distance or 0.0)), hit.keyword_share or 0.0
-        meaning = meaning if hit.page_cosine is None else 0.6 * meaning + 0.4 * hit.page_cosine
+        nearest, words = max(0.0, 1.0 - (hit.distance or 0.0)), hit.keyword_share or 0.0
+        meaning = nearest if hit.cosine is None else hit.cosine
         if mode is SearchMode.SEMANTIC:
             return meaning
         return (

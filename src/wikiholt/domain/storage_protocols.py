@@ -94,12 +94,6 @@ class WikiIndex(Protocol):
     def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks by an exact scan; with `page_ids` (sorted), only of these pages."""
 
-    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        """Page id → cosine of the vector and the mean of the page's passages (see `domain.page_means`).
-
-        Pages without passages are left out.
-        """
-
     def filter_page_ids(self, where: PageFilter) -> IntArray | None:
         """The sorted ids of the pages that match; None if the filter is empty."""
 

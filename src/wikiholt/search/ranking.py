@@ -101,25 +101,20 @@ class Candidate(NamedTuple):
     """How likely this is the page wanted: by its evidence, or by the place a reranker gave it. None until computed."""
     order_score: float | None = None
     """The score by which a reranker ordered it. None means its evidence."""
-    page_cosine: float | None = None
-    """The cosine of the query and the mean of the page's chunks. None if it was not computed."""
+    cosine: float | None = None
+    """The cosine of its nearest chunk mixed with that of the page as a whole. None means that of the chunk alone."""
 
     def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
         """The candidate as found by keyword. Faster than `_replace`."""
-        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score, page_cosine = self
-        return Candidate(
-            page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score, page_cosine
-        )
+        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score, cosine = self
+        return Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score, cosine)
 
     @property
     def meaning(self) -> float:
-        """The evidence of its nearest chunk, and of the page as a whole if known, on the common scale."""
-        if self.distance is None:
-            return 0.0
-        nearest = self.scale.normalize(1.0 - self.distance)
-        if self.page_cosine is None:
-            return nearest
-        return (1 - PAGE_WEIGHT) * nearest + PAGE_WEIGHT * self.scale.normalize(self.page_cosine)
+        """The evidence of its vectors on the common scale."""
+        if self.cosine is not None:
+            return self.scale.normalize(self.cosine)
+        return 0.0 if self.distance is None else self.scale.normalize(1.0 - self.distance)
 
 
 def group_by_page(
@@ -166,6 +161,16 @@ def merge_channels(
             chunks = nearest.get(page_id) or (Candidate(page_id),)
             pages += [near.with_share(share, keyword) for near in chunks]
     return pages
+
+
+def with_page_cosines(candidates: Sequence[Candidate], page_cosines: Sequence[float]) -> list[Candidate]:
+    """The same candidates, whose meaning includes the cosine of the page as a whole. Faster than `_replace`."""
+    return [
+        candidate
+        if candidate.distance is None
+        else Candidate(*candidate[:9], (1 - PAGE_WEIGHT) * (1.0 - candidate.distance) + PAGE_WEIGHT * page_cosine)
+        for candidate, page_cosine in zip(candidates, page_cosines, strict=True)
+    ]
 
 
 def compute_evidence(mode: SearchMode, candidate: Candidate) -> float:

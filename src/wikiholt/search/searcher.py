@@ -7,9 +7,7 @@ a writer: it answers from the last committed state.
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -25,7 +23,6 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
-    DatabaseUnavailable,
     ModelError,
     NothingIndexed,
     PageNotFound,
@@ -47,6 +44,7 @@ from wikiholt.search.ranking import (
     rank_candidates,
     score_similar,
     with_likelihoods,
+    with_page_cosines,
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
@@ -54,6 +52,7 @@ from wikiholt.search.reranking import PageReranker, RerankConfig, should_rerank
 from wikiholt.search.search_context import SearchContext, read_head
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
+from wikiholt.search.vector_channel import VectorChannel
 from wikiholt.text.keyword_query import to_plain_query
 from wikiholt.text.links import fold_path
 from wikiholt.text.query_fields import ParsedFields, parse_fields
@@ -65,6 +64,9 @@ Fixed, so that a larger n only lengthens the list. Pages found by keyword are al
 search need not be deep. See docs/adr for the results of other depths.
 """
 
+SEMANTIC_PAGES = 30
+"""Pages that compete in a semantic search. Also fixed; further pages follow by their nearest chunk."""
+
 LIKELY_PAGES = 10
 """Of the pages found by meaning, those whose passages are read with the passages of pages found by keyword."""
 
@@ -72,7 +74,6 @@ _MAX_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
 
 _Passages = Mapping[int, Sequence[Candidate]]
-_T = TypeVar("_T")
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
 
@@ -98,7 +99,7 @@ class Searcher:
         boost_rules: Sequence[BoostRule] = (),
     ) -> None:
         self._index = index
-        self._vector_cache = vector_cache
+        self._vectors = VectorChannel(index, vector_cache)
         self._keywords = KeywordChannel(index, keyword_cache)
         self._allowed_pages = AllowedPages(index, self._keywords)
         self._query_embedder = QueryEmbedder(get_embedder)
@@ -239,7 +240,7 @@ class Searcher:
         )
         if started is not None:
             # While the model runs, so that less is left to do after it.
-            self._prepare_vectors(context)
+            self._vectors.prepare(context)
             self._score_titles(context, shares)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
@@ -262,19 +263,20 @@ class Searcher:
         if vector is None:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
         if context.request.mode is SearchMode.SEMANTIC:
-            return self._with_page_meaning(context, vector, self._search_by_meaning(context, vector, MAX_HITS))
+            page_count = SEMANTIC_PAGES if self._order.is_plain(context.request, context.version) else MAX_HITS
+            return self._with_page_cosines(context, vector, self._search_by_meaning(context, vector, page_count))
         hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
         meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
         found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
-        return self._with_title_overlap(context, self._with_page_meaning(context, vector, found))
+        return self._with_title_overlap(context, self._with_page_cosines(context, vector, found))
 
-    def _with_page_meaning(
+    def _with_page_cosines(
         self, context: SearchContext, vector: FloatArray, candidates: Sequence[Candidate]
     ) -> list[Candidate]:
-        """The candidates with the cosine of their page as a whole."""
-        page_ids = np.unique(np.fromiter((candidate.page_id for candidate in candidates), np.int64, len(candidates)))
-        cosines = self._score_pages(context, vector, page_ids)
-        return [candidate._replace(page_cosine=cosines.get(candidate.page_id)) for candidate in candidates]
+        """The candidates with the cosine of query and page, by its passage and as a whole."""
+        page_ids = np.fromiter((candidate.page_id for candidate in candidates), np.int64, len(candidates))
+        scored = self._vectors.score_pages(context, vector, np.unique(page_ids))
+        return with_page_cosines(candidates, scored.get(page_ids).tolist())
 
     def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
         """Rerank the best candidates, if a reranker is configured and the request asks for it or they are unclear."""
@@ -324,7 +326,7 @@ class Searcher:
         # The page's own passages are the nearest and must not crowd out the others.
         limit = VECTOR_CANDIDATES + (len(own) if context.allowed is None else 0)
         probes = make_probe_vectors(own)
-        hits = [self._search_vectors(context, probe, limit, context.allowed) for probe in probes]
+        hits = [self._vectors.search(context, probe, limit, context.allowed) for probe in probes]
         nearest = find_nearest_pages(hits, page.page_id)
         best = rank_candidates(
             SearchMode.SEMANTIC, score_similar(own, self._index.get_page_vectors(nearest), self._scale)
@@ -379,46 +381,9 @@ class Searcher:
 
     def _search_allowed_vectors(self, context: SearchContext, vector: FloatArray, limit: int) -> VectorHits:
         """The passages nearest to the query, which are kept to choose the passages to show."""
-        hits = self._search_vectors(context, vector, limit, context.allowed)
+        hits = self._vectors.search(context, vector, limit, context.allowed)
         context.nearest, context.has_all_passages = hits, len(hits.chunk_ids) < limit
         return hits
-
-    def _prepare_vectors(self, context: SearchContext) -> None:
-        """Refresh the vector cache while the query is embedded. If that fails, the search itself reports it."""
-        with suppress(Exception):
-            self._vector_cache.refresh()
-            context.refreshed = True
-
-    def _search_vectors(
-        self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
-    ) -> VectorHits:
-        hits = self._ask_vector_cache(context, lambda cache: cache.search(vector, limit, page_ids))
-        if hits is None:
-            return self._index.search_vectors(vector, limit, page_ids)
-        if hits.degraded:
-            context.degrade("part of the vector cache is unavailable; searched by exact scores")
-        return hits
-
-    def _score_pages(self, context: SearchContext, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        """Page id → cosine of the query and the mean of the page's passages."""
-        cosines = self._ask_vector_cache(context, lambda cache: cache.score_pages(vector, page_ids))
-        return self._index.score_pages(vector, page_ids) if cosines is None else cosines
-
-    def _ask_vector_cache(self, context: SearchContext, ask: Callable[[VectorCache], _T]) -> _T | None:
-        """The answer of the vector cache, or None with a note if it is not ready or fails."""
-        try:
-            if not context.refreshed:
-                self._vector_cache.refresh()
-                context.refreshed = True
-            if self._vector_cache.version is not None:
-                return ask(self._vector_cache)
-            context.degrade("the vector cache is being built; searched the index directly")
-        except DatabaseUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
-            _LOG.warning("the vector cache failed (%s); searching the index", error)
-            context.degrade("the vector cache failed; searched the index directly")
-        return None
 
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
@@ -429,7 +394,7 @@ class Searcher:
         """
         found_by_meaning = [candidate.page_id for candidate in meaning]
         pages = shares.keys() | set(found_by_meaning[:LIKELY_PAGES])
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, np.array(sorted(pages), np.int64))
+        hits = self._vectors.search(context, vector, _MAX_CHUNKS, np.array(sorted(pages), np.int64))
         context.page_hits, context.complete_pages = hits, pages
         missing = shares.keys() - set(found_by_meaning)
         return group_passages(hits, context.request.chunks_per_page, self._scale, missing) if missing else {}
@@ -450,5 +415,5 @@ class Searcher:
         incomplete = [page_id for page_id in page_ids - complete if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
         if context.has_all_passages or not incomplete:
             return found
-        hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
+        hits = self._vectors.search(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
         return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale)

@@ -8,7 +8,6 @@ import pytest
 
 from wikiholt.domain.index import IndexChange
 from wikiholt.domain.page import PageMetadata, PageProperty
-from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.search import KeywordQuery, OrderOverride, PageFilter
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import Busy
@@ -208,16 +207,6 @@ class ListingConformance:
             == index.get_page_vectors([99]).vectors.shape
             == (0, EMBEDDER.dimensions)
         )
-
-    def test_pages_are_scored_by_the_mean_of_their_passages(self, index: WikiIndex) -> None:
-        long = make_entry("long.md", [f"word{number} alpha" for number in range(50)], EMBEDDER)
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha", "beta"], EMBEDDER), long)))
-        query = EMBEDDER.embed_query("alpha")
-        scores = index.score_pages(query, np.array([1, 2, 99]))
-        expected = score_page_rows(index.get_page_vectors([1, 2]), query)
-        assert sorted(scores) == sorted(expected) == [1, 2]
-        np.testing.assert_allclose([scores[1], scores[2]], [expected[1], expected[2]], atol=1e-5)
-        assert index.score_pages(query, np.array([], np.int64)) == {}
 
 
 def _make_metadata(properties: Mapping[str, Sequence[str]]) -> PageMetadata:

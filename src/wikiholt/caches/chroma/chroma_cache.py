@@ -9,7 +9,7 @@ verified again.
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from wikiholt.caches.chroma.collection import (
 from wikiholt.caches.chroma.rest_api import ChromaApi, NearestRows
 from wikiholt.caches.chroma.sync_worker import CollectionSyncWorker
 from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 
 MAX_CHROMA_LIMIT = 1000
@@ -106,8 +106,9 @@ class ChromaVectorCache:
         self._metrics.add("fallbacks")
         return replace(self._exact.search(vector, limit, None), degraded=True)
 
-    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        return self._exact.score_pages(vector, page_ids)
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        """Return every chunk of these pages with its vector."""
+        return self._exact.get_page_vectors(page_ids)
 
     def verify(self) -> None:
         """Verify all checksums of the file, and schedule a check of the collection. Raises CacheBroken."""

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from wikiholt.caches.cache_file import CacheBroken, MappedFile
 from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorHits, VectorRows
-from wikiholt.domain.page_means import sample_rows
 
 UNIT_LENGTH_TOLERANCE = 1e-3
 NO_ROWS: IntArray = np.empty(0, np.int64)
@@ -322,26 +321,23 @@ class VectorCacheState:
         rows = self.built.rows
         return _make_hits(rows.chunk_ids[positions], rows.page_ids[positions], cosines, limit)
 
-    def sample_pages(self, page_ids: IntArray) -> VectorRows:
-        """Return the rows of these pages that `sample_rows` chooses, by page and then chunk id."""
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        """Return every row of these pages (sorted ids), in no particular order."""
         self.built.ensure_unchanged()
         rows, added = self.built.rows, self.added
-        positions = rows.find_page_positions(page_ids)
+        built = rows.find_page_positions(page_ids)
         if len(self.dropped):
-            positions = positions[~is_in_sorted(self.dropped, positions)]
-        of_added = np.flatnonzero(is_in_sorted(page_ids, added.page_ids)) if added.count else NO_ROWS
-        of_added = np.setdiff1d(of_added, added.dropped_positions, assume_unique=True)
-        chunk_ids = np.concatenate((rows.chunk_ids[positions], added.chunk_ids[of_added]))
-        page_ids = np.concatenate((rows.page_ids[positions], added.page_ids[of_added]))
-        order = np.lexsort((chunk_ids, page_ids))
-        used = order[sample_rows(page_ids[order])]
-        is_built = used < len(positions)
-        vectors = np.empty((len(used), rows.vectors.shape[1]), np.float32)
-        vectors[is_built] = rows.vectors[positions[used[is_built]]]
-        vectors[~is_built] = added.vectors[of_added[used[~is_built] - len(positions)]]
+            built = built[~is_in_sorted(self.dropped, built)]
+        chunk_ids, of_pages, vectors = rows.chunk_ids[built], rows.page_ids[built], rows.vectors[built]
         self.built.ensure_unchanged()
-        check_unit_length(vectors, chunk_ids[used])
-        return VectorRows(chunk_ids[used], page_ids[used], vectors)
+        check_unit_length(vectors, chunk_ids)
+        if added.count:
+            chosen = np.flatnonzero(is_in_sorted(page_ids, added.page_ids))
+            chosen = np.setdiff1d(chosen, added.dropped_positions, assume_unique=True)
+            chunk_ids = np.concatenate((chunk_ids, added.chunk_ids[chosen]))
+            of_pages = np.concatenate((of_pages, added.page_ids[chosen]))
+            vectors = np.concatenate((vectors, added.vectors[chosen]))
+        return VectorRows(chunk_ids, of_pages, vectors)
 
     def sample(self, count: int, seed: int) -> VectorRows:
         """Return random rows of those that were built and not dropped."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +25,6 @@ from wikiholt.caches.vectors.cache_state import (
 )
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
-from wikiholt.domain.page_means import score_means
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidQuery
 
@@ -264,15 +263,14 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
             self._invalidate(state, error)
             raise
 
-    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        """Return the cosine of the vector and the mean of each page's passages. Raises CacheNotReady, CacheBroken."""
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        """Return every chunk of these pages (sorted ids) with its vector. Raises CacheNotReady, CacheBroken."""
         state = self._get_state()
         try:
-            rows = state.sample_pages(page_ids)
+            return state.get_page_vectors(page_ids)
         except CacheBroken as error:
             self._invalidate(state, error)
             raise
-        return score_means(rows.page_ids, rows.vectors, vector)
 
     def sample(self, count: int) -> VectorRows:
         """Return random rows."""

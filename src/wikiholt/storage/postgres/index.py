@@ -204,10 +204,6 @@ class PostgresIndex:
         session.nearest = (vector, limit, hits)
         return hits
 
-    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        with self._connections.read_connection() as db:
-            return vector_search.score_pages(db, self._tables, vector, page_ids)
-
     def _search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         if page_ids is None and self._chunks >= self._hnsw_min_chunks:
             with self._connections.read_snapshot() as db:

@@ -3,7 +3,6 @@
 Vectors have length one, so 1 plus the negative inner product is the cosine distance.
 """
 
-import math
 import struct
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits
-from wikiholt.domain.page_means import MAX_SAMPLED_CHUNKS
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import GenerationTables
 
@@ -52,23 +50,6 @@ def search_hnsw(db: Connection, tables: GenerationTables, vector: FloatArray, li
     )
     rows = _register_dumper(db).execute(sql, {"vector": _Float32Array(vector), "limit": limit}, binary=True).fetchall()
     return _to_vector_hits(rows) if len(rows) == limit else None
-
-
-def score_pages(db: Connection, tables: GenerationTables, vector: FloatArray, page_ids: IntArray) -> dict[int, float]:
-    """Compare the vector with the mean of each page's chunks, sampled as `sample_rows` does."""
-    numbered = (
-        "SELECT page_id, vector, row_number() OVER (PARTITION BY page_id ORDER BY id) - 1 AS place,"
-        " count(*) OVER (PARTITION BY page_id) AS total"
-        f" FROM {tables.chunks} WHERE page_id = ANY(%(pages)s)"
-    )
-    sql = (
-        f"SELECT page_id, (1 - (avg(vector) <=> {_VECTOR_PARAMETER}))::float4 FROM ({numbered}) AS numbered"
-        f" WHERE place %% ((total + {MAX_SAMPLED_CHUNKS - 1}) / {MAX_SAMPLED_CHUNKS}) = 0 GROUP BY page_id"
-    )
-    values = {"vector": _Float32Array(vector), "pages": page_ids.tolist()}
-    rows: list[tuple[int, float]] = _register_dumper(db).execute(sql, values, binary=True).fetchall()
-    # The mean of vectors that cancel out has no direction.
-    return {page_id: cosine if math.isfinite(cosine) else 0.0 for page_id, cosine in rows}
 
 
 def _to_vector_hits(rows: list[tuple[int, int, float]]) -> VectorHits:

@@ -24,7 +24,6 @@ from wikiholt.domain.index import (
     VectorRows,
 )
 from wikiholt.domain.page import Facets, PageProblem
-from wikiholt.domain.page_means import score_page_rows
 from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import (
     KeywordHit,
@@ -177,9 +176,6 @@ class SqliteIndex:
                 distances = np.maximum(1 - matching.vectors @ vector, 0)
                 best = _merge_hits(best, matching.chunk_ids, matching.page_ids, distances, limit)
         return best
-
-    def score_pages(self, vector: FloatArray, page_ids: IntArray) -> Mapping[int, float]:
-        return score_page_rows(self.get_page_vectors(page_ids.tolist()), vector)
 
     # ── changes, for caches ──────────────────────────────────────────────────────────────────────
 
