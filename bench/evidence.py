@@ -13,12 +13,12 @@ import numpy as np
 
 from bench import codes, collections
 from wikiholt.app.bootstrap import open_service
-from wikiholt.domain.index import FloatArray, VectorRows
-from wikiholt.domain.page_means import score_page_rows
+from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.ranking import Candidate, compute_evidence
+from wikiholt.search.page_means import compute_page_means
+from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, compute_evidence
 from wikiholt.search.request import MAX_HITS
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice
@@ -49,9 +49,9 @@ class JudgedQuery:
         return bool(blake2b(f"{self.kind}/{self.query}".encode(), digest_size=2).digest()[0] & 1)
 
 
-RIGHT, MEANING, SHARE, NAMING, PAGE, HYBRID = range(6)
-"""Columns: is it judged relevant; the cosine of its nearest chunk on the common scale; share; naming; the cosine of the page as a whole on the
-common scale; whether the page is a candidate of hybrid search (words put forward more pages for keyword search)."""
+RIGHT, MEANING, SHARE, NAMING, HYBRID = range(5)
+"""Columns: is it judged relevant; the cosine of its nearest chunk and of the page as a whole on the common scale; share; naming; whether the
+page is a candidate of hybrid search (words put forward more pages for keyword search)."""
 
 
 def load_queries(directory: Path, data: Path, model: str = "") -> list[JudgedQuery]:
@@ -111,29 +111,25 @@ class IndexSearcher:
         self._names = {page.page_id: get_significant_terms(page.name) for page in listed}
         rows = index.get_page_vectors(sorted(self._paths))
         order = np.argsort(rows.page_ids, kind="stable")
-        self._chunk_ids, self._chunks_of, self._vectors = (
-            rows.chunk_ids[order],
-            rows.page_ids[order],
-            rows.vectors[order],
-        )
+        self._chunks_of, self._vectors = rows.page_ids[order], rows.vectors[order]
         self._page_ids, self._begins = np.unique(self._chunks_of, return_index=True)
+        self._means = compute_page_means(rows, self._page_ids)
 
     def rows(self, text: str, words: KeywordQuery, relevant: set[str], left_out: set[str]) -> FloatArray:
-        """Right, cosine, share, naming, the page's cosine, and whether hybrid search has the candidate."""
+        """Right, cosine, share, naming, and whether hybrid search has the candidate."""
         cosines = self._vectors @ self._vector(text)
+        by_page = np.maximum.reduceat(cosines, self._begins)
+        by_page = (1 - PAGE_WEIGHT) * by_page + PAGE_WEIGHT * self._means @ self._vector(text)
         # On the common scale of all models, but not cut off at zero.
         scale = self._embedder.scale
-        cosines = (cosines - scale.unrelated) / (scale.related - scale.unrelated)
-        by_page = np.maximum.reduceat(cosines, self._begins)
+        by_page = (by_page - scale.unrelated) / (scale.related - scale.unrelated)
         meaning = dict(zip(self._page_ids.tolist(), by_page.tolist(), strict=True))
         best = self._index.get_max_keyword_score(words)
         hits = self._index.search_keywords(words, MAX_HITS, PageFilter()) if words else []
         shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
         near = set(self._chunks_of[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist())
         hybrid = near | {hit.page_id for hit in hits[:KEYWORD_CANDIDATES]}
-        terms, found = frozenset(words.terms), sorted({*shares, *near})
-        means = score_page_rows(self._select_rows(found), self._vector(text))
-        wholes = {page_id: scale.normalize(cosine) for page_id, cosine in means.items()}
+        terms = frozenset(words.terms)
         table = np.array(
             [
                 (
@@ -141,10 +137,9 @@ class IndexSearcher:
                     meaning.get(page_id, 0.0),
                     shares.get(page_id, 0.0),
                     compute_dice(terms, self._names[page_id]),
-                    wholes.get(page_id, 0.0),
                     page_id in hybrid,
                 )
-                for page_id in found
+                for page_id in sorted({*shares, *near})
                 if self._paths[page_id] not in left_out
             ]
         )
@@ -155,16 +150,12 @@ class IndexSearcher:
             self._known[text] = self._embedder.embed_query(to_plain_query(text))
         return self._known[text]
 
-    def _select_rows(self, page_ids: list[int]) -> VectorRows:
-        chosen = np.flatnonzero(np.isin(self._chunks_of, page_ids))
-        return VectorRows(self._chunk_ids[chosen], self._chunks_of[chosen], self._vectors[chosen])
-
 
 def amounts(mode: SearchMode, rows: FloatArray) -> FloatArray:
     """The evidence of each candidate; -1 for a page that is none in this mode."""
     found = []
-    for _, cosine, share, naming, page, hybrid in rows.tolist():
-        candidate = Candidate(0, 0, 1.0 - cosine, share, title_overlap=naming, page_cosine=page)
+    for _, cosine, share, naming, hybrid in rows.tolist():
+        candidate = Candidate(0, 0, 1.0 - cosine, share, title_overlap=naming)
         possible = {SearchMode.HYBRID: hybrid, SearchMode.KEYWORD: share > 0, SearchMode.SEMANTIC: True}[mode]
         found.append(compute_evidence(mode, candidate) if possible else -1.0)
     return np.array(found)

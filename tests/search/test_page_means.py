@@ -47,9 +47,7 @@ def test_the_cosine_of_a_page_is_that_of_the_mean_of_its_passages() -> None:
 def test_the_order_of_the_rows_does_not_matter(counts: list[int], data: st.DataObject) -> None:
     rows, pages = make_rows(counts), np.arange(1, len(counts) + 1)
     order = data.draw(st.permutations(range(len(rows.page_ids))))
-    np.testing.assert_array_equal(
-        compute_page_means(select_rows(rows, order), pages), compute_page_means(rows, pages)
-    )
+    np.testing.assert_array_equal(compute_page_means(select_rows(rows, order), pages), compute_page_means(rows, pages))
 
 
 def test_passages_that_cancel_out_have_no_direction() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
+from wikiholt.domain.index import CosineScale, FloatArray, IndexState, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import (
     Confidence,

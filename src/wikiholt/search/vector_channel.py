@@ -30,9 +30,7 @@ class VectorChannel:
             self._cache.refresh()
             context.refreshed = True
 
-    def search(
-        self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
-    ) -> VectorHits:
+    def search(self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
         hits = self._ask_cache(context, lambda cache: cache.search(vector, limit, page_ids))
         if hits is None:
