@@ -26,7 +26,6 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.search.ranking import (
     ANSWERABLE_CURVES,
     COMPETING_PAGES,
-    FLOOR_CURVES,
     HIGH_SCORE,
     IS_THE_PAGE_CURVES,
     KEYWORD_WEIGHT,
@@ -34,11 +33,9 @@ from wikiholt.search.ranking import (
     PAGE_WEIGHT,
     TITLE_WEIGHT,
     TRAILING_LEAD_WEIGHT,
-    ScoreCurve,
 )
 
 OWN, FOREIGN, REMOVED = range(3)
-HYBRID_CURVES = ANSWERABLE_CURVES[SearchMode.HYBRID], IS_THE_PAGE_CURVES[SearchMode.HYBRID]
 REJECTED, MOST_REJECTED = 0.013, 0.015
 FOREIGN_WEIGHT, REMOVED_WEIGHT = 0.25, 0.25
 BASE = ("evidence", "meaning", "word_margin")
@@ -209,9 +206,9 @@ def apply_curve(total: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1 + np.tanh(total / 2)))
 
 
-def score_product(hits: Hits, curves: tuple[ScoreCurve, ScoreCurve], lead: str) -> FloatArray:
-    """The score of the product by two curves, without the floor of hybrid search."""
-    answerable, which = curves
+def score_product(hits: Hits, mode: SearchMode, lead: str) -> FloatArray:
+    """The score of the product by the curves of a mode, without the floor of hybrid search."""
+    answerable, which = ANSWERABLE_CURVES[mode], IS_THE_PAGE_CURVES[mode]
     total = sum(getattr(answerable, name) * hits.column(name) for name in BASE) - answerable.bias
     gap = hits.column(lead)
     return apply_curve(total) * apply_curve(np.where(gap < 0, TRAILING_LEAD_WEIGHT, which.lead) * gap - which.bias)
@@ -243,7 +240,9 @@ def format_table(hits: Hits) -> Iterator[str]:
         f"| removed: nothing relevant | the same with own thresholds | {' | '.join(NAMES)} |"
     )
     yield "|---" * (8 + len(NAMES)) + "|"
-    product = np.maximum(score_product(hits, HYBRID_CURVES, "lead"), score_product(hits, FLOOR_CURVES, "meaning_lead"))
+    product = np.maximum(
+        score_product(hits, SearchMode.HYBRID, "lead"), score_product(hits, SearchMode.SEMANTIC, "meaning_lead")
+    )
     for medium in (MEDIUM_SCORES[SearchMode.HYBRID], 0.29, 0.33):
         yield format_row(f"the product's curves (seen), medium from {medium:g}", hits, product, product < medium)
     yield format_row(

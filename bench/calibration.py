@@ -252,7 +252,7 @@ def _is_elsewhere(name: str, hits: Hits) -> np.ndarray:
 
 
 def _get_product_curves(mode: SearchMode) -> Curves:
-    floor = Curves(*ranking.FLOOR_CURVES) if mode is SearchMode.HYBRID else None
+    floor = _get_product_curves(SearchMode.SEMANTIC) if mode is SearchMode.HYBRID else None
     return Curves(ranking.ANSWERABLE_CURVES[mode], ranking.IS_THE_PAGE_CURVES[mode], floor)
 
 

@@ -44,24 +44,18 @@ class ScoreCurve(NamedTuple):
 
 ANSWERABLE_CURVES = {
     SearchMode.HYBRID: ScoreCurve(6.3, evidence=8.7, meaning=8.5, word_margin=12.5),
-    SearchMode.SEMANTIC: ScoreCurve(13.2, meaning=29.8),
+    SearchMode.SEMANTIC: ScoreCurve(8.9, meaning=21.0),
     SearchMode.KEYWORD: ScoreCurve(3.2, evidence=9.8, word_margin=4.6),
 }
 """For each mode, how likely the wiki contains an answer, by the features of a page."""
 
 IS_THE_PAGE_CURVES = {
     SearchMode.HYBRID: ScoreCurve(0.43, lead=12.9),
-    SearchMode.SEMANTIC: ScoreCurve(0.56, lead=18.2),
+    SearchMode.SEMANTIC: ScoreCurve(1.32, lead=18.0),
     SearchMode.KEYWORD: ScoreCurve(0.79, lead=11.8),
 }
 """For each mode, how likely this page is the answer if there is one. Both are fitted by bench/calibration, see
-docs/adr/0026 and 0044."""
-
-FLOOR_CURVES = ScoreCurve(8.9, meaning=21.0), ScoreCurve(1.32, lead=18.0)
-"""The same two by meaning alone, below which no likelihood of a hybrid search is.
-
-Stricter than those of semantic search: with those, fewer first hits called high are right. See docs/adr/0044.
-"""
+docs/adr/0026."""
 
 TRAILING_LEAD_WEIGHT = 3.0
 """Weight of the lead if it is negative, instead of the weight above.
@@ -69,6 +63,8 @@ TRAILING_LEAD_WEIGHT = 3.0
 In questions with a single right page all others count as wrong, however good they are; where people judged every page,
 four in ten of the next four are right. Fitted to both kinds of questions with equal weight.
 """
+
+_TRAILING_CURVES = {mode: curve._replace(lead=TRAILING_LEAD_WEIGHT) for mode, curve in IS_THE_PAGE_CURVES.items()}
 
 HIGH_SCORE = 0.7
 """Scores from here on are rated high: nine in ten such hits are right, and two thirds of right hits are high. See
@@ -269,17 +265,16 @@ def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
     In hybrid search it is at least what the meaning alone earns: words of the query that are on no page do not count
     against a page that means the same.
     """
-    likelihood = _apply_curves(ANSWERABLE_CURVES[mode], IS_THE_PAGE_CURVES[mode], features)
+    likelihood = _apply_curves(mode, features)
     if mode is not SearchMode.HYBRID:
         return likelihood
     by_meaning = features._replace(evidence=features.meaning, lead=features.meaning_lead)
-    return max(likelihood, _apply_curves(*FLOOR_CURVES, by_meaning))
+    return max(likelihood, _apply_curves(SearchMode.SEMANTIC, by_meaning))
 
 
-def _apply_curves(answerable: ScoreCurve, is_the_page: ScoreCurve, features: ScoreFeatures) -> float:
-    if features.lead < 0:
-        is_the_page = is_the_page._replace(lead=TRAILING_LEAD_WEIGHT)
-    return _apply_curve(answerable, features) * _apply_curve(is_the_page, features)
+def _apply_curves(mode: SearchMode, features: ScoreFeatures) -> float:
+    curve = (IS_THE_PAGE_CURVES if features.lead >= 0 else _TRAILING_CURVES)[mode]
+    return _apply_curve(ANSWERABLE_CURVES[mode], features) * _apply_curve(curve, features)
 
 
 def with_likelihoods(mode: SearchMode, candidates: Sequence[Candidate], competition: Competition) -> list[Candidate]:
