@@ -67,8 +67,8 @@ four in ten of the next four are right. Fitted to both kinds of questions with e
 _TRAILING_CURVES = {mode: curve._replace(lead=TRAILING_LEAD_WEIGHT) for mode, curve in IS_THE_PAGE_CURVES.items()}
 
 HIGH_SCORE = 0.7
-"""Scores from here on are rated high: nine in ten such hits are right, and two thirds of right hits are high. See
-docs/adr/0038."""
+"""Scores from here on are rated high: nearly nine in ten such hits are right, and three in five right hits are high.
+See docs/adr/0038 and 0044."""
 
 MEDIUM_SCORES = {SearchMode.HYBRID: 0.25, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
 """The same for medium. Of the first hits of questions that a wiki answers, under two in a hundred are below in hybrid
