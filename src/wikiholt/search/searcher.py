@@ -58,14 +58,11 @@ from wikiholt.text.links import fold_path
 from wikiholt.text.query_fields import ParsedFields, parse_fields
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
-"""Pages from keyword search, and chunks from vector search, that compete in a hybrid search.
+"""Pages from keyword search, and chunks from vector search, that compete in a search.
 
 Fixed, so that a larger n only lengthens the list. Pages found by keyword are also measured by meaning, so the vector
 search need not be deep. See docs/adr for the results of other depths.
 """
-
-SEMANTIC_PAGES = 30
-"""Pages that compete in a semantic search. Also fixed; further pages follow by their nearest chunk."""
 
 LIKELY_PAGES = 10
 """Of the pages found by meaning, those whose passages are read with the passages of pages found by keyword."""
@@ -263,8 +260,11 @@ class Searcher:
         if vector is None:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
         if context.request.mode is SearchMode.SEMANTIC:
-            page_count = SEMANTIC_PAGES if self._order.is_plain(context.request, context.version) else MAX_HITS
-            return self._with_page_cosines(context, vector, self._search_by_meaning(context, vector, page_count))
+            # At least one more page than the best one can fill, so that it has a competitor for every n.
+            is_plain = self._order.is_plain(context.request, context.version)
+            page_count = context.request.chunks_per_page + 1 if is_plain else MAX_HITS
+            found = self._search_by_meaning(context, vector, page_count, VECTOR_CANDIDATES)[:MAX_HITS]
+            return self._with_page_cosines(context, vector, found)
         hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
         meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
         found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
@@ -355,14 +355,16 @@ class Searcher:
         depth = depth or (MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES)
         return self._keywords.compute_shares(context, depth)
 
-    def _search_by_meaning(self, context: SearchContext, vector: FloatArray, page_count: int) -> list[Candidate]:
-        """The nearest pages: request more chunks until there are enough pages or no more chunks."""
-        limit = page_count * 3
+    def _search_by_meaning(
+        self, context: SearchContext, vector: FloatArray, page_count: int, min_chunks: int = 0
+    ) -> list[Candidate]:
+        """The nearest pages: request more chunks until there are `page_count` pages, or more, or no more chunks."""
+        limit = max(min_chunks, page_count * 3)
         while True:
             hits = self._search_allowed_vectors(context, vector, limit)
             candidates = group_by_page(hits, context.request.chunks_per_page, self._scale)
             if len(candidates) >= page_count or len(hits.chunk_ids) < limit:
-                return candidates[:page_count]
+                return candidates
             limit *= 4
 
     def _find_more(
@@ -372,7 +374,8 @@ class Searcher:
         known = {candidate.page_id for candidate in candidates}
         more: list[Candidate] = []
         if vector is not None:
-            more = self._search_by_meaning(context, vector, context.request.depth + len(known))
+            page_count = context.request.depth + len(known)
+            more = self._search_by_meaning(context, vector, page_count)[:page_count]
         elif len(known) >= MAX_HITS:
             shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
             found = self._with_title_overlap(context, merge_channels((), shares, {}))
