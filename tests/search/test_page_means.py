@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import random_vectors
-from wikiholt.domain.index import IntArray, VectorRows
+from wikiholt.domain.index import IntArray, VectorHits, VectorRows
 from wikiholt.search.page_means import _MAX_CACHED_PAGES, PageMeans, compute_page_means
 from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, with_page_cosines
 
@@ -84,3 +84,10 @@ def test_the_page_as_a_whole_is_a_part_of_the_meaning() -> None:
     assert by_passage.meaning == pytest.approx((1 - PAGE_WEIGHT) * 0.8 + PAGE_WEIGHT * 0.4)
     assert by_passage.distance == 0.2, "the distance remains that of the passage"
     assert by_keyword == found[1]
+
+
+def test_the_passages_of_some_pages_keep_their_order() -> None:
+    hits = VectorHits(np.array([4, 2, 9, 1]), np.array([7, 8, 7, 6]), np.array([0.1, 0.2, 0.3, 0.4], np.float32))
+    chosen = hits.select_pages(np.array([6, 7]))
+    assert (chosen.chunk_ids.tolist(), chosen.page_ids.tolist()) == ([4, 9, 1], [7, 7, 6])
+    assert chosen.distances.tolist() == pytest.approx([0.1, 0.3, 0.4])

@@ -397,7 +397,11 @@ class Searcher:
         """
         found_by_meaning = [candidate.page_id for candidate in meaning]
         pages = shares.keys() | set(found_by_meaning[:LIKELY_PAGES])
-        hits = self._vectors.search(context, vector, _MAX_CHUNKS, np.array(sorted(pages), np.int64))
+        page_ids = np.array(sorted(pages), np.int64)
+        if context.nearest is not None and context.has_all_passages:
+            hits = context.nearest.select_pages(page_ids)
+        else:
+            hits = self._vectors.search(context, vector, _MAX_CHUNKS, page_ids)
         context.page_hits, context.complete_pages = hits, pages
         missing = shares.keys() - set(found_by_meaning)
         return group_passages(hits, context.request.chunks_per_page, self._scale, missing) if missing else {}
