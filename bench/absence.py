@@ -1,4 +1,4 @@
-"""Whether "nothing relevant" notices that the answer's page is missing, by further features: figures of docs/adr/0038.
+"""Whether "nothing relevant" notices that the answer's page is missing, by further features: figures of docs/adr/0038 and 0044.
 
     python -m bench.absence [--collections DIR] [--data DIR] [--model NAME] [--every 6] [--write]
 
@@ -30,6 +30,7 @@ from wikiholt.search.ranking import (
     IS_THE_PAGE_CURVES,
     KEYWORD_WEIGHT,
     MEDIUM_SCORES,
+    PAGE_WEIGHT,
     TITLE_WEIGHT,
     TRAILING_LEAD_WEIGHT,
 )
@@ -154,7 +155,7 @@ def select(signals: Signals, kept: np.ndarray) -> Signals:
 
 def describe(signals: Signals) -> tuple[FirstHit, float]:
     """The features of the first hit, and whether it is right."""
-    meaning, share = signals.cosine, signals.share
+    meaning, share = (1 - PAGE_WEIGHT) * signals.cosine + PAGE_WEIGHT * signals.page, signals.share
     evidence = (1 - KEYWORD_WEIGHT) * meaning + KEYWORD_WEIGHT * share + TITLE_WEIGHT * signals.name * meaning
     order = np.lexsort((-meaning, -evidence))
     first = int(order[0])

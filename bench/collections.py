@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT = Path("../shared/collections")
+SHARED_NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
+RELATED = {"mdn-guides": "mdn", "mdn-extensions": "mdn"}
+"""Collections of the same wiki: questions of one are not foreign to the other, and they are left out together."""
 SMALL = {
     "scifact": (10**9, 220),
     "cranfield": (10**9, 10**9),
@@ -38,6 +41,17 @@ class Queries:
     @property
     def name(self) -> str:
         return f"{self.collection} ({self.kind})" if self.kind else self.collection
+
+
+def find_all(directory: Path, data: Path) -> dict[str, Path]:
+    """The collections by name: the shared ones, and those that bench.mining wrote."""
+    further = sorted((data / "extra").iterdir()) if (data / "extra").is_dir() else []
+    return {name: directory / name for name in SHARED_NAMES} | {path.name: path for path in further}
+
+
+def get_group(name: str) -> str:
+    """The name under which related collections are left out together."""
+    return RELATED.get(name, name)
 
 
 def page_path(document_id: str) -> str:

@@ -17,11 +17,11 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
-from wikiholt.search.ranking import Candidate, compute_evidence
+from wikiholt.search.page_means import compute_page_means
+from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, compute_evidence
 from wikiholt.search.request import MAX_HITS
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice
-from wikiholt.text.bm25 import compute_idf
 from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
 from wikiholt.wikis.service import WikiService
 
@@ -49,9 +49,9 @@ class JudgedQuery:
         return bool(blake2b(f"{self.kind}/{self.query}".encode(), digest_size=2).digest()[0] & 1)
 
 
-RIGHT, MEANING, SHARE, NAMING, COVERAGE, HYBRID = range(6)
-"""Columns: is it judged relevant; cosine on the common scale; share; naming; idf-weighted part of the query's terms the page holds; whether
-the page is a candidate of hybrid search (words put forward more pages for keyword search)."""
+RIGHT, MEANING, SHARE, NAMING, HYBRID = range(5)
+"""Columns: is it judged relevant; the cosine of its nearest chunk and of the page as a whole on the common scale; share; naming; whether the
+page is a candidate of hybrid search (words put forward more pages for keyword search)."""
 
 
 def load_queries(directory: Path, data: Path, model: str = "") -> list[JudgedQuery]:
@@ -113,22 +113,22 @@ class IndexSearcher:
         order = np.argsort(rows.page_ids, kind="stable")
         self._chunks_of, self._vectors = rows.page_ids[order], rows.vectors[order]
         self._page_ids, self._begins = np.unique(self._chunks_of, return_index=True)
-        self._holding: dict[str, set[int]] = {}
+        self._means = compute_page_means(rows, self._page_ids)
 
     def rows(self, text: str, words: KeywordQuery, relevant: set[str], left_out: set[str]) -> FloatArray:
-        """Right, cosine, share, naming, coverage, and whether hybrid search has the candidate."""
+        """Right, cosine, share, naming, and whether hybrid search has the candidate."""
         cosines = self._vectors @ self._vector(text)
+        by_page = np.maximum.reduceat(cosines, self._begins)
+        by_page = (1 - PAGE_WEIGHT) * by_page + PAGE_WEIGHT * self._means @ self._vector(text)
         # On the common scale of all models, but not cut off at zero.
         scale = self._embedder.scale
-        cosines = (cosines - scale.unrelated) / (scale.related - scale.unrelated)
-        by_page = np.maximum.reduceat(cosines, self._begins)
+        by_page = (by_page - scale.unrelated) / (scale.related - scale.unrelated)
         meaning = dict(zip(self._page_ids.tolist(), by_page.tolist(), strict=True))
         best = self._index.get_max_keyword_score(words)
         hits = self._index.search_keywords(words, MAX_HITS, PageFilter()) if words else []
         shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
         near = set(self._chunks_of[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist())
         hybrid = near | {hit.page_id for hit in hits[:KEYWORD_CANDIDATES]}
-        weights = {term: compute_idf(len(self._paths), len(self._held(term))) for term in words.terms}
         terms = frozenset(words.terms)
         table = np.array(
             [
@@ -137,8 +137,6 @@ class IndexSearcher:
                     meaning.get(page_id, 0.0),
                     shares.get(page_id, 0.0),
                     compute_dice(terms, self._names[page_id]),
-                    sum(weight for term, weight in weights.items() if page_id in self._held(term))
-                    / (sum(weights.values()) or 1.0),
                     page_id in hybrid,
                 )
                 for page_id in sorted({*shares, *near})
@@ -152,16 +150,11 @@ class IndexSearcher:
             self._known[text] = self._embedder.embed_query(to_plain_query(text))
         return self._known[text]
 
-    def _held(self, term: str) -> set[int]:
-        if term not in self._holding:
-            self._holding[term] = set(self._index.find_matching_page_ids(KeywordQuery(phrases=((term,),))).tolist())
-        return self._holding[term]
-
 
 def amounts(mode: SearchMode, rows: FloatArray) -> FloatArray:
     """The evidence of each candidate; -1 for a page that is none in this mode."""
     found = []
-    for _, cosine, share, naming, _, hybrid in rows.tolist():
+    for _, cosine, share, naming, hybrid in rows.tolist():
         candidate = Candidate(0, 0, 1.0 - cosine, share, title_overlap=naming)
         possible = {SearchMode.HYBRID: hybrid, SearchMode.KEYWORD: share > 0, SearchMode.SEMANTIC: True}[mode]
         found.append(compute_evidence(mode, candidate) if possible else -1.0)

@@ -3,8 +3,8 @@
     python -m bench.signals [--collections DIR] [--data DIR] [--write]
 
 Uses the indexes of bench.quality (run that first), and keeps the signals of all queries in bench/data/signals, so that a
-further trial takes seconds; delete them after a change of an index. The first table has the difference of nDCG@10 to hybrid search as it
-is. The second chooses the best of all combinations by the mean of all collections but one, and shows what it gives on
+further trial takes seconds; delete them after a change of an index. The first table has the difference of nDCG@10 to hybrid search before
+docs/adr/0044. The second chooses the best of all combinations by the mean of all collections but one, and shows what it gives on
 that one. A signal is worth its cost only if it gains there.
 """
 
@@ -29,6 +29,7 @@ from wikiholt.domain.index import FloatArray
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
 from wikiholt.search.title_match import compute_dice
 from wikiholt.text.bm25 import to_terms
@@ -80,10 +81,12 @@ class Signals:
     """The closest sentence of the nearest passage, by word vectors; 0 for pages far behind."""
     unknown: float
     """The share of the query's terms that no page contains; rare ones weigh more."""
+    page: FloatArray
+    """The page as a whole: the cosine of the mean of its passages, on the common scale."""
 
 
 class Weights(NamedTuple):
-    """The weights of the signals. The defaults are hybrid search as it is."""
+    """The weights of the signals. The defaults are hybrid search before docs/adr/0044."""
 
     meaning: float = 0.5
     meaning_long: float = 0.5
@@ -179,6 +182,9 @@ class IndexSignals:
             rows.chunk_ids[order],
             rows.vectors[order],
         )
+        self._means = dict(
+            zip(sorted(self._pages), compute_page_means(rows, np.array(sorted(self._pages))), strict=True)
+        )
         ids, starts = np.unique(self._page_ids, return_index=True)
         ends = [*starts[1:].tolist(), len(self._page_ids)]
         self._rows = {page: slice(a, b) for page, a, b in zip(ids.tolist(), starts.tolist(), ends, strict=True)}
@@ -205,7 +211,8 @@ class IndexSignals:
 
     def _read(self, kind: collections.Queries, query: str, text: str) -> Signals:
         words, plain = parse_query(text), to_plain_query(text)
-        cosines = self._vectors @ self._embedder.embed_query(plain)
+        vector = self._embedder.embed_query(plain)
+        cosines = self._vectors @ vector
         best = self._index.get_max_keyword_score(words) or 1.0
         hits = self._index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
         shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
@@ -222,6 +229,7 @@ class IndexSignals:
         feedback, rare = (
             self._find_feedback([pages[i] for i in order], terms, cosines, shared) for shared in (False, True)
         )
+        means = np.array([self._means[page] for page in pages])
         links = [sum(page not in left_out for page, _ in self._links.get(each, ())) for each in pages]
         return Signals(
             kind.name,
@@ -247,6 +255,7 @@ class IndexSignals:
                 pages, cosines, scorer, cosine + share, [self._pages[p].path in relevant for p in pages]
             ),
             self._find_unknown_share(terms),
+            np.maximum(0, (means @ vector - scale.unrelated) / (scale.related - scale.unrelated)),
         )
 
     def _get_nearest_terms(self, page: int, cosines: FloatArray) -> Counter[str]:

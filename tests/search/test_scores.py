@@ -94,19 +94,21 @@ candidate = st.builds(
     likelihood=st.none(),
     title_overlap=amounts,
     scale=st.just(CosineScale()),
+    cosine=st.none() | amounts,
 )
 
 
 @given(st.sampled_from(SearchMode), st.lists(candidate, max_size=12))
 def test_scores_do_not_change_the_order(mode: SearchMode, found: list[Candidate]) -> None:
     def amount(hit: Candidate) -> float:
-        meaning, words = max(0.0, 1.0 - (hit.distance or 0.0)), hit.keyword_share or 0.0
+        nearest, words = max(0.0, 1.0 - (hit.distance or 0.0)), hit.keyword_share or 0.0
+        meaning = nearest if hit.cosine is None else hit.cosine
         if mode is SearchMode.SEMANTIC:
             return meaning
         return (
             words + 0.2 * hit.title_overlap
             if mode is SearchMode.KEYWORD
-            else (meaning + words) / 2 + 0.3 * hit.title_overlap * meaning
+            else 0.6 * meaning + 0.4 * words + 0.3 * hit.title_overlap * meaning
         )
 
     best = rank_candidates(mode, found)

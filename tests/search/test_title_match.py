@@ -42,7 +42,7 @@ def test_the_name_or_alias_that_fits_best_counts() -> None:
     assert overlaps == pytest.approx([1.0, 2 / 3, 1.0, 2 / 3, 0.0])
 
 
-MENTIONS = "The coffee machine is mentioned here. Ask for the coffee machine, or for another coffee machine. " * 4
+MENTIONS = "A coffee machine is mentioned here. Ask for a coffee machine, or for another coffee machine. " * 4
 PAGES: PageFiles = {
     "coffee.md": "# Coffee machine\n\nDescale it twice a year.\n",
     "kitchen.md": f"# Kitchen, bathroom and hall\n\n{MENTIONS}\n",

@@ -164,6 +164,11 @@ class VectorHits:
     degraded: bool = False
     """Whether a cache used its fallback because part of it was unavailable. The hits are correct."""
 
+    def select_pages(self, page_ids: IntArray) -> "VectorHits":
+        """The chunks of these pages, in the same order."""
+        chosen = np.isin(self.page_ids, page_ids)
+        return VectorHits(self.chunk_ids[chosen], self.page_ids[chosen], self.distances[chosen], self.degraded)
+
 
 # Health.
 

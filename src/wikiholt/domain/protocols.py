@@ -16,7 +16,7 @@ from wikiholt.domain.git import (
     TreeChange,
     TreeEntry,
 )
-from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits
+from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.domain.wiki import Wiki
 
@@ -259,6 +259,9 @@ class VectorCache(Protocol):
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
+
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        """Every chunk of these pages (sorted ids) with its vector, in any order."""
 
     def verify(self) -> None:
         """Verify every byte of its file. Raises on damage and never uses that file again."""

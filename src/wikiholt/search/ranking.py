@@ -1,7 +1,7 @@
 """Merges pages found by meaning and by keyword into one ranked list. Pure functions; the order does not depend on n.
 
-Both channels give evidence on an absolute scale: the cosine of the page's nearest chunk, and its keyword score as a
-share of the best possible score for the query. Hybrid search weights both equally and adds the overlap between the
+Both channels give evidence on an absolute scale: the cosines of the page's nearest chunk and of the page as a whole,
+and its keyword score as a share of the best possible score for the query. Hybrid search adds the overlap between the
 page's title and the query, in proportion to the meaning. A page's rank therefore depends only on the page and the
 query. Its score is the likelihood that it is the page wanted. That also depends on the competing pages, which are read
 to a fixed depth regardless of n.
@@ -16,8 +16,11 @@ import numpy as np
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import Confidence, SearchMode
 
-KEYWORD_WEIGHT = 0.5
-"""Weight of keywords in hybrid evidence; meaning has the rest. Chosen with bench/quality, see docs/adr."""
+KEYWORD_WEIGHT = 0.4
+"""Weight of keywords in hybrid evidence; meaning has the rest. Chosen with bench/pages, see docs/adr/0044."""
+
+PAGE_WEIGHT = 0.4
+"""Weight of the page as a whole in its meaning; the nearest chunk has the rest. See docs/adr/0044."""
 
 TITLE_WEIGHT = 0.3
 """Weight of the title overlap in evidence by meaning. docs/adr/0024 lists the alternatives."""
@@ -64,8 +67,8 @@ four in ten of the next four are right. Fitted to both kinds of questions with e
 _TRAILING_CURVES = {mode: curve._replace(lead=TRAILING_LEAD_WEIGHT) for mode, curve in IS_THE_PAGE_CURVES.items()}
 
 HIGH_SCORE = 0.7
-"""Scores from here on are rated high: nine in ten such hits are right, and two thirds of right hits are high. See
-docs/adr/0038."""
+"""Scores from here on are rated high: nearly nine in ten such hits are right, and three in five right hits are high.
+See docs/adr/0038 and 0044."""
 
 MEDIUM_SCORES = {SearchMode.HYBRID: 0.25, SearchMode.SEMANTIC: 0.15, SearchMode.KEYWORD: 0.15}
 """The same for medium. Of the first hits of questions that a wiki answers, under two in a hundred are below in hybrid
@@ -98,15 +101,19 @@ class Candidate(NamedTuple):
     """How likely this is the page wanted: by its evidence, or by the place a reranker gave it. None until computed."""
     order_score: float | None = None
     """The score by which a reranker ordered it. None means its evidence."""
+    cosine: float | None = None
+    """The cosine of its nearest chunk mixed with that of the page as a whole. None means that of the chunk alone."""
 
     def with_share(self, share: float, channels: tuple[str, ...]) -> "Candidate":
         """The candidate as found by keyword. Faster than `_replace`."""
-        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score = self
-        return Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score)
+        page_id, chunk_id, distance, _, _, overlap, scale, likelihood, order_score, cosine = self
+        return Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score, cosine)
 
     @property
     def meaning(self) -> float:
-        """The evidence of its nearest chunk on the common scale."""
+        """The evidence of its vectors on the common scale."""
+        if self.cosine is not None:
+            return self.scale.normalize(self.cosine)
         return 0.0 if self.distance is None else self.scale.normalize(1.0 - self.distance)
 
 
@@ -154,6 +161,16 @@ def merge_channels(
             chunks = nearest.get(page_id) or (Candidate(page_id),)
             pages += [near.with_share(share, keyword) for near in chunks]
     return pages
+
+
+def with_page_cosines(candidates: Sequence[Candidate], page_cosines: Sequence[float]) -> list[Candidate]:
+    """The same candidates, whose meaning includes the cosine of the page as a whole. Faster than `_replace`."""
+    return [
+        candidate
+        if candidate.distance is None
+        else Candidate(*candidate[:9], (1 - PAGE_WEIGHT) * (1.0 - candidate.distance) + PAGE_WEIGHT * page_cosine)
+        for candidate, page_cosine in zip(candidates, page_cosines, strict=True)
+    ]
 
 
 def compute_evidence(mode: SearchMode, candidate: Candidate) -> float:

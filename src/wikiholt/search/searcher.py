@@ -7,12 +7,11 @@ a writer: it answers from the last committed state.
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
+from wikiholt.domain.index import CosineScale, FloatArray, IndexState, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import (
     Confidence,
@@ -24,7 +23,6 @@ from wikiholt.domain.search import (
 )
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
-    DatabaseUnavailable,
     ModelError,
     NothingIndexed,
     PageNotFound,
@@ -46,19 +44,21 @@ from wikiholt.search.ranking import (
     rank_candidates,
     score_similar,
     with_likelihoods,
+    with_page_cosines,
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig, should_rerank
+from wikiholt.search.reranking import PageReranker, RerankConfig, should_rerank
 from wikiholt.search.search_context import SearchContext, read_head
 from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
+from wikiholt.search.vector_channel import VectorChannel
 from wikiholt.text.keyword_query import to_plain_query
 from wikiholt.text.links import fold_path
 from wikiholt.text.query_fields import ParsedFields, parse_fields
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
-"""Pages from keyword search, and chunks from vector search, that compete in a hybrid search.
+"""Pages from keyword search, and chunks from vector search, that compete in a search.
 
 Fixed, so that a larger n only lengthens the list. Pages found by keyword are also measured by meaning, so the vector
 search need not be deep. See docs/adr for the results of other depths.
@@ -96,7 +96,7 @@ class Searcher:
         boost_rules: Sequence[BoostRule] = (),
     ) -> None:
         self._index = index
-        self._vector_cache = vector_cache
+        self._vectors = VectorChannel(index, vector_cache)
         self._keywords = KeywordChannel(index, keyword_cache)
         self._allowed_pages = AllowedPages(index, self._keywords)
         self._query_embedder = QueryEmbedder(get_embedder)
@@ -237,20 +237,20 @@ class Searcher:
         )
         if started is not None:
             # While the model runs, so that less is left to do after it.
-            self._prepare_vectors(context)
+            self._vectors.prepare(context)
             self._score_titles(context, shares)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
         competition = get_competition(mode, candidates)
         best = self._rerank(context, candidates, competition) if vector is not None else candidates
-        if len(best) < request.depth and mode is not SearchMode.SEMANTIC:
+        if len(best) < request.depth:
             best = best + self._find_more(context, vector, best)
         if self._order.is_plain(request, context.version):
             best = best[: request.depth]
             return limit_likelihoods(with_likelihoods(mode, best, competition))[request.offset :]
         rated = limit_likelihoods(with_likelihoods(mode, best, competition))
-        fixed_count = len(candidates) if mode is SearchMode.HYBRID else MAX_HITS
+        fixed_count = len(candidates) if vector is not None else MAX_HITS
         return self._order.select(request, mode, rated, fixed_count, context.version, context.allowed)
 
     def _find_candidates(
@@ -259,20 +259,24 @@ class Searcher:
         """The pages that compete, unordered, and enough of them to measure the lead of the best."""
         if vector is None:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
-        per_page = context.request.chunks_per_page
         if context.request.mode is SearchMode.SEMANTIC:
             # At least one more page than the best one can fill, so that it has a competitor for every n.
-            rerank_depth = RERANK_DEPTH if self._should_rerank(context) else 0
-            order_depth = 0 if self._order.is_plain(context.request, context.version) else MAX_HITS
-            page_count = max(context.request.depth, per_page + 1, rerank_depth, order_depth)
-            return self._search_by_meaning(context, vector, page_count)
-        meaning = group_by_page(self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES), per_page, self._scale)
-        return self._with_title_overlap(
-            context, merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
-        )
+            is_plain = self._order.is_plain(context.request, context.version)
+            page_count = context.request.chunks_per_page + 1 if is_plain else MAX_HITS
+            found = self._search_by_meaning(context, vector, page_count, VECTOR_CANDIDATES)[:MAX_HITS]
+            return self._with_page_cosines(context, vector, found)
+        hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
+        meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
+        found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
+        return self._with_title_overlap(context, self._with_page_cosines(context, vector, found))
 
-    def _should_rerank(self, context: SearchContext) -> bool:
-        return self._reranker is not None and context.request.rerank is not False
+    def _with_page_cosines(
+        self, context: SearchContext, vector: FloatArray, candidates: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """The candidates with the cosine of query and page, by its passage and as a whole."""
+        page_ids = np.fromiter((candidate.page_id for candidate in candidates), np.int64, len(candidates))
+        scored = self._vectors.score_pages(context, vector, np.unique(page_ids))
+        return with_page_cosines(candidates, scored.get(page_ids).tolist())
 
     def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
         """Rerank the best candidates, if a reranker is configured and the request asks for it or they are unclear."""
@@ -322,7 +326,7 @@ class Searcher:
         # The page's own passages are the nearest and must not crowd out the others.
         limit = VECTOR_CANDIDATES + (len(own) if context.allowed is None else 0)
         probes = make_probe_vectors(own)
-        hits = [self._search_vectors(context, probe, limit, context.allowed) for probe in probes]
+        hits = [self._vectors.search(context, probe, limit, context.allowed) for probe in probes]
         nearest = find_nearest_pages(hits, page.page_id)
         best = rank_candidates(
             SearchMode.SEMANTIC, score_similar(own, self._index.get_page_vectors(nearest), self._scale)
@@ -351,14 +355,16 @@ class Searcher:
         depth = depth or (MAX_HITS if context.request.mode is SearchMode.KEYWORD else KEYWORD_CANDIDATES)
         return self._keywords.compute_shares(context, depth)
 
-    def _search_by_meaning(self, context: SearchContext, vector: FloatArray, page_count: int) -> list[Candidate]:
-        """The nearest pages: request more chunks until there are enough pages or no more chunks."""
-        limit = page_count * 3
+    def _search_by_meaning(
+        self, context: SearchContext, vector: FloatArray, page_count: int, min_chunks: int = 0
+    ) -> list[Candidate]:
+        """The nearest pages: request more chunks until there are `page_count` pages, or more, or no more chunks."""
+        limit = max(min_chunks, page_count * 3)
         while True:
             hits = self._search_allowed_vectors(context, vector, limit)
             candidates = group_by_page(hits, context.request.chunks_per_page, self._scale)
             if len(candidates) >= page_count or len(hits.chunk_ids) < limit:
-                return candidates[:page_count]
+                return candidates
             limit *= 4
 
     def _find_more(
@@ -368,7 +374,8 @@ class Searcher:
         known = {candidate.page_id for candidate in candidates}
         more: list[Candidate] = []
         if vector is not None:
-            more = self._search_by_meaning(context, vector, context.request.depth + len(known))
+            page_count = context.request.depth + len(known)
+            more = self._search_by_meaning(context, vector, page_count)[:page_count]
         elif len(known) >= MAX_HITS:
             shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
             found = self._with_title_overlap(context, merge_channels((), shares, {}))
@@ -377,35 +384,9 @@ class Searcher:
 
     def _search_allowed_vectors(self, context: SearchContext, vector: FloatArray, limit: int) -> VectorHits:
         """The passages nearest to the query, which are kept to choose the passages to show."""
-        hits = self._search_vectors(context, vector, limit, context.allowed)
+        hits = self._vectors.search(context, vector, limit, context.allowed)
         context.nearest, context.has_all_passages = hits, len(hits.chunk_ids) < limit
         return hits
-
-    def _prepare_vectors(self, context: SearchContext) -> None:
-        """Refresh the vector cache while the query is embedded. If that fails, the search itself reports it."""
-        with suppress(Exception):
-            self._vector_cache.refresh()
-            context.refreshed = True
-
-    def _search_vectors(
-        self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None
-    ) -> VectorHits:
-        try:
-            if not context.refreshed:
-                self._vector_cache.refresh()
-                context.refreshed = True
-            if self._vector_cache.version is not None:
-                hits = self._vector_cache.search(vector, limit, page_ids)
-                if hits.degraded:
-                    context.degrade("part of the vector cache is unavailable; searched by exact scores")
-                return hits
-            context.degrade("the vector cache is being built; searched the index directly")
-        except DatabaseUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
-            _LOG.warning("the vector cache failed (%s); searching the index", error)
-            context.degrade("the vector cache failed; searched the index directly")
-        return self._index.search_vectors(vector, limit, page_ids)
 
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
@@ -416,7 +397,11 @@ class Searcher:
         """
         found_by_meaning = [candidate.page_id for candidate in meaning]
         pages = shares.keys() | set(found_by_meaning[:LIKELY_PAGES])
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, np.array(sorted(pages), np.int64))
+        page_ids = np.array(sorted(pages), np.int64)
+        if context.nearest is not None and context.has_all_passages:
+            hits = context.nearest.select_pages(page_ids)
+        else:
+            hits = self._vectors.search(context, vector, _MAX_CHUNKS, page_ids)
         context.page_hits, context.complete_pages = hits, pages
         missing = shares.keys() - set(found_by_meaning)
         return group_passages(hits, context.request.chunks_per_page, self._scale, missing) if missing else {}
@@ -437,5 +422,5 @@ class Searcher:
         incomplete = [page_id for page_id in page_ids - complete if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
         if context.has_all_passages or not incomplete:
             return found
-        hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
+        hits = self._vectors.search(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
         return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale)

@@ -26,7 +26,7 @@ from wikiholt.caches.chroma.collection import (
 from wikiholt.caches.chroma.rest_api import ChromaApi, NearestRows
 from wikiholt.caches.chroma.sync_worker import CollectionSyncWorker
 from wikiholt.caches.vectors.exact import ExactVectorCache
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 
 MAX_CHROMA_LIMIT = 1000
@@ -105,6 +105,10 @@ class ChromaVectorCache:
                 self._drop_verified(verified, is_error=isinstance(error, ChromaError))
         self._metrics.add("fallbacks")
         return replace(self._exact.search(vector, limit, None), degraded=True)
+
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        """Return every chunk of these pages with its vector."""
+        return self._exact.get_page_vectors(page_ids)
 
     def verify(self) -> None:
         """Verify all checksums of the file, and schedule a check of the collection. Raises CacheBroken."""

@@ -247,6 +247,11 @@ class BuiltRows:
         if self.file is not None:
             self.file.ensure_unchanged()
 
+    def count_read(self) -> None:
+        """Count a read of some rows; every row of a small cache is read anyway."""
+        if self.file is not None and self.finder is not None:
+            self.file.count_read("vectors")
+
 
 @dataclass(frozen=True, slots=True)
 class VectorCacheState:
@@ -321,6 +326,25 @@ class VectorCacheState:
         rows = self.built.rows
         return _make_hits(rows.chunk_ids[positions], rows.page_ids[positions], cosines, limit)
 
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        """Return every row of these pages (sorted ids), in no particular order."""
+        self.built.ensure_unchanged()
+        rows, added = self.built.rows, self.added
+        built = rows.find_page_positions(page_ids)
+        if len(self.dropped):
+            built = built[~is_in_sorted(self.dropped, built)]
+        chunk_ids, of_pages, vectors = rows.chunk_ids[built], rows.page_ids[built], rows.vectors[built]
+        self.built.ensure_unchanged()
+        self.built.count_read()
+        check_unit_length(vectors, chunk_ids)
+        if added.count:
+            chosen = np.flatnonzero(is_in_sorted(page_ids, added.page_ids))
+            chosen = np.setdiff1d(chosen, added.dropped_positions, assume_unique=True)
+            chunk_ids = np.concatenate((chunk_ids, added.chunk_ids[chosen]))
+            of_pages = np.concatenate((of_pages, added.page_ids[chosen]))
+            vectors = np.concatenate((vectors, added.vectors[chosen]))
+        return VectorRows(chunk_ids, of_pages, vectors)
+
     def sample(self, count: int, seed: int) -> VectorRows:
         """Return random rows of those that were built and not dropped."""
         rows = self.built.rows
@@ -372,8 +396,7 @@ class VectorCacheState:
             self.recent_scores[None] = vector, scores
             positions = select_best(scores, limit) if allowed is None else allowed[select_best(scores[allowed], limit)]
         scores = rows.score_positions(vector, positions)
-        if self.built.file is not None and finder is not None:
-            self.built.file.count_read("vectors")
+        self.built.count_read()
         return positions, scores
 
 

@@ -8,7 +8,7 @@ from wikiholt.caches.vectors import FAISS_MIN_CHUNKS
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.caches.vectors.faiss import FaissVectorCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import InvalidSetting, make_extra_hint
 
@@ -32,6 +32,9 @@ class DatabaseVectorCache:
 
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         return self._index.search_vectors(vector, limit, page_ids)
+
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        return self._index.get_page_vectors(page_ids.tolist())
 
     def verify(self) -> None:
         """Do nothing: there is no file."""

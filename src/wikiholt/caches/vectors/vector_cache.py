@@ -263,6 +263,15 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
             self._invalidate(state, error)
             raise
 
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
+        """Return every chunk of these pages (sorted ids) with its vector. Raises CacheNotReady, CacheBroken."""
+        state = self._get_state()
+        try:
+            return state.get_page_vectors(page_ids)
+        except CacheBroken as error:
+            self._invalidate(state, error)
+            raise
+
     def sample(self, count: int) -> VectorRows:
         """Return random rows."""
         return self._get_state().sample(count, secrets.randbits(32))

@@ -1,0 +1,282 @@
+"""The page as a whole in the ranking, and other uses of the vectors of its passages: figures of docs/adr/0044.
+
+    python -m bench.pages [--collections DIR] [--data DIR] [--model NAME] [--only NAME …] [--write]
+
+Uses the indexes of bench.quality, also of the collections that bench.mining writes, and keeps the signals of all queries
+in bench/data/pages, so that a further trial takes seconds; delete them after a change of an index. A page's vector is the
+mean of its passages. Every choice for a collection is made by the others; the two parts of MDN are left out together. The
+signals not taken are added to hybrid search as it is.
+"""
+
+import argparse
+import itertools
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench import collections
+from bench.report import machine, write
+from bench.signals import open_indexes
+from wikiholt.domain.index import CosineScale, FloatArray, IntArray
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import PageFilter
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.page_means import compute_page_means
+from wikiholt.search.ranking import KEYWORD_WEIGHT, PAGE_WEIGHT, TITLE_WEIGHT
+from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.title_match import compute_dice
+from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+
+SIGNALS = ("nearest", "page", "share", "title", "three", "first", "centred", "hub", "moved")
+Weights = tuple[float, float, float]
+FORMER: Weights = (0.0, 0.5, 0.3)
+"""The weights of page, keywords and title before docs/adr/0044."""
+NOW: Weights = (PAGE_WEIGHT, KEYWORD_WEIGHT, TITLE_WEIGHT)
+PAGE_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+GRID: tuple[Weights, ...] = tuple(itertools.product(PAGE_WEIGHTS, (0.35, 0.4, 0.45, 0.5, 0.55), (0.2, 0.3, 0.4)))
+TRIED: dict[str, tuple[str, tuple[float, ...]]] = {
+    "mean of the three nearest passages": ("three", (0.1, 0.2)),
+    "mean of the first three passages": ("first", (0.1, 0.2)),
+    "cosine without the wiki's mean": ("centred", (0.1, 0.2)),
+    "nearness to passages of other pages": ("hub", (-0.1, -0.2)),
+    "query moved to the best three passages": ("moved", (0.1, 0.2)),
+}
+NEIGHBOURS, SAMPLED_PASSAGES, MOVED_WEIGHT = 10, 5_000, 0.5
+EXCHANGES = 10_000
+
+
+@dataclass(frozen=True)
+class JudgedCandidates:
+    """The candidates of one query: a row each, a column per signal. Cosines are on the common scale."""
+
+    kind: str
+    collection: str
+    ideal: float
+    grades: FloatArray
+    signals: FloatArray
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser.add_argument("--model", default="", help="with the indexes of this model instead of the default one")
+    parser.add_argument("--only", nargs="*", default=[], help="these collections only")
+    parser.add_argument("--write", action="store_true", help="write bench/results/pages.md, or pages-MODEL.md")
+    arguments = parser.parse_args()
+    found = collections.find_all(arguments.collections, arguments.data)
+    queries = [
+        query
+        for name, directory in found.items()
+        if name in (arguments.only or found)
+        for query in read_candidates(name, directory, arguments.data, arguments.model)
+    ]
+    trial = Trial(queries)
+    parts = (format_change, format_held_out, format_semantic, format_tried)
+    text = "\n\n".join("\n".join(part(trial)) for part in parts)
+    print(text)
+    if arguments.write:
+        ending = f"-{arguments.model}" if arguments.model else ""
+        write(f"pages{ending}", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+
+
+def read_candidates(name: str, directory: Path, data: Path, model: str) -> list[JudgedCandidates]:
+    """The candidates of a collection's queries, from the file if there is one."""
+    file = data / "pages" / f"{name}{model}.pickle"
+    if not file.exists():
+        service = open_indexes(data, model)
+        index = service.components.store.open(service.get_handle(name).wiki.id)
+        reader = SignalReader(index, service.components.embedder())
+        found = [reader.read(kind, query) for kind in collections.queries(directory) for query in kind.texts]
+        index.close()
+        service.close()
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
+        print(name, len(found), flush=True)
+    return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
+
+
+class SignalReader:
+    """Computes the signals of queries to one index, which it has in memory."""
+
+    def __init__(self, index: WikiIndex, embedder: Embedder) -> None:
+        self._index, self._embedder = index, embedder
+        _, listed = index.list_pages(PageFilter(), None)
+        self._pages = {page.page_id: page for page in listed}
+        self._names = {page_id: get_significant_terms(page.name) for page_id, page in self._pages.items()}
+        rows = index.get_page_vectors(sorted(self._pages))
+        order = np.lexsort((rows.chunk_ids, rows.page_ids))
+        self._page_of, self._vectors = rows.page_ids[order], rows.vectors[order]
+        ids, starts = np.unique(self._page_of, return_index=True)
+        self._rows = dict(zip(ids.tolist(), map(slice, starts, np.append(starts[1:], len(order))), strict=True))
+        self._means = dict(zip(ids.tolist(), compute_page_means(rows, ids), strict=True))
+        self._mean = self._vectors.mean(axis=0)
+        self._centred = _to_unit(self._vectors - self._mean)
+        step = -(-len(order) // SAMPLED_PASSAGES)
+        self._sample, self._sample_pages = self._vectors[::step], self._page_of[::step]
+
+    def read(self, kind: collections.Queries, query: str) -> JudgedCandidates | None:
+        words, vector = parse_query(kind.texts[query]), self._embedder.embed_query(to_plain_query(kind.texts[query]))
+        if not words:
+            return None
+        cosines = self._vectors @ vector
+        best = self._index.get_max_keyword_score(words) or 1.0
+        hits = self._index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
+        shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
+        near = self._page_of[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
+        left_out, relevant = kind.exclude.get(query, set()), kind.relevant[query]
+        pages = sorted(
+            page for page in {*near, *shares} if self._pages[page].path not in left_out and page in self._rows
+        )
+        columns = self._read_vectors(pages, vector, cosines, self._embedder.scale)
+        columns["share"] = np.array([shares.get(page, 0.0) for page in pages])
+        columns["title"] = np.array([compute_dice(frozenset(words.terms), self._names[page]) for page in pages])
+        ideal = np.array(sorted(relevant.values(), reverse=True)[:10], np.float32)
+        return JudgedCandidates(
+            kind.name,
+            kind.collection,
+            float((ideal / np.log2(np.arange(2, len(ideal) + 2))).sum()),
+            np.array([relevant.get(self._pages[page].path, 0) for page in pages], np.float32),
+            np.column_stack([columns[name] for name in SIGNALS]).astype(np.float32),
+        )
+
+    def _read_vectors(
+        self, pages: Sequence[int], vector: FloatArray, cosines: FloatArray, scale: CosineScale
+    ) -> dict[str, FloatArray]:
+        nearest = np.array([self._rows[page].start + int(np.argmax(cosines[self._rows[page]])) for page in pages])
+        best = self._vectors[nearest[np.argsort(-cosines[nearest])[:3]]]
+        moved, centred = _to_unit(vector + MOVED_WEIGHT * best.mean(axis=0)), _to_unit(vector - self._mean)
+        raw = {
+            "nearest": cosines[nearest],
+            "page": np.array([self._means[page] @ vector for page in pages]),
+            "three": self._score(pages, lambda rows: float(np.sort(cosines[rows])[-3:].mean())),
+            "first": self._score(pages, lambda rows: float(_to_unit(self._vectors[rows][:3].mean(axis=0)) @ vector)),
+            "hub": self._score_neighbours(nearest),
+            "moved": self._score(pages, lambda rows: float((self._vectors[rows] @ moved).max())),
+        }
+        scaled = {name: (each - scale.unrelated) / (scale.related - scale.unrelated) for name, each in raw.items()}
+        return {**scaled, "centred": self._score(pages, lambda rows: float((self._centred[rows] @ centred).max()))}
+
+    def _score(self, pages: Sequence[int], score: Callable[[slice], float]) -> FloatArray:
+        return np.array([score(self._rows[page]) for page in pages], np.float32)
+
+    def _score_neighbours(self, nearest: IntArray) -> FloatArray:
+        """The mean cosine of each passage and its nearest passages of other pages, of a sample."""
+        cosines = self._vectors[nearest] @ self._sample.T
+        cosines[self._page_of[nearest][:, None] == self._sample_pages[None]] = -1
+        return np.asarray(np.partition(cosines, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS:].mean(axis=1))
+
+
+def _to_unit(vectors: FloatArray) -> FloatArray:
+    return np.asarray(vectors / np.maximum(1e-9, np.linalg.norm(vectors, axis=-1, keepdims=True)), np.float32)
+
+
+class Trial:
+    """All queries as arrays, one row each, padded to the same number of candidates."""
+
+    def __init__(self, queries: Sequence[JudgedCandidates]) -> None:
+        self.kinds = list(dict.fromkeys(query.kind for query in queries))
+        homes = {query.kind: query.collection for query in queries}
+        self.groups = np.array([collections.get_group(homes[kind]) for kind in self.kinds])
+        self.is_shared = np.array([homes[kind] in collections.SHARED_NAMES for kind in self.kinds])
+        self.kind_of = np.array([self.kinds.index(query.kind) for query in queries])
+        width = max(11, *(len(query.grades) for query in queries))
+        self._ideal = np.array([query.ideal for query in queries])
+        self._grades, self._exists = np.zeros((len(queries), width)), np.zeros((len(queries), width), bool)
+        self.signals = {name: np.zeros((len(queries), width), np.float32) for name in SIGNALS}
+        for row, query in enumerate(queries):
+            self._grades[row, : len(query.grades)], self._exists[row, : len(query.grades)] = query.grades, True
+            for column, name in enumerate(SIGNALS):
+                self.signals[name][row, : len(query.grades)] = query.signals[:, column]
+
+    def compute_evidence(self, weights: Weights) -> FloatArray:
+        page, keywords, title = weights
+        meaning = np.maximum(0, self.compute_meaning(page))
+        return np.asarray(
+            (1 - keywords) * meaning + keywords * self.signals["share"] + title * self.signals["title"] * meaning
+        )
+
+    def compute_meaning(self, page: float) -> FloatArray:
+        return np.asarray((1 - page) * self.signals["nearest"] + page * self.signals["page"])
+
+    def measure(self, scores: FloatArray) -> FloatArray:
+        """nDCG@10 of each query. Ties go to the nearer page."""
+        ranked = np.where(self._exists, scores + 1e-6 * self.signals["nearest"], -np.inf)
+        best = np.argsort(-ranked, axis=1, kind="stable")[:, :10]
+        gains = np.take_along_axis(self._grades, best, 1) / np.log2(np.arange(2, 12))
+        return np.asarray(gains.sum(axis=1) / self._ideal)
+
+    def average(self, scores: FloatArray) -> FloatArray:
+        """The mean nDCG@10 of each kind of queries."""
+        values = self.measure(scores)
+        return np.array([values[self.kind_of == kind].mean() for kind in range(len(self.kinds))])
+
+    def format_head(self, label: str) -> Iterator[str]:
+        yield f"| {label} | {' | '.join(self.kinds)} | mean of the shared ones | of the others |"
+        yield "|---" * (len(self.kinds) + 3) + "|"
+
+    def format_row(self, label: str, values: FloatArray, sign: str = "+") -> str:
+        means = [values[part].mean() if part.any() else 0.0 for part in (self.is_shared, ~self.is_shared)]
+        return f"| {label} | {' | '.join(f'{value:{sign}.4f}' for value in (*values, *means))} |"
+
+
+def format_change(trial: Trial) -> Iterator[str]:
+    """Hybrid search formerly and now, with the chance of such a difference without a cause."""
+    formerly, now = (trial.compute_evidence(weights) for weights in (FORMER, NOW))
+    yield from trial.format_head("hybrid search, nDCG@10")
+    yield trial.format_row("formerly: .5 nearest + .5 share + .3 title × nearest", trial.average(formerly), "")
+    yield trial.format_row("now", trial.average(now), "")
+    yield trial.format_row("difference", trial.average(now) - trial.average(formerly))
+    random, changes = np.random.default_rng(1), trial.measure(now) - trial.measure(formerly)
+    chances = []
+    for kinds in (*np.eye(len(trial.kinds), dtype=bool), trial.is_shared, ~trial.is_shared):
+        differences = changes[kinds[trial.kind_of]]
+        signs = random.choice(np.array((-1, 1), np.int8), (EXCHANGES, len(differences)))
+        means = np.abs(signs @ differences) / max(1, len(differences))
+        chances.append(float(np.mean(means >= abs(differences.sum()) / max(1, len(differences)) - 1e-12)))
+    yield f"| p, of all queries (exchanged {EXCHANGES:,} times) | {' | '.join(f'{p:.3f}' for p in chances)} |"
+
+
+def format_held_out(trial: Trial) -> Iterator[str]:
+    """What weights chosen by the others give, with all collections or only the shared ones to choose."""
+    results = np.stack([trial.average(trial.compute_evidence(weights)) for weights in GRID])
+    gains = results - results[GRID.index(FORMER)]
+    yield "| left out | weights of page, keywords, title chosen by the others | gain seen | gain on the one left out |"
+    yield "|---|---|---|---|"
+    for label, known in (("", np.ones(len(trial.kinds), bool)), (" (by the shared ones)", trial.is_shared)):
+        unseen_gains = np.zeros(len(trial.kinds))
+        for name in dict.fromkeys(trial.groups[known].tolist()):
+            unseen = trial.groups == name
+            seen = known & ~unseen
+            best = int(np.argmax(results[:, seen].mean(axis=1)))
+            unseen_gains[unseen] = gains[best, unseen]
+            weights = ", ".join(f"{weight:g}" for weight in GRID[best])
+            yield f"| {name}{label} | {weights} | {gains[best, seen].mean():+.4f} | {gains[best, unseen].mean():+.4f} |"
+        yield f"| **mean of the shared sets{label}** | | | **{unseen_gains[trial.is_shared].mean():+.4f}** |"
+        if (known & ~trial.is_shared).any():
+            yield f"| **mean of the other sets** | | | **{unseen_gains[~trial.is_shared].mean():+.4f}** |"
+
+
+def format_semantic(trial: Trial) -> Iterator[str]:
+    nearest = trial.average(trial.compute_meaning(0.0))
+    yield from trial.format_head("semantic search (with the same candidates)")
+    yield trial.format_row("nearest passage", nearest, "")
+    for page in PAGE_WEIGHTS[1:]:
+        yield trial.format_row(f"page {page}", trial.average(trial.compute_meaning(page)) - nearest)
+
+
+def format_tried(trial: Trial) -> Iterator[str]:
+    evidence = trial.compute_evidence(NOW)
+    now = trial.average(evidence)
+    yield from trial.format_head("added to hybrid search as it is")
+    for label, (name, weights) in TRIED.items():
+        for weight in weights:
+            gains = trial.average(evidence + weight * trial.signals[name]) - now
+            yield trial.format_row(f"{label}, {weight}", gains)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Reads vectors for a search: from the vector cache, or from the index if the cache is not ready or fails."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.protocols import VectorCache
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import DatabaseUnavailable
+from wikiholt.search.page_means import PageCosines, PageMeans
+from wikiholt.search.search_context import SearchContext
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+
+
+class VectorChannel:
+    """The nearest passages of one wiki, and the cosines of its pages."""
+
+    def __init__(self, index: WikiIndex, cache: VectorCache) -> None:
+        self._index = index
+        self._cache = cache
+        self._page_means = PageMeans()
+
+    def prepare(self, context: SearchContext) -> None:
+        """Refresh the vector cache while the query is embedded. If that fails, the search itself reports it."""
+        with suppress(Exception):
+            self._cache.refresh()
+            context.refreshed = True
+
+    def search(self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
+        """The nearest chunks; with `page_ids` (sorted), only of these pages."""
+        hits = self._ask_cache(context, lambda cache: cache.search(vector, limit, page_ids))
+        if hits is None:
+            return self._index.search_vectors(vector, limit, page_ids)
+        if hits.degraded:
+            context.degrade("part of the vector cache is unavailable; searched by exact scores")
+        return hits
+
+    def score_pages(self, context: SearchContext, vector: FloatArray, page_ids: IntArray) -> PageCosines:
+        """Compare the query with the mean of the passages of each page (sorted ids)."""
+
+        def read_rows(missing: IntArray) -> VectorRows:
+            rows = self._ask_cache(context, lambda cache: cache.get_page_vectors(missing))
+            return self._index.get_page_vectors(missing.tolist()) if rows is None else rows
+
+        return self._page_means.score(vector, page_ids, context.version, read_rows)
+
+    def _ask_cache(self, context: SearchContext, ask: Callable[[VectorCache], _T]) -> _T | None:
+        """The answer of the vector cache, or None with a note if it is not ready or fails."""
+        try:
+            if not context.refreshed:
+                self._cache.refresh()
+                context.refreshed = True
+            if self._cache.version is not None:
+                return ask(self._cache)
+            context.degrade("the vector cache is being built; searched the index directly")
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the index answers
+            _LOG.warning("the vector cache failed (%s); searching the index", error)
+            context.degrade("the vector cache failed; searched the index directly")
+        return None
