@@ -84,11 +84,20 @@ def test_a_seed_and_a_number_repeat_a_round(tmp_path: Path) -> None:
     assert rounds[0] == rounds[1]
 
 
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a crash test, with the wikis of a round and a copy of them."""
+    directory = tmp_path_factory.mktemp("gate") / "rounds"
+    CrashGate(directory, 1, pages=12)
+    return directory
+
+
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(rounds: Path) -> Path:
     """A data directory with every kind of file."""
-    CrashGate(tmp_path / "rounds", 1, pages=12)
-    return tmp_path / "rounds" / "round" / "data"
+    shutil.rmtree(rounds / "round")
+    shutil.copytree(rounds / "template", rounds / "round")
+    return rounds / "round" / "data"
 
 
 @pytest.fixture
@@ -208,9 +217,9 @@ def test_leftovers_of_a_killed_restore_are_removed_by_the_next_writer(service: W
 
 
 def test_a_page_write_on_a_full_disk_is_refused_with_a_message_and_no_page_is_lost(
-    tmp_path: Path, service: WikiService
+    data: Path, service: WikiService
 ) -> None:
-    repository = Repository(tmp_path / "rounds" / "round" / "victim")
+    repository = Repository(data.parent / "victim")
     head, pages = repository.get_head(), service.get_handle("victim").pages
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # enough for the page, not for git's index
@@ -237,10 +246,10 @@ def test_a_damaged_registry_backup_does_not_prevent_a_new_one(data: Path, servic
 
 @pytest.mark.parametrize("damage", ["HEAD", "elsewhere", "pack", "refs"])
 def test_a_damaged_mirror_is_recreated_by_the_fetch_after_the_damage_was_found(
-    tmp_path: Path, service: WikiService, damage: str
+    data: Path, service: WikiService, damage: str
 ) -> None:
     mirror = get_wiki_directory(service, "mirror") / MIRROR_DIRECTORY
-    upstream = Repository(tmp_path / "rounds" / "round" / "upstream")
+    upstream = Repository(data.parent / "upstream")
     head = upstream.commit({"new/page-77.md": "# New\n\nhandbook unique77"})
     wiki = service.get_handle("mirror")
     if damage == "pack":

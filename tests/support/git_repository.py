@@ -4,7 +4,9 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -26,7 +28,10 @@ class Repository:
         self.path = path
         self._minutes = 0
         path.mkdir(parents=True, exist_ok=True)
-        self.run_git("init", "--quiet", "--initial-branch=main", *options, ".")
+        if options or (path / ".git").exists():
+            self.run_git("init", "--quiet", "--initial-branch=main", *options, ".")
+        else:
+            _write_empty_repository(path / ".git")
 
     def run_git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes:
         moment = f"{1_700_000_000 + 60 * self._minutes} +0000"
@@ -91,6 +96,22 @@ class Repository:
     def get_commit_time(self, number: int) -> float:
         """The time stamp of the n-th commit."""
         return 1_700_000_000 + 60.0 * number
+
+
+def _write_empty_repository(git_directory: Path) -> None:
+    """Write the files of `git init` without starting a process."""
+    for name, content in _read_empty_repository():
+        target = git_directory / name
+        target.mkdir() if content is None else target.write_bytes(content)
+
+
+@cache
+def _read_empty_repository() -> tuple[tuple[str, bytes | None], ...]:
+    """The directories (None) and files that `git init` creates, parents first."""
+    with TemporaryDirectory() as directory:
+        made = Repository(Path(directory), "--template=").path / ".git"
+        found = [made, *sorted(made.rglob("*"))]
+        return tuple((str(path.relative_to(made)), path.read_bytes() if path.is_file() else None) for path in found)
 
 
 @contextmanager

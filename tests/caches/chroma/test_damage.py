@@ -146,7 +146,17 @@ def get_timeouts(file: str) -> dict[str, object]:
     return {"background_timeout": seconds, "heartbeat": seconds}
 
 
-@pytest.mark.parametrize(("file", "damage"), DAMAGES, ids=NAMES)
+def hangs_at_start(file: str, damage: Damage) -> bool:
+    """Whether Chroma hangs on this damage until it is killed, twenty seconds later. `test_a_child_that_hangs_…` does
+    the same with a child that is stopped."""
+    return may_hang(file) and damage is not zeroed
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [pytest.param(*case, marks=pytest.mark.long if hangs_at_start(*case) else ()) for case in DAMAGES],
+    ids=NAMES,
+)
 def test_damage_found_at_the_start_never_shows_in_an_answer(
     damaged_wikis: DamageFixture, file: str, damage: Damage
 ) -> None:

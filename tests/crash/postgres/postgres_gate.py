@@ -136,6 +136,8 @@ class PostgresCrashGate:
         postgres_case = PostgresRecoveryCase(
             case, self._addresses, round_.damage, outcome.lost_lease, is_newer=round_.operation == "upgrade"
         )
+        if self._bug:  # what it leaves behind does not disappear
+            postgres_case.cleanup_timeout_s = LEASE_S
         result = ChildProcess(self._scratch / "recovery", lambda _: check_postgres_recovery(postgres_case)).wait()
         value = result.get("value")
         if isinstance(value, dict):
