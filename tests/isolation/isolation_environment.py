@@ -12,6 +12,7 @@ import pytest
 
 from tests.isolation.backends import IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, WORD_PLACES, CanaryWiki, find_codes
+from tests.support.tiers import choose
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, ModelMismatch, ModelMissing, WikiholtError, WikiNotFound
@@ -21,11 +22,11 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
-WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, 2500
+WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, choose(2500, 500)
 
 
 class IsolationEnvironment:
-    """Twenty wikis in one storage; the first is a thousand times as large as the others."""
+    """Twenty wikis in one storage; the first is hundreds of times as large as the others."""
 
     def __init__(self, directory: Path, backend: IsolationBackend, huge: int = HUGE_PAGE_COUNT) -> None:
         self.backend = backend

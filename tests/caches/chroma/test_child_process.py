@@ -55,6 +55,17 @@ def test_the_child_wipes_memory_that_it_frees(fixture: ChromaFixture) -> None:
         cache.close()
 
 
+def test_the_child_creates_errors_without_loading_all_of_chroma(fixture: ChromaFixture) -> None:
+    fixture.create_index(WIKI_ID)
+    with fixture.open_engine(tenant="fresh", database="fresh") as engine:  # neither exists: an error for each
+        cache = fixture.open_cache(engine)
+        wait_until(lambda: is_helped_by_chroma(cache), "a child")
+        loaded = Path(f"/proc/{fixture.get_child_pid(engine)}/maps").read_text()
+        assert "chromadb_rust_bindings" in loaded
+        assert "numpy" not in loaded
+        cache.close()
+
+
 def test_an_empty_index_gives_an_empty_answer_and_grows(fixture: ChromaFixture) -> None:
     index = fixture.create_index(WIKI_ID, 0)
     with fixture.open_engine() as engine:
