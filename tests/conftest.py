@@ -1,5 +1,6 @@
 """Settings for all tests: markers by directory, a time limit for unit tests, one browser, repeatable examples."""
 
+import gc
 import os
 from collections.abc import Iterator
 from functools import lru_cache
@@ -22,6 +23,9 @@ __all__ = ["browser", "database", "pg", "visit"]
 _TESTS = Path(__file__).parent
 _MAX_ID_LENGTH = 100
 _MODEL_LOADERS = embedding.load_embedder, embedding.identify_model, bootstrap.open_backend
+
+# All tests are imported first, and nothing of that is garbage: it is collected neither now nor between tests.
+gc.disable()
 
 # Every httpx client reads all certificates (30 ms); tests create very many clients.
 httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
@@ -57,6 +61,11 @@ def pytest_configure(config: pytest.Config) -> None:
     use_memory_files()
     if not IS_FULL:
         config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

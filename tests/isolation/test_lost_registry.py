@@ -75,6 +75,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     registry.backups.create()
     registry.close()
     without_keys = shutil.copy(data / "registry.sqlite", parent / "without-keys.sqlite")
+    registry._database._timeout_s = 0.0  # type: ignore[attr-defined] # the next write does not wait for the reader
     with closing(sqlite3.connect(data / "registry.sqlite", isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM wikis").fetchall()  # keeps the next write in the WAL
