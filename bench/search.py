@@ -3,10 +3,10 @@
     python -m bench.search [--corpus BUNDLE] [--sizes mdn-1k,mdn-10k] [--write]
 
 Uses the index that bench.sync makes (run that first) and smaller ones of the same pages, whose vectors are taken from
-it; with --sizes only smaller ones, which are embedded. Every query is sent to every wiki in turn, and embedded alone in
-the same turn, so that the ratios hold on a noisy machine. CPU is the process time of a query in its best round, without
-display texts cached by earlier searches; the median of all queries counts. Memory is that of a separate process that
-opens one wiki and searches it.
+it; with --sizes only smaller ones, which are embedded. First other queries warm the caches, as those of other people
+would. Then every query is sent once to every wiki in turn, and embedded alone in the same turn, so that the ratios hold
+on a noisy machine; each kind of search has queries of its own, so that none repeats another. The medians of all queries
+count; CPU is the process time. Memory is that of a separate process that opens one wiki and searches it.
 """
 
 import argparse
@@ -36,10 +36,10 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.request import SearchRequest
-from wikiholt.text import snippets
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
+WARM_UP_QUERIES = 200
 SIZES = {"mdn-1k": 77, "mdn-10k": 770, "mdn-100k": 7600, "mdn": 0}
 QUESTIONS = """how to center an element vertically
 promise all settled error handling
@@ -66,7 +66,7 @@ drag and drop file upload""".splitlines()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, default=DEFAULT)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--queries", type=int, default=80, help="queries of each kind of search")
     parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(SIZES), help="measure only these")
     parser.add_argument("--write", action="store_true", help="write bench/results/search.md")
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
@@ -78,8 +78,8 @@ def main() -> None:
     service = open_service(DATA / "sync")
     for slug in arguments.sizes:
         prepare(service, slug, large, SIZES[slug])
-    asked = QUESTIONS + titles(large, 80)
-    rows = measured(service, arguments.sizes, asked, arguments.rounds)
+    asked = titles(large, arguments.queries * len(KINDS) + WARM_UP_QUERIES)
+    rows = measured(service, arguments.sizes, asked[:WARM_UP_QUERIES], [*QUESTIONS, *asked[WARM_UP_QUERIES:]])
     print("\n".join(rows))
     service.close()
     if arguments.write:
@@ -134,21 +134,17 @@ class Times:
     """Wall and CPU times by wiki and kind of search."""
 
     def __init__(self) -> None:
-        self._walls: dict[tuple[str, str], list[float]] = {}
-        self._cpus: dict[tuple[str, str], dict[str, float]] = {}
+        self._times: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
-    def measure(self, slug: str, kind: str, query: str, work: Callable[[], object]) -> None:
-        snippets._to_display_text.cache_clear()
+    def measure(self, slug: str, kind: str, work: Callable[[], object]) -> None:
         began, cpu_began = time.perf_counter(), time.process_time()
         work()
-        cpu, wall = time.process_time() - cpu_began, time.perf_counter() - began
-        self._walls.setdefault((slug, kind), []).append(wall)
-        best = self._cpus.setdefault((slug, kind), {})
-        best[query] = min(cpu, best.get(query, cpu))
+        times = time.perf_counter() - began, time.process_time() - cpu_began
+        self._times.setdefault((slug, kind), []).append(times)
 
     def get_medians(self, slug: str, kind: str) -> tuple[float, float]:
         """The medians of wall and CPU time in milliseconds."""
-        walls, cpus = self._walls[slug, kind], self._cpus[slug, kind].values()
+        walls, cpus = zip(*self._times[slug, kind], strict=True)
         return statistics.median(walls) * 1e3, statistics.median(cpus) * 1e3
 
 
@@ -156,20 +152,21 @@ KINDS = {str(mode): (mode, PageFilter()) for mode in SearchMode}
 KINDS["hybrid, in a folder"] = (SearchMode.HYBRID, PageFilter(path_prefix="web"))
 
 
-def measured(service: WikiService, slugs: list[str], asked: list[str], rounds: int) -> list[str]:
+def measured(service: WikiService, slugs: list[str], warm_up: list[str], asked: list[str]) -> list[str]:
     times = Times()
     embedder = service.components.embedder()
     for slug in slugs:
         service.get_handle(slug).search(SearchRequest("warm up"))
         service.get_handle(slug).wait_for_caches(600)
-        service.get_handle(slug).search(SearchRequest("warm up"))
-    for _ in range(rounds):
-        for query in asked:
-            times.measure("", "alone", query, partial(embedder.embed_query, query))
-            for slug in slugs:
-                for kind, (mode, where) in KINDS.items():
-                    request = SearchRequest(query, mode=mode, where=where)
-                    times.measure(slug, kind, query, partial(search, service.get_handle(slug), request))
+        for query in warm_up:
+            service.get_handle(slug).search(SearchRequest(query))
+    for number, query in enumerate(asked):
+        kind = list(KINDS)[number % len(KINDS)]
+        mode, where = KINDS[kind]
+        times.measure("", "alone", partial(embedder.embed_query, query))
+        for slug in slugs:
+            request = SearchRequest(query, mode=mode, where=where)
+            times.measure(slug, kind, partial(search, service.get_handle(slug), request))
     alone, alone_cpu = times.get_medians("", "alone")
     rows = [
         f"Embedding the query alone: p50 {alone:.2f} ms, CPU {alone_cpu:.2f} ms.",

@@ -1,42 +1,66 @@
 """The cost and benefit of the plugin in an Otterwiki, on wikis of 330, 3,000 and 14,593 pages.
 
-    python -m bench.otterwiki [--bundle FILE] [--pages 330 3000 0] [--saves 60] [--data DIR] [--prepare] [--write]
+    python -m bench.otterwiki [--pages 330 3000 0] [--seconds 240] [--data DIR] [--random] [--prepare] [--write]
 
 Two servers of the same kind (gunicorn, one worker, four threads) run over copies of the same repository, one with the
-plugin and one without, and get requests in turns. 0 pages means all. The complete wiki is indexed the first time
+plugin and one without, and get the same requests. 0 pages means all. The complete wiki is indexed the first time
 (half an hour on two cores; minutes with --random, which gives passages random vectors) and kept in DIR; smaller ones
-are made from it by deleting pages. --prepare does only this. Processor time is that of the thread that answers; the
-time in hooks is what the plugin itself does before a save is answered.
+get their vectors from it. --prepare does only this. With DIR in a file system in memory, the disk adds no noise.
+
+Saves: both servers on one core, the client on another. Idle: before each save the index has followed the last one; the
+server that saves first alternates. In a row: saves without a pause for 12 seconds, longer than a sync waits for their
+end, alternately in both wikis; the k-th saves of two rows are compared. Differences are paired, with the 95 %
+interval of a bootstrap (over rows, for saves in a row). Processor time is that of the thread that answers and of its git
+processes; the time in hooks is what the plugin itself does before a save is answered. The servers are started again
+in each of two rounds. --control starts two servers without the plugin: what then differs is the error of the method.
 Searches are words of the wiki's own titles: Otterwiki's search uses them as a regular expression on every page,
 the plugin as a hybrid query.
+Memory: a worker's own (anonymous) memory, and its share of mapped files, which all workers share and the system can drop.
 """
 
 import argparse
 import os
 import random
 import shutil
-import statistics
 import subprocess
+from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.corpus import DEFAULT
-from bench.otterwiki.server import WITH, WITHOUT, Wiki
+from bench.otterwiki.saves import Pairs, RowCosts, SavesInTurns, estimate
+from bench.otterwiki.server import WITH, WITHOUT, Memory, Wiki
 from bench.otterwiki.wikis import HOME, prepared
 from bench.report import machine, write
 
-ROW = 5
-_TEXT = "# Bench\n\nWritten {}, about otters and holts.\n"
+ROUNDS = 2
+_IDLE_SHARE = 0.4
+_MOMENTS = ("at rest", "after searches", "after saves")
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was measured on one wiki."""
+
+    pages: int
+    idle: Pairs = field(default_factory=Pairs)
+    in_rows: Pairs = field(default_factory=Pairs)
+    row_costs: RowCosts = field(default_factory=RowCosts)
+    searches: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    memory: dict[tuple[bool, str], Memory] = field(default_factory=dict)
+    threads: int = 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", type=Path, default=DEFAULT)
     parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
-    parser.add_argument("--saves", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=240, help="of saves, for each wiki")
     parser.add_argument("--searches", type=int, default=15)
     parser.add_argument("--data", type=Path, default=HOME, help="directory of the indexed wikis")
     parser.add_argument("--prepare", action="store_true", help="index the wikis and stop")
     parser.add_argument("--random", action="store_true", help="index with random vectors, in minutes")
+    parser.add_argument("--control", action="store_true", help="compare two servers without the plugin")
     parser.add_argument("--write", action="store_true", help="write bench/results/otterwiki.md")
     arguments = parser.parse_args()
     places = [
@@ -45,132 +69,135 @@ def main() -> None:
     if arguments.prepare:
         return
     load = os.getloadavg()[0]
-    tables: list[dict[str, object]] = []
+    tables: list[Figures] = []
     for place in places:
-        tables.append(_measured(place, arguments.saves, arguments.searches))
-        print("\n".join(_saves(tables[-1:])), flush=True)
-    rows = [f"Load of the machine when it began: {load:.1f}.", "", *_saves(tables), "", *_searches(tables), ""]
-    rows += _memory(tables)
+        tables.append(
+            measure_wiki(place, arguments.seconds, arguments.searches, WITHOUT if arguments.control else WITH)
+        )
+        print("\n".join(format_saves(tables[-1:])), flush=True)
+    rows = [f"Load of the machine at the start: {load:.1f}.", "", *format_saves(tables), ""]
+    rows += [] if arguments.control else [*format_searches(tables), ""]
+    rows += format_memory(tables)
     print("\n".join(rows))
     if arguments.write:
         write("otterwiki", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
 
 
-def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
-    files = [file for file in _git(place, "ls-files").splitlines() if file.endswith(".md")]
-    queries = [_words(file) for file in random.Random(7).sample(files, searches + 5)]
+def measure_wiki(place: Path, seconds: float, searches: int, app: str) -> Figures:
+    files = [file for file in run_git(place, "ls-files").splitlines() if file.endswith(".md")]
+    queries = [get_words(file) for file in random.Random(7).sample(files, searches + 5)]
+    figures = Figures(len(files))
+    head = run_git(place, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip()
+    run_git(place, "reset", "-q", "--hard", head)
+    run_git(place, "config", "gc.auto", "0")
     other = place.with_name(f"{place.name}-bare")
-    shutil.rmtree(other, ignore_errors=True)
-    # A copy, not a clone: a clone has another index file, and Otterwiki reads it in every save.
-    shutil.copytree(place / "repository", other / "repository", symlinks=True)
-    bare, ours = Wiki(other, WITHOUT), Wiki(place, WITH)
-    try:
-        figures: dict[str, object] = {"pages": len(files), "bare idle": bare.memory(), "ours idle": ours.memory()}
-        ours.follow()
-        for query in queries[:5]:
-            ours.search(query, "hybrid")
-        figures |= {"ours searched": ours.memory(), "bare searched": bare.memory()}
-        for query in queries[5:]:
-            for name, asked in (("hybrid", ours), ("keyword", ours)):
-                figures.setdefault(name, []).append(asked.search(query, name))  # type: ignore[attr-defined]
-            figures.setdefault("regex", []).append(bare.regex_search(query))  # type: ignore[attr-defined]
-        _save_in_turns(figures, bare, ours, saves)
-        figures |= {"ours saved": ours.memory(), "bare saved": bare.memory(), "threads": ours.threads()}
-        return figures
-    finally:
-        bare.stop()
-        ours.stop()
-        _git(
-            place,
-            "reset",
-            "-q",
-            "--hard",
-            _git(place, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip(),
-        )
-
-
-def _save_in_turns(figures: dict[str, object], bare: Wiki, ours: Wiki, saves: int) -> None:
-    """Save idle, when the index has followed the last save, and in rows of five, while it still works on the last one.
-
-    Idle, both servers use the same core. In a row they use all, as the work on the last save may.
-    """
     cores = os.sched_getaffinity(0)
-    for wiki in (bare, ours):
-        wiki.use_cores({max(cores)})
-    for turn in range(saves):
-        ours.follow()
-        for name, wiki in (("without", bare), ("with", ours))[:: 1 if turn % 2 else -1]:
-            figures.setdefault(name, []).append(wiki.save("Bench", _TEXT.format(f"{turn} times")))  # type: ignore[attr-defined]
-    for wiki in (bare, ours):
-        wiki.use_cores(cores)
-    for row in range(2 * saves // ROW):
-        name, wiki = (("without", bare), ("with", ours))[row % 2]
-        ours.follow()
-        for turn in range(ROW):
-            text = _TEXT.format(f"{turn} times in row {row}")
-            figures.setdefault(f"{name} in a row", []).append(wiki.save("Bench", text))  # type: ignore[attr-defined]
+    for number in range(ROUNDS):
+        shutil.rmtree(other, ignore_errors=True)
+        # A copy, not a clone: a clone has another index file, and Otterwiki reads it in every save.
+        shutil.copytree(place / "repository", other / "repository", symlinks=True)
+        bare, ours = Wiki(other, WITHOUT), Wiki(place, app)
+        try:
+            if number == 0:
+                record_memory(figures, bare, ours, "at rest")
+                measure_searches(figures, bare, ours, queries)
+                record_memory(figures, bare, ours, "after searches")
+            turns = SavesInTurns(bare, ours)
+            turns.save_idle(figures.idle, _IDLE_SHARE * seconds / ROUNDS)
+            turns.save_in_rows(figures.in_rows, figures.row_costs, (1 - _IDLE_SHARE) * seconds / ROUNDS)
+            if number == 0:
+                record_memory(figures, bare, ours, "after saves")
+                figures.threads = ours.count_threads()
+        finally:
+            bare.stop()
+            ours.stop()
+            os.sched_setaffinity(0, cores)
+            run_git(place, "reset", "-q", "--hard", head)
+    return figures
 
 
-def _words(file: str) -> str:
+def measure_searches(figures: Figures, bare: Wiki, ours: Wiki, queries: list[str]) -> None:
+    ours.follow()
+    for query in queries if ours.has_plugin else ():
+        for mode in ("hybrid", "keyword"):
+            figures.searches[mode].append(ours.search(query, mode))
+        figures.searches["regex"].append(bare.regex_search(query))
+    for times in figures.searches.values():
+        del times[:5]  # the first ones load the model and the caches
+
+
+def record_memory(figures: Figures, bare: Wiki, ours: Wiki, moment: str) -> None:
+    for is_ours, wiki in ((False, bare), (True, ours)):
+        figures.memory[is_ours, moment] = wiki.measure_memory()
+
+
+def get_words(file: str) -> str:
     """The name of a page as somebody would type it: the directory's, since these pages are all called index."""
     parts = file.removesuffix(".md").split("/")
     return (parts[-2] if parts[-1] == "index" and len(parts) > 1 else parts[-1]).replace("_", " ").replace("-", " ")
 
 
-def _git(place: Path, *arguments: str) -> str:
+def run_git(place: Path, *arguments: str) -> str:
     command = ["git", "-C", str(place / "repository"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _p(values: object, share: float) -> float:
-    ordered = sorted(values)  # type: ignore[call-overload]
-    return float(ordered[min(len(ordered) - 1, int(share * len(ordered)))])
+def format_quantiles(values: list[float], digits: int = 1) -> str:
+    ordered = sorted(values)
+    middle, high = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.95))
+    return f"{middle:.{digits}f} / {high:.{digits}f}"
 
 
-def _saves(tables: list[dict[str, object]]) -> list[str]:
+def format_saves(tables: list[Figures]) -> list[str]:
     rows = [
-        "| a save, ms | without p50 / p95 | with p50 / p95 | median of the differences | of the processor time | in hooks p50 / p95 |",
-        "|---|---|---|---|---|---|",
+        "| a save, ms | pairs | without p50 / p95 | with p50 / p95 | difference, median | mean | of the processor time, median"
+        " | in hooks p50 / p95 | processor time of all processes for a save, without / with |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for figures in tables:
-        for suffix in ("", " in a row"):
-            pairs = list(zip(figures[f"with{suffix}"], figures[f"without{suffix}"], strict=True))  # type: ignore[call-overload]
-            waits, times = ([(ours[kind], bare[kind]) for ours, bare in pairs] for kind in (0, 1))
+        for name, pairs in (("idle", figures.idle), ("in a row", figures.in_rows)):
+            clock, cpu = pairs.get_differences("clock"), pairs.get_differences("cpu")
+            costs = figures.row_costs
             cells = [
-                f"{_p(values, 0.5):.1f} / {_p(values, 0.95):.1f}" for values in list(zip(*waits, strict=True))[::-1]
+                str(len(clock)),
+                format_quantiles([each.clock for each in pairs.without]),
+                format_quantiles([each.clock for each in pairs.with_]),
+                str(estimate(clock, pairs.groups, "median")),
+                str(estimate(clock, pairs.groups, "mean")),
+                str(estimate(cpu, pairs.groups, "median")),
+                format_quantiles([each.hooks for each in pairs.with_], 2),
+                f"{costs.without / costs.saves:.1f} / {costs.with_ / costs.saves:.1f}" if name != "idle" else "",
             ]
-            cells += [f"{statistics.median(ours - bare for ours, bare in each):+.1f}" for each in (waits, times)]
-            hooks = [ours[2] for ours, _ in pairs]
-            cells.append(f"{_p(hooks, 0.5):.2f} / {_p(hooks, 0.95):.2f}")
-            rows.append(f"| {figures['pages']:,} pages{suffix or ', idle'} | {' | '.join(cells)} |")
+            rows.append(f"| {figures.pages:,} pages, {name} | {' | '.join(cells)} |")
     return rows
 
 
-def _searches(tables: list[dict[str, object]]) -> list[str]:
+def format_searches(tables: list[Figures]) -> list[str]:
     rows = [
-        "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |"
-    ]
-    rows.append("|---|---|---|---|---|")
-    for figures in tables:
-        cells = [
-            f"{_p(figures[name], 0.5):.1f} / {_p(figures[name], 0.95):.1f}" for name in ("regex", "hybrid", "keyword")
-        ]
-        ratio = _p(figures["regex"], 0.5) / _p(figures["hybrid"], 0.5)
-        rows.append(f"| {figures['pages']:,} pages | {' | '.join(cells)} | {ratio:.0f} × |")
-    return rows
-
-
-def _memory(tables: list[dict[str, object]]) -> list[str]:
-    rows = [
-        "| memory of a worker, MB, its own | at rest | after searches | after saves | threads |",
+        "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |",
         "|---|---|---|---|---|",
     ]
     for figures in tables:
-        for name, called in (("bare", "without"), ("ours", "with the plugin")):
-            cells = [f"{figures[f'{name} {moment}']:.0f}" for moment in ("idle", "searched", "saved")]
+        cells = [format_quantiles(figures.searches[name]) for name in ("regex", "hybrid", "keyword")]
+        own, hybrid = (float(cell.split(" ")[0]) for cell in cells[:2])
+        rows.append(f"| {figures.pages:,} pages | {' | '.join(cells)} | {own / hybrid:.0f} × |")
+    return rows
+
+
+def format_memory(tables: list[Figures]) -> list[str]:
+    rows = [
+        "| memory of a worker, MB: own + mapped files | " + " | ".join(_MOMENTS) + " | threads |",
+        "|---|---|---|---|---|",
+    ]
+    for figures in tables:
+        for is_ours, name in ((False, "without"), (True, "with the plugin")):
+            found = [figures.memory[is_ours, moment] for moment in _MOMENTS]
+            cells = [f"{each.own:.0f} + {each.mapped:.0f}" for each in found]
             rows.append(
-                f"| {figures['pages']:,} pages, {called} | {' | '.join(cells)} | {figures['threads'] if name == 'ours' else ''} |"
+                f"| {figures.pages:,} pages, {name} | {' | '.join(cells)} | {figures.threads if is_ours else ''} |"
             )
+        more = [figures.memory[True, moment].own - figures.memory[False, moment].own for moment in _MOMENTS]
+        rows.append(f"| {figures.pages:,} pages, own memory more | {' | '.join(f'{each:+.0f}' for each in more)} | |")
     return rows
 
 

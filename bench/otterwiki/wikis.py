@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +14,8 @@ from bench.corpus import DATA, cloned
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.indexing.pipeline import hash_text
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
 from wikiholt.storage.checksums import compute_row_checksum
@@ -38,6 +40,24 @@ class RandomVectors:
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
+class KnownVectors:
+    """A model that takes the vectors of passages from an index that has them."""
+
+    def __init__(self, model: Embedder, index: WikiIndex) -> None:
+        self._model = model
+        self._index = index
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+        hashes = list(map(hash_text, texts))
+        known = self._index.find_vectors_by_hash(hashes)
+        missing = [text for text, each in zip(texts, hashes, strict=True) if each not in known]
+        others = iter(self._model.embed_passages(missing))
+        return np.stack([known[each] if each in known else next(others) for each in hashes])
+
+
 def prepared(bundle: Path, pages: int | None, home: Path = HOME, *, random: bool = False) -> Path:
     """A directory in `home` with repository/ and wikiholt/ for a wiki of `pages` pages; None means all.
 
@@ -49,29 +69,37 @@ def prepared(bundle: Path, pages: int | None, home: Path = HOME, *, random: bool
     shutil.rmtree(place, ignore_errors=True)
     if pages is None:
         _clone(bundle, place, home)
+        indexed(place, random=random)
     else:
-        # The whole wiki's index with the other pages deleted: nothing is embedded a second time.
+        # Built as it would be for these pages alone, but nothing is embedded a second time.
         whole = prepared(bundle, None, home, random=random)
         shutil.copytree(whole / "repository", place / "repository", symlinks=True)
         _fewer(place / "repository", pages)
-        _take_over(whole / "wikiholt", place)
-    indexed(place, random=random)
+        indexed(place, random=random, known=whole)
     (place / "ready").touch()
     return place
 
 
-def indexed(place: Path, *, random: bool) -> None:
-    """Bring the index of a place to its HEAD, registered as the plugin would register it."""
+def indexed(place: Path, *, random: bool, known: Path | None = None) -> None:
+    """Bring the index of a place to its HEAD, registered as the plugin would register it.
+
+    Vectors come from the index of the place `known` where it has them.
+    """
     service = open_service(place / "wikiholt")
-    if random:
-        model = cast("Embedder", RandomVectors(service.components.embedder()))
+    with ExitStack() as resources:
+        resources.callback(service.close)
+        model = service.components.embedder()
+        if random:
+            model = cast("Embedder", RandomVectors(model))
+        if known is not None:
+            other = open_service(known / "wikiholt")
+            resources.callback(other.close)
+            index = resources.enter_context(closing(other.components.store.open(other.list_wikis()[0].id)))
+            model = cast("Embedder", KnownVectors(model, index))
         service.components = replace(service.components, embedder=lambda: model)
-    try:
         slug = WikiRegistrar(service, PluginOptions()).get_or_register(WikiLocation(str(place / "repository"))).slug
         service.get_handle(slug).sync()
         service.get_handle(slug).wait_for_caches(600)
-    finally:
-        service.close()
 
 
 def _clone(bundle: Path, place: Path, home: Path) -> None:

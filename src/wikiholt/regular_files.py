@@ -51,11 +51,11 @@ def open_regular(file: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int
     raise NotRegularFile(file)
 
 
-def read_regular(file: Path) -> bytes:
-    """Read a regular file, at most its first MiB. Raises NotRegularFile and other OSErrors."""
+def read_regular(file: Path, max_bytes: int = _MAX_READ_BYTES) -> bytes:
+    """Read a regular file, at most its first `max_bytes` (a MiB). Raises NotRegularFile and other OSErrors."""
     descriptor = open_regular(file)
     try:
-        return os.pread(descriptor, _MAX_READ_BYTES, 0)
+        return os.pread(descriptor, max_bytes, 0)
     finally:
         os.close(descriptor)
 

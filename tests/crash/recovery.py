@@ -311,7 +311,7 @@ def _read_content(index: WikiIndex) -> dict[tuple[str, int], tuple[object, Float
         chunk = chunks[chunk_id]
         page = pages[chunk.page_id]
         shown = (page.path, page.name, page.category, page.tags, chunk.text, chunk.heading_path, chunk.anchor)
-        found[page.file, chunk.index] = (shown, np.asarray(vector))
+        found[page.file, chunk.number] = (shown, np.asarray(vector))
     return found
 
 

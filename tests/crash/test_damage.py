@@ -25,7 +25,7 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
 from wikiholt.search.request import SearchRequest
-from wikiholt.storage.sqlite import store, wiki_directory
+from wikiholt.storage.sqlite import change_marks, store
 
 ROUNDS, SEED = choose(40, 10), 2024
 PAGE_COUNT = 30
@@ -167,7 +167,7 @@ def test_an_index_that_is_too_large_to_compare_is_checked_as_often_as_its_share_
 ) -> None:
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_START_DELAY_S", 0.1)
     monkeypatch.setattr("wikiholt.scheduler.periodic._CHECK_POLL_S", 0.1)
-    monkeypatch.setattr(wiki_directory, "COMPARED_BYTES", 1000)
+    monkeypatch.setattr(change_marks, "COMPARED_BYTES", 1000)
     wiki.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
     wiki.handle.sync()
     assert wiki.handle.compare() is VerificationResult.TOO_LARGE

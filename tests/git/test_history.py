@@ -1,12 +1,14 @@
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.git_repository import Repository
 from wikiholt.domain.git import Commit
 from wikiholt.errors import SourceCorrupt
+from wikiholt.git.process import GitRunner
 from wikiholt.git.source import GitSource
 
 
@@ -196,3 +198,22 @@ def test_history_with_a_gap_is_an_error(repository: Repository, source: GitSourc
     repository.get_loose_object_file(lost).unlink()
     with pytest.raises(SourceCorrupt, match="could not read the history"):
         source.read_history("a.md")
+
+
+def test_dates_and_former_names_of_the_next_commit_take_one_git_process_each(
+    repository: Repository, source: GitSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = repository.commit({"a.md": "1", "b.md": "1"})
+    source.get_former_files(["a.md"], first)
+    second = repository.commit({"a.md": "2"})
+    started: list[str] = []
+    spawn = GitRunner._spawn
+
+    def record(git: GitRunner, arguments: tuple[str, ...], *rest: Any) -> Any:
+        started.append(arguments[0])
+        return spawn(git, arguments, *rest)
+
+    monkeypatch.setattr(GitRunner, "_spawn", record)
+    assert get_change_dates(source, ["a.md"], second, first) == {"a.md": repository.get_commit_time(2)}
+    assert source.get_former_files(["a.md"], second) == {}
+    assert started == ["log", "log"]

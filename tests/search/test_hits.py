@@ -42,6 +42,7 @@ def show(tmp_path: Path) -> Show:
             PassageChooser(query),
             SearchMode.KEYWORD,
             [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))],
+            index.get_pages([found.page_id]),
         )
         index.close()
         return hit

@@ -74,6 +74,14 @@ def get_paths(answer: SearchResult) -> list[str]:
     return [hit.path for hit in answer.hits]
 
 
+def test_a_filter_finds_pages_that_were_added_after_its_last_use(garden: SearchFixture, wiki: WikiHandle) -> None:
+    request = SearchRequest("leaves", n=10, where=PageFilter(path_prefix="tools"))
+    assert sorted(get_paths(wiki.search(request))) == sorted(get_paths(wiki.search(request)))
+    garden.repository.commit({"tools/broom.md": "# Broom\n\nA broom sweeps leaves.", "tools/rake.md": None})
+    wiki.sync()
+    assert sorted(get_paths(wiki.search(request))) == ["tools/broom", "tools/spade"]
+
+
 @pytest.mark.parametrize("mode", list(SearchMode))
 def test_every_mode_finds_the_page_that_answers(wiki: WikiHandle, mode: SearchMode) -> None:
     answer = wiki.search(SearchRequest("oil the handle of a spade", mode=mode))

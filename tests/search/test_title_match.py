@@ -1,7 +1,6 @@
 """A query that names a page is a query for that page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def measure_title_overlap(query: KeywordQuery, *names: str, language: str = "eng
 
 
 def test_the_name_or_alias_that_fits_best_counts() -> None:
-    page = replace(make_stored_page(1, "Compost"), aliases=("Heap", "Worm bin"))
+    page = make_stored_page(1, "Compost")._replace(aliases=("Heap", "Worm bin"))
     matcher = TitleMatcher(lambda _: {1: page}, "english")
     queries = ("worm bin", "bin", "compost", "heap of worms", "spade")
     overlaps = [matcher.score_titles(parse_query(query), [1], 1)[1] for query in queries]

@@ -3,12 +3,8 @@
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
-from tests.text.markdown_samples import markdown_texts
-from wikiholt.text.markdown import _parse_tokens, parse_outline
+from wikiholt.text.markdown import parse_outline
 
 
 def test_headings_of_both_kinds_outside_code() -> None:
@@ -94,34 +90,3 @@ def test_large_and_hostile_pages_take_seconds(name: str) -> None:
     found = parse_outline(HOSTILE_TEXTS[name])
     assert time.process_time() - began < 20
     assert found.blocks
-
-
-_LINE_PARTS = (
-    "word ",
-    "é",
-    "- ",
-    "1. ",
-    "> ",
-    "# ",
-    "#",
-    "    ",
-    "\t",
-    "```",
-    "---",
-    "===",
-    "<b>",
-    "[a]: b",
-    "[a]",
-    "`x`",
-)
-
-
-@given(st.lists(st.sampled_from(("\n", "\n\n", *_LINE_PARTS)), max_size=20).map("".join) | markdown_texts)
-def test_common_blocks_are_parsed_as_by_the_other_rules(text: str) -> None:
-    plain = MarkdownIt("commonmark")
-    plain.core.ruler.disable(["inline", "text_join"])
-    env: dict[str, object] = {}
-    expected = [token.as_dict() for token in plain.parse(text, env)]
-    tokens, own_env = _parse_tokens(text)
-    assert [token.as_dict() for token in tokens] == expected
-    assert own_env == env

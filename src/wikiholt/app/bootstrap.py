@@ -81,10 +81,12 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
     backend = backend or open_backend(settings, _get_backup_policy(settings))
     store, registry = backend.store, backend.registry
     chroma = _build_chroma(settings, registry) if settings.vectors == "chroma" else None
+    embedder = make_embedder_loader(settings)
     components = Components(
         vector_engine=chroma,
         store=store,
-        embedder=make_embedder_loader(settings),
+        embedder=embedder,
+        release_memory=embedder.release_memory,
         databases=backend.databases,
         query_log_writer=QueryLogWriter(
             backend.open_query_log, QueryRetention(settings.queries_keep_days, settings.queries_max_entries)

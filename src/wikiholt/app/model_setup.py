@@ -23,7 +23,7 @@ def get_models_directory(settings: Settings) -> Path:
     return settings.data / "models"
 
 
-def make_embedder_loader(settings: Settings) -> Callable[[], Embedder]:
+def make_embedder_loader(settings: Settings) -> Lazy[Embedder]:
     """A function that loads the model on its first call and returns the same one afterwards."""
     # Before its first use a server is asked when the model is loaded: searches must not wait for it one after another.
     retry_delay_s = _RETRY_DELAY_S if is_remote_model(settings.model) else 0.0

@@ -196,6 +196,9 @@ class MappedFile:
                 crc = zlib.crc32(content[start : start + _CHECKSUM_BLOCK_BYTES], crc)
             if crc != self._sections[name].crc:
                 raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_REBUILD_HINT)
+        if isinstance(self._map, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            # Searches read a small part of the file; what they read stays in the cache of the system.
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def ensure_unchanged(self) -> None:
         """Raise CacheBroken if the file changed since it was opened: reading a truncated map kills the process."""

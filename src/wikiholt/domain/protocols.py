@@ -236,6 +236,14 @@ class SupportsPageWorkers(Protocol):
         """A function that other processes call for a tokenizer of their own; None if the model is not that fast."""
 
 
+@runtime_checkable
+class SupportsMemoryRelease(Protocol):
+    """A model that keeps memory for its next texts."""
+
+    def release_memory(self) -> None:
+        """Release that memory. Safe to call from any thread at any time."""
+
+
 # Caches: may be deleted at any moment and may fail in any way.
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from wikiholt.errors import InvalidQuery
 
@@ -136,9 +137,11 @@ class KeywordHit:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPage:
-    """A page in the index, without its text."""
+class StoredPage(NamedTuple):
+    """A page in the index, without its text.
+
+    A tuple and not a dataclass, like a chunk and a span: every search makes very many.
+    """
 
     page_id: int
     file: str
@@ -179,13 +182,13 @@ class StoredLink:
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
+class StoredChunk(NamedTuple):
     """A chunk in the index."""
 
     chunk_id: int
     page_id: int
-    index: int
+    number: int
+    """Its place on the page, from 0."""
     text: str
     heading_path: tuple[str, ...]
     anchor: str
@@ -193,8 +196,7 @@ class StoredChunk:
     last_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A half-open range of characters of a snippet, a name or a heading."""
 
     start: int

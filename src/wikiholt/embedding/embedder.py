@@ -134,6 +134,10 @@ class OnnxEmbedder:
             self._test_encoder(self._encoder)
         self._tested_at = (os.getpid(), now)
 
+    def release_memory(self) -> None:
+        """Release the memory that long texts needed. Takes as long as a query."""
+        self._model.release_memory()
+
     def close(self) -> None:
         """Stop the worker threads; a later call starts them again."""
         with self._lock:
@@ -156,7 +160,11 @@ class OnnxEmbedder:
             if self._pool is None or self._pool_pid != os.getpid():
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
                 self._pool_pid = os.getpid()
-            return [self._pool.submit(self._embed_passage, text) for text in texts]
+            futures: dict[int, Future[FloatArray]] = {}
+            # The longest first: otherwise one thread may still embed a long text when the others have nothing left.
+            for position in sorted(range(len(texts)), key=lambda position: -len(texts[position])):
+                futures[position] = self._pool.submit(self._embed_passage, texts[position])
+            return [futures[position] for position in range(len(texts))]
 
     def _get_encoder(self) -> "TorchEncoder | None":
         """The encoder on the GPU, started at its first use and tested; None if passages are embedded on the CPU.

@@ -7,8 +7,9 @@ from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from wikiholt.domain.index import Recipe
-from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.protocols import Embedder, SupportsMemoryRelease
 from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
+from wikiholt.free_memory import release_free_memory
 
 T = TypeVar("T")
 
@@ -36,7 +37,15 @@ class Lazy(Generic[T]):
             except ModelError as error:
                 self._failure = (time.monotonic() + self._retry_delay_s, error)
                 raise
+            release_free_memory()  # loading a model frees as much as it keeps
             return self._loaded
+
+    def release_memory(self) -> None:
+        """Release memory that a loaded model keeps for its next texts, and free memory of the process."""
+        loaded = self._loaded
+        if isinstance(loaded, SupportsMemoryRelease):
+            loaded.release_memory()
+        release_free_memory()
 
 
 # Models of existing indexes that are not the current model.

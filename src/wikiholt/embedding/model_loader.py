@@ -166,13 +166,22 @@ class LoadedModel:
 
     def run(self, ids: IntArray, type_ids: IntArray | None = None) -> FloatArray:
         """The model's first output for one sequence of token ids."""
+        output: FloatArray = self.session.run(None, self._make_feed(ids, type_ids))[0]
+        return output
+
+    def release_memory(self) -> None:
+        """Free the memory that runs keep for the next one; long texts need tens of megabytes."""
+        options = onnxruntime.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        self.session.run(None, self._make_feed(self.tokenizer.encode_query("")), options)
+
+    def _make_feed(self, ids: IntArray, type_ids: IntArray | None = None) -> dict[str, IntArray]:
         feed = {"input_ids": ids[None, :]}
         if "attention_mask" in self.inputs:
             feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
         if "token_type_ids" in self.inputs:
             feed["token_type_ids"] = np.zeros((1, len(ids)), np.int64) if type_ids is None else type_ids[None, :]
-        output: FloatArray = self.session.run(None, feed)[0]
-        return output
+        return feed
 
 
 def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER, *, device: str = CPU) -> LoadedModel:

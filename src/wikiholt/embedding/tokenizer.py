@@ -19,6 +19,7 @@ _SPACE_MARKS = ("Ġ", "▁")
 """How byte-level (RoBERTa) and unigram (XLM-R) vocabularies write the space, which is a part of the word after it."""
 _FIRST_BERT_WORD_ID, _FIRST_MARKED_WORD_ID = 1996, 4
 _MAX_CACHED_WORDS = 50_000
+_MAX_CACHED_TEXTS = 4_000
 
 
 class ModelTokenizer:
@@ -28,6 +29,7 @@ class ModelTokenizer:
         self._tokenizer = _load_tokenizer(data, card)
         self._card = card
         self._ids_by_word: dict[str, tuple[int, ...]] = {}
+        self._ids_by_text: dict[str, list[int]] = {}
         self._word_spans = WordSpanCache(self._tokenizer) if can_split_words(self._tokenizer) else None
         marks = (mark for mark in _SPACE_MARKS if self._tokenizer.token_to_id(f"{mark}the") is not None)
         self._space_mark = next(marks, "")
@@ -87,15 +89,23 @@ class ModelTokenizer:
         """For each text the ids of its distinct words or word pieces, in no particular order, without punctuation.
 
         Much faster than the tokenizer: words in the vocabulary are looked up, and only the others are tokenized. The
-        ids of words are cached.
+        ids of words and texts are cached: searches show the same sentences again.
         """
+        known = self._ids_by_text
+        if new_texts := [text for text in dict.fromkeys(texts) if text not in known]:
+            if len(known) + len(new_texts) > _MAX_CACHED_TEXTS:
+                # Other threads may read the old cache, so it is replaced and not cleared.
+                known = self._ids_by_text = {text: known[text] for text in texts if text in known}
+            known.update(zip(new_texts, self._encode_new_texts(new_texts), strict=True))
+        return [known[text] for text in texts]
+
+    def _encode_new_texts(self, texts: Sequence[str]) -> list[list[int]]:
         words_by_text = [_WORD_PATTERN.findall(_replace_surrogates(text).lower()) for text in texts]
         words = set[str]().union(*words_by_text)
         known = self._ids_by_word
         if new_words := [word for word in words if word not in known]:
             found = self._find_word_ids(new_words)
             if len(known) + len(found) > _MAX_CACHED_WORDS:
-                # Other threads may read the old cache, so it is replaced and not cleared.
                 known = self._ids_by_word = {word: known[word] for word in words.difference(new_words)}
             known.update(found)
         find_ids = known.__getitem__

@@ -7,12 +7,13 @@ import json
 import re
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from threading import Lock
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, models
+from tokenizers import Encoding, Tokenizer, models
 
 from wikiholt.text.segmentation import SpanArrays
 
@@ -30,9 +31,15 @@ _ASCII_WORD = re.compile(rf"\s*+(?:[A-Za-z0-9]++|[{_ASCII_PUNCTUATION}]++(?:(?<!
 _UNCERTAIN = re.compile(
     "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]"
 )
-_MAX_WORD_CHARS = 100
+_MAX_WORD_CHARS = 1_000
+"""Tables have words of hundreds of spaces or hyphens."""
 _MAX_WORDS = 50_000
+_MAX_CHARS = 2_000_000
 _MAX_TOKENS = 200_000
+
+_COUNT_BITS = _SIZE_BITS = 20
+"""Bits of the tokens and of the characters of a word: enough for the sum of the words of a text."""
+_COUNT_MASK, _SIZE_MASK = (1 << _COUNT_BITS) - 1, (1 << _SIZE_BITS) - 1
 
 _Numbers = NDArray[np.int64]
 
@@ -67,32 +74,48 @@ class WordSpanCache:
 
     def find_spans(self, text: str) -> "WordSpans | None":
         """The spans of the text; None if the tokenizer must find them."""
-        if any(token in text for token in self._added) or _UNCERTAIN.search(text):
+        is_ascii = text.isascii()
+        # Printable ASCII has no uncertain character, and this is found in less time than by the pattern.
+        is_certain = (is_ascii and text.replace("\n", "").isprintable()) or not _UNCERTAIN.search(text)
+        if not is_certain or any(token in text for token in self._added):
             return None
-        words = (_ASCII_WORD if text.isascii() else _WORD).findall(text)
-        table = self._table
-        try:
-            return WordSpans(table, _find_rows(table, words))
-        except KeyError:
-            return self._add_words(words)
+        return WordSpans(self, text, (_ASCII_WORD if is_ascii else _WORD).findall(text))
 
-    def _add_words(self, words: Sequence[str]) -> "WordSpans | None":
+    def has_at_most(self, text: str, words: Sequence[str], limit: int) -> bool | None:
+        """Whether these words of a text have at most `limit` tokens; None if that depends on new words."""
+        if 4 * len(text) > _COUNT_MASK:  # a character may have four tokens
+            return None
+        total = sum(map(self._table.rows.get, words, repeat(0)))
+        count, new_chars = total & _COUNT_MASK, len(text) - (total >> _COUNT_BITS & _SIZE_MASK)
+        if not new_chars:
+            return count <= limit
+        # A token has at least one ASCII character.
+        return True if text.isascii() and count + new_chars <= limit else None
+
+    def compute_spans(self, text: str, words: Sequence[str]) -> tuple[_Numbers, _Numbers]:
+        """The starts and ends of the tokens of a text that consists of these words."""
+        try:
+            return self._table.compute_spans(words)
+        except KeyError:
+            if (table := self._add_words(words)) is not None:
+                return table.compute_spans(words)
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        starts, ends = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
+        return starts, ends
+
+    def _add_words(self, words: Sequence[str]) -> "_WordTable | None":
+        """A table with all of these words; None if one is too long for it."""
         with self._lock:
             table = self._table
-            new_words = [word for word in dict.fromkeys(words) if word not in table.rows]
+            new_words = list(set(words).difference(table.rows))
             if any(len(word) > _MAX_WORD_CHARS for word in new_words):
                 return None
-            if len(table.rows) + len(new_words) > _MAX_WORDS or table.starts.size > _MAX_TOKENS:
+            if table.is_full(len(new_words)):
                 # Other threads may read the old table, so it is replaced and not cleared.
-                table, new_words = _WordTable(), list(dict.fromkeys(words))
+                table, new_words = _WordTable(), list(set(words))
                 self._table = table
-            encoding = self._tokenizer.encode(new_words, is_pretokenized=True, add_special_tokens=False)
-            table.add(new_words, encoding.word_ids, encoding.offsets)
-        return WordSpans(table, _find_rows(table, words))
-
-
-def _find_rows(table: "_WordTable", words: Sequence[str]) -> _Numbers:
-    return np.fromiter(map(table.rows.__getitem__, words), np.int64, len(words))
+            table.add(new_words, self._tokenizer.encode(new_words, is_pretokenized=True, add_special_tokens=False))
+            return table
 
 
 class _Column:
@@ -113,43 +136,52 @@ class _Column:
 
 
 class _WordTable:
-    """The token spans of words. Words are added under the lock of the cache; rows never change."""
+    """The token spans of words. Words are added under the lock of the cache, and never change."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
-        self.sizes = _Column()
-        """Characters of each word."""
-        self.counts = _Column()
-        """Tokens of each word."""
-        self.firsts = _Column()
-        """Where the tokens of each word begin in `starts` and `ends`."""
+        """Of each word, in one number: where its tokens begin in the columns, its characters and its tokens."""
         self.starts = _Column()
         self.ends = _Column()
+        self._chars = 0
 
-    def add(self, words: Sequence[str], word_ids: Sequence[int | None], spans: Sequence[tuple[int, int]]) -> None:
-        offsets = np.array(spans, np.int64).reshape(-1, 2)
-        counts = np.bincount(np.array(word_ids, np.int64), minlength=len(words))
-        self.firsts.extend(self.starts.size + np.cumsum(counts) - counts)
-        self.counts.extend(counts)
-        self.sizes.extend(np.array([len(word) for word in words], np.int64))
+    def is_full(self, new_words: int) -> bool:
+        return len(self.rows) + new_words > _MAX_WORDS or self._chars > _MAX_CHARS or self.starts.size > _MAX_TOKENS
+
+    def add(self, words: Sequence[str], encoding: Encoding) -> None:
+        self._chars += sum(map(len, words))
+        first = self.starts.size
+        offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         self.starts.extend(offsets[:, 0])
         self.ends.extend(offsets[:, 1])
-        # Last: a reader that finds a word here finds its row in the columns.
-        self.rows.update(zip(words, range(len(self.rows), len(self.rows) + len(words)), strict=True))
+        # Last: a reader that finds a word finds its tokens.
+        counts = np.bincount(np.array(encoding.word_ids, np.int64), minlength=len(words)).tolist()
+        for word, count in zip(words, counts, strict=True):
+            self.rows[word] = (first << _SIZE_BITS | len(word)) << _COUNT_BITS | count
+            first += count
+
+    def compute_spans(self, words: Sequence[str]) -> tuple[_Numbers, _Numbers]:
+        """The starts and ends of the tokens of a text that consists of these words. Raises KeyError."""
+        rows = np.fromiter(map(self.rows.__getitem__, words), np.int64, len(words))
+        counts, sizes, firsts = rows & _COUNT_MASK, rows >> _COUNT_BITS & _SIZE_MASK, rows >> _COUNT_BITS + _SIZE_BITS
+        last_tokens = np.cumsum(counts)
+        word_starts = np.repeat(np.cumsum(sizes) - sizes, counts)
+        tokens = np.repeat(firsts - last_tokens + counts, counts)
+        tokens += np.arange(len(tokens))
+        return self.starts.array[tokens] + word_starts, self.ends.array[tokens] + word_starts
 
 
 class WordSpans(SpanArrays):
-    """The token spans of one text, computed when they are first read; their number is known without that."""
+    """The token spans of one text, computed when they are first read."""
 
-    def __init__(self, table: _WordTable, rows: _Numbers) -> None:
-        self._table = table
-        self._rows = rows
-        self._counts = table.counts.array[rows]
-        self._count = int(self._counts.sum())
+    def __init__(self, cache: WordSpanCache, text: str, words: Sequence[str]) -> None:
+        self._cache = cache
+        self._text = text
+        self._words = words
         self._arrays: tuple[_Numbers, _Numbers] | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._get_arrays()[0])
 
     @overload
     def __getitem__(self, index: int) -> tuple[int, int]: ...
@@ -166,6 +198,10 @@ class WordSpans(SpanArrays):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(self[:])
 
+    def has_at_most(self, limit: int) -> bool:
+        answer = self._cache.has_at_most(self._text, self._words, limit)
+        return len(self) <= limit if answer is None else answer
+
     def to_arrays(self) -> tuple["array[int]", "array[int]"]:
         starts, ends = self._get_arrays()
         return array("q", starts.tobytes()), array("q", ends.tobytes())
@@ -180,9 +216,5 @@ class WordSpans(SpanArrays):
 
     def _get_arrays(self) -> tuple[_Numbers, _Numbers]:
         if self._arrays is None:
-            table, rows, counts = self._table, self._rows, self._counts
-            sizes = table.sizes.array[rows]
-            word_starts = np.repeat(np.cumsum(sizes) - sizes, counts)
-            tokens = np.repeat(table.firsts.array[rows] - np.cumsum(counts) + counts, counts) + np.arange(self._count)
-            self._arrays = table.starts.array[tokens] + word_starts, table.ends.array[tokens] + word_starts
+            self._arrays = self._cache.compute_spans(self._text, self._words)
         return self._arrays

@@ -28,16 +28,40 @@ _HEADER_FORMAT = "--format=%H%n%an%n%ae%n%at%n%B"
 _LOG_ARGUMENTS = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
 
 
-def find_change_dates(git: GitRunner, files: Sequence[str], revision: str, since: str | None) -> dict[str, datetime]:
+class Ancestry:
+    """Whether one commit is in the history of another. Remembers one such pair, for which git need not be asked."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, str] | None = None
+
+    def add(self, commit: str, revision: str) -> None:
+        """Remember that `commit` is in the history of `revision`."""
+        self._known = (commit, revision)
+
+    def is_ancestor(self, git: GitRunner, commit: str, revision: str) -> bool:
+        if self._known != (commit, revision):
+            if not is_ancestor(git, commit, revision):
+                return False
+            self.add(commit, revision)
+        return True
+
+
+def find_change_dates(
+    git: GitRunner, files: Sequence[str], revision: str, since: str | None, ancestry: Ancestry
+) -> dict[str, datetime]:
     """When each file last changed. Commits before `since` are only walked for files that no later commit touched."""
     if not files:
         return {}
     missing = set(files)
     dates: dict[str, datetime] = {}
-    ranges = [(revision, f"^{since}"), (since,)] if since and is_ancestor(git, since, revision) else [(revision,)]
-    for commits in ranges:
-        if missing:
-            dates |= _walk_log(git, commits, missing)
+    if since:
+        dates, parents = _walk_log(git, (revision, f"^{since}"), missing)
+        if since in parents:
+            ancestry.add(since, revision)
+        if not ancestry.is_ancestor(git, since, revision):
+            since, missing = None, set(files)
+    if missing:
+        dates |= _walk_log(git, (since or revision,), missing)[0]
     if missing:
         date = get_commit_time(git, revision)
         dates |= dict.fromkeys(missing, date)
@@ -119,34 +143,40 @@ def is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
     return git.run("merge-base", "--is-ancestor", commit, revision).status == 0
 
 
-def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> dict[str, datetime]:
-    """Find the newest change of each missing file and remove it from the set; stop when the set is empty."""
+def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> tuple[dict[str, datetime], set[str]]:
+    """Find the newest change of each missing file and remove it from the set; stop when the set is empty.
+
+    Returns the dates, and the parents of the commits that touched a missing file.
+    """
     dates: dict[str, datetime] = {}
+    parents: set[str] = set()
     # A backslash may replace a byte that is not UTF-8, so git would not recognize such a name.
     is_usable = len(missing) <= _MAX_NAMED_FILES and not any("\\" in file for file in missing)
     pathspecs = sorted(missing) if is_usable else []
     with git.start(
-        *_LOG_ARGUMENTS, "--format=%at", *commits, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR
+        *_LOG_ARGUMENTS, "--format=%at %P", *commits, "--", *pathspecs, timeout_factor=LOG_TIMEOUT_FACTOR
     ) as process:
-        for date, file in _iter_changes(process):
+        for header, file in _iter_changes(process):
             if file in missing:
+                date, *own_parents = header.split(b" ")
                 missing.discard(file)
-                dates[file] = date
+                dates[file] = _to_datetime(date)
+                parents |= {parent.decode() for parent in own_parents}
                 if not missing:
-                    return dates
+                    return dates, parents
         if process.wait() != 0:
             _LOG.warning("git could not read all of the history; %d files get the date of HEAD", len(missing))
-    return dates
+    return dates, parents
 
 
-def _iter_changes(process: GitProcess) -> Iterator[tuple[datetime, str]]:
-    """Every change of a file in the log, newest first."""
-    date = datetime.fromtimestamp(0, UTC)
+def _iter_changes(process: GitProcess) -> Iterator[tuple[bytes, str]]:
+    """Every change of a file in the log, newest first, with the header of its commit."""
+    header = b""
     for token, is_file in _iter_tokens(iter_fields(process)):
         if is_file:
-            yield date, decode_file_name(token)
+            yield header, decode_file_name(token)
         else:
-            date = _to_datetime(token)
+            header = token
 
 
 def _iter_tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

@@ -121,8 +121,7 @@ class PageFiles:
         """Whether a file (relative to the subdirectory) is a page."""
         name = file.rpartition("/")[2].lower()
         # A file named only `.md` would be a page without a name.
-        has_extension = any(name.endswith(extension) and name != extension for extension in self.extensions)
-        return has_extension and not self.is_ignored(file)
+        return name.endswith(self.extensions) and name not in self.extensions and not self.is_ignored(file)
 
     def is_attachable(self, file: str) -> bool:
         """Whether a file (relative to the subdirectory) can be an attachment: not Markdown, hidden or ignored.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from wikiholt.errors import SourceCorrupt
-from wikiholt.git.history import LOG_TIMEOUT_FACTOR, MAX_LOG_BYTES, is_ancestor, iter_commit_changes, iter_fields
+from wikiholt.git.history import LOG_TIMEOUT_FACTOR, MAX_LOG_BYTES, Ancestry, iter_commit_changes, iter_fields
 from wikiholt.git.process import GitRunner
 
 MAX_COMMITS = 5_000
@@ -40,11 +40,11 @@ class RenameHistory(NamedTuple):
     commits: tuple[Sequence[_Rename], ...] = ()
 
 
-def read_renames(git: GitRunner, revision: str, known: RenameHistory | None) -> RenameHistory:
+def read_renames(git: GitRunner, revision: str, known: RenameHistory | None, ancestry: Ancestry) -> RenameHistory:
     """The renames up to this commit. Continues what is known of one of its ancestors."""
     if known is not None and known.revision == revision:
         return known
-    older = known if known is not None and is_ancestor(git, known.revision, revision) else None
+    older = known if known is not None and ancestry.is_ancestor(git, known.revision, revision) else None
     newer = _walk(git, (revision, f"^{older.revision}") if older else (revision,))
     commits = [*newer, *(older.commits if older else ())]
     renamed = {rename.new for commit in commits for rename in commit if rename.old}

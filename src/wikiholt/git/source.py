@@ -21,7 +21,14 @@ from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceCorrupt
 from wikiholt.git.commit import CommitWriter
 from wikiholt.git.filenames import validate_page_file
-from wikiholt.git.history import find_change_dates, find_old_versions, read_file_history, read_page_log, resolve_commit
+from wikiholt.git.history import (
+    Ancestry,
+    find_change_dates,
+    find_old_versions,
+    read_file_history,
+    read_page_log,
+    resolve_commit,
+)
 from wikiholt.git.journal import has_unfinished_write
 from wikiholt.git.objects import (
     PageFiles,
@@ -75,6 +82,7 @@ class GitSource:
         self._head_reader = HeadReader()
         self._known_location: RepositoryLocation | None = None
         self._renames: RenameHistory | None = None
+        self._ancestry = Ancestry()
 
     def get_head(self) -> str:
         """The commit at HEAD. Raises SourceMissing, SourceCorrupt, NoCommits."""
@@ -110,7 +118,7 @@ class GitSource:
         """When each file last changed; `wikiholt.git.history` defines that."""
         names = {self._page_files.to_repository_path(file): file for file in files}
         before = _validate_commit_id(since) if since else None
-        dates = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before)
+        dates = find_change_dates(self._open_git(), list(names), _validate_commit_id(revision), before, self._ancestry)
         return {names[name]: date for name, date in dates.items()}
 
     def get_former_files(self, files: Sequence[str], revision: str) -> Mapping[str, Sequence[str]]:
@@ -118,7 +126,7 @@ class GitSource:
         if not files:
             return {}
         git, pages = self._open_git(), self._page_files
-        history = self._renames = read_renames(git, self._find_commit(revision), self._renames)
+        history = self._renames = read_renames(git, self._find_commit(revision), self._renames, self._ancestry)
         found = find_former_files(history, map(pages.to_repository_path, files))
         prefix = f"{pages.subdirectory}/" if pages.subdirectory else ""
         inside = (

@@ -180,11 +180,14 @@ class BatchIndexer:
         self, entries: Mapping[str, TreeEntry], moved: Mapping[str, str], contents: Mapping[str, PageContents]
     ) -> list[PageTask]:
         """Tasks for moved files, with the blobs that are needed."""
-        unread = {file for file in entries if not needs_blob(contents[moved[file]], file, moved[file])}
-        tasks, _ = self._read_batch({file: entry for file, entry in entries.items() if file not in unread})
-        for file in unread:
-            blob = Blob(entries[file].blob, -1, None)
-            tasks.append(PageTask(file, blob, self._changed_at.get(file), self._former_files.get(file, ())))
+        needed = {
+            file: entry for file, entry in entries.items() if needs_blob(contents[moved[file]], file, moved[file])
+        }
+        tasks, _ = self._read_batch(needed)
+        for file, entry in entries.items():
+            if file not in needed:
+                blob = Blob(entry.blob, -1, None)
+                tasks.append(PageTask(file, blob, self._changed_at.get(file), self._former_files.get(file, ())))
         return tasks
 
     def _read_batch(self, entries: Mapping[str, TreeEntry]) -> tuple[list[PageTask], list[PageProblem]]:

@@ -20,6 +20,7 @@ from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.protocols import SourceWatcher
 from wikiholt.domain.storage_protocols import NodeAssignments, NodeMessage
 from wikiholt.errors import Busy, WikiholtError
+from wikiholt.free_memory import MemoryReleaser
 from wikiholt.scheduler.nodes import OtherNodes, SingleNode, publish_state, read_state
 from wikiholt.scheduler.periodic import ScheduledBackups, ScheduledChecks
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_activity, read_job, write_job
@@ -40,6 +41,7 @@ from wikiholt.wikis.service import WikiService
 _LOG = logging.getLogger(__name__)
 
 _FETCH_THREADS = 2
+_RELEASE_INTERVAL_S = 30.0
 
 
 def _find_nothing() -> Iterable[DiscoveredRepository]:
@@ -98,14 +100,15 @@ class Scheduler:
         self._watcher = watcher
         self._backups = ScheduledBackups(service, self._state, self._config.backup_interval_s, self._sleep)
         self._checks = ScheduledChecks(service, self._state, self._config.check_interval_s, self._sleep)
+        self._memory = MemoryReleaser(service.components.release_memory)
         self._threads: list[Thread] = []
 
     def start(self) -> None:
         """Start the threads. Returns immediately."""
-        targets = [
+        targets: list[tuple[str, Callable[[], None]]] = [
             ("head", self._run_head_checks),
             ("discover", self._run_discovery),
-            ("urgent", self._run_urgent_syncs),
+            ("urgent", partial(self._run_syncs, urgent_only=True)),
         ]
         targets += [(f"sync-{number}", self._run_syncs) for number in range(self._config.workers)]
         targets += [(f"fetch-{number}", self._run_fetches) for number in range(_FETCH_THREADS)]
@@ -305,6 +308,7 @@ class Scheduler:
         for entry in self._state.iter_due():
             first, began = not entry.checked, time.thread_time()
             self._tasks.check_head(entry)
+            self._memory.release(_RELEASE_INTERVAL_S)  # what searches and saves have freed
             if first:
                 # The first check opens the index. Leave CPU time for searches after a start.
                 self._sleep(2 * (time.thread_time() - began))
@@ -324,13 +328,10 @@ class Scheduler:
         with self._state.changed:
             self._state.changed.wait_for(lambda: self._state.stopping, seconds)
 
-    def _run_syncs(self) -> None:
-        for entry in self._state.iter_syncs():
+    def _run_syncs(self, *, urgent_only: bool = False) -> None:
+        for entry in self._state.iter_syncs(urgent_only=urgent_only):
             self._tasks.run_sync(entry)
-
-    def _run_urgent_syncs(self) -> None:
-        for entry in self._state.iter_syncs(urgent_only=True):
-            self._tasks.run_sync(entry)
+            self._memory.release()
 
     def _run_fetches(self) -> None:
         for entry in self._state.iter_fetches():

@@ -1,7 +1,7 @@
 """Turns ranked pages into hits: the chunk to show, its snippet, a score, a link."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from wikiholt.domain.search import Hit, SearchMode, Snippet, StoredChunk, StoredPage
@@ -35,22 +35,22 @@ class HitBuilder:
         chooser: PassageChooser,
         mode: SearchMode,
         candidates: Sequence[Candidate],
+        pages: Mapping[int, StoredPage],
         sentence_scorer: SentenceScorer | None = None,
         *,
         has_lead: bool = False,
     ) -> list[Hit]:
-        """One hit per candidate, in the same order. Deleted pages and repeated passages are left out.
+        """One hit per candidate of these pages, in the same order. Repeated passages are left out.
 
         `sentence_scorer` finds the sentence of a passage that is closest to the query. With `has_lead`, the first hit
         has a longer snippet.
         """
-        pages = self._index.get_pages([candidate.page_id for candidate in candidates])
         existing = [candidate for candidate in candidates if candidate.page_id in pages]
         snippets = SnippetBuilder(chooser.query, self._language, sentence_scorer, self.dialect)
         chosen = chooser.choose(self._index, existing, pages)
         rows: dict[tuple[int, int | None], _Row] = {}
         for candidate, chunk, rating in zip(existing, chosen, rate_hits(mode, existing), strict=True):
-            passage = (candidate.page_id, chunk.index if chunk else None)
+            passage = (candidate.page_id, chunk.number if chunk else None)
             rows.setdefault(passage, (candidate, pages[candidate.page_id], chunk, rating))
         lengths = [LEAD_SNIPPET_CHARS if has_lead and not number else SNIPPET_CHARS for number in range(len(rows))]
         texts = [strip_leading_headings(chunk.text) if chunk else "" for _, _, chunk, _ in rows.values()]
@@ -76,7 +76,7 @@ class HitBuilder:
             anchor=anchor,
             first_line=chunk.first_line if chunk else 1,
             last_line=chunk.last_line if chunk else 1,
-            chunk_index=chunk.index if chunk else 0,
+            chunk_index=chunk.number if chunk else 0,
             category=page.category,
             tags=page.tags,
             last_updated=page.last_updated,

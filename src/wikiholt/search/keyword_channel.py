@@ -1,20 +1,26 @@
-"""The keyword channel of a search: the cache answers if it can, else the index."""
+"""The keyword channel of a search, answered by the cache if it can, and the pages that a search may return."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import TypeVar
+
+import numpy as np
 
 from wikiholt.domain.index import IntArray
 from wikiholt.domain.protocols import KeywordCache
-from wikiholt.domain.search import KeywordQuery
+from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import CacheCannotAnswer, DatabaseUnavailable
+from wikiholt.search.query import InterpretedQuery
+from wikiholt.search.request import SearchRequest
 from wikiholt.search.search_context import SearchContext
 
 _LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_MAX_CACHED_FILTERS = 16
 
 
 class KeywordChannel:
@@ -63,3 +69,33 @@ class KeywordChannel:
             _LOG.warning("the keyword cache failed (%s); searching the index", error)
             report_failure()
         return None
+
+
+class AllowedPages:
+    """Finds the pages that a search of one wiki may return. Safe to use from many threads."""
+
+    def __init__(self, index: WikiIndex, keywords: KeywordChannel) -> None:
+        self._index = index
+        self._keywords = keywords
+        self._filtered: tuple[int, dict[PageFilter, IntArray | None]] = (-1, {})
+        """The pages that pass recent filters, at one version of the index."""
+
+    def find(self, request: SearchRequest, interpreted: InterpretedQuery, version: int) -> IntArray | None:
+        """The pages that pass the filter, contain the phrases and do not contain the exclusions; None for all."""
+        allowed = self._filter_pages(request.where, version)
+        requirements = interpreted.get_requirements(phrases=request.mode is not SearchMode.SEMANTIC)
+        if not requirements:
+            return allowed
+        matching = reduce(np.union1d, map(self._keywords.find_matching_page_ids, requirements))
+        return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
+
+    def _filter_pages(self, where: PageFilter, version: int) -> IntArray | None:
+        """The pages that pass the filter; None for all. More hits, and often the next query, have the same filter."""
+        filtered_version, known = self._filtered
+        if filtered_version != version or len(known) >= _MAX_CACHED_FILTERS:
+            # Other threads may read the old ones, so they are replaced and not cleared.
+            known = {}
+            self._filtered = (version, known)
+        if where not in known:
+            known[where] = self._index.filter_page_ids(where)
+        return known[where]

@@ -1,12 +1,14 @@
 """Embeds the query of a search. A model that can do so embeds it while the query is read and its words are searched."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder, SupportsQueryThreads, SupportsSentenceScoring
 from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.text.snippets import SentenceScorer
+
+T = TypeVar("T")
 
 
 class StartedQuery(NamedTuple):
@@ -41,7 +43,8 @@ class QueryEmbedder:
             return None
         try:
             embedder = self._get_embedder()
-            get_vector = embedder.start_query(text) if isinstance(embedder, SupportsQueryThreads) else None
+            start = _find_method(SupportsQueryThreads.start_query, embedder)
+            get_vector = start(text) if start is not None else None
         except ModelError:
             return None  # `embed` raises it, if the search needs the vector
         return None if get_vector is None else StartedQuery(text, embedder, get_vector)
@@ -54,7 +57,8 @@ class QueryEmbedder:
                 f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
                 hint="run `wikiholt sync` to rebuild it with the configured model",
             )
-        scorer = embedder.make_sentence_scorer(text) if isinstance(embedder, SupportsSentenceScoring) else None
+        make_scorer = _find_method(SupportsSentenceScoring.make_sentence_scorer, embedder)
+        scorer = make_scorer(text) if make_scorer is not None else None
         if started is not None and started.text == text and started.embedder is embedder:
             vector = started.get_vector()
         else:
@@ -68,3 +72,8 @@ class QueryEmbedder:
             return self._get_embedder().is_known_word(word.lower())
         except ModelError:
             return False
+
+
+def _find_method(method: Callable[[Any, str], T], embedder: Embedder) -> Callable[[str], T] | None:
+    """The embedder's own form of an optional method. `isinstance` with a protocol would take .1 ms of each search."""
+    return getattr(embedder, method.__name__, None)

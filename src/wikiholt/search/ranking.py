@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
+from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import Confidence, SearchMode
 
 KEYWORD_WEIGHT = 0.5
@@ -117,16 +117,26 @@ def group_by_page(
     page_ids: Collection[int] | None = None,
 ) -> list[Candidate]:
     """Up to `per_page` candidates per page with its nearest chunks, nearest first; only of `page_ids` if given."""
-    candidates = []
-    counts: dict[int, int] = {}
+    chosen = _find_first_rows(hits.page_ids, per_page)
+    if page_ids is not None:
+        chosen = chosen[np.isin(hits.page_ids[chosen], list(page_ids))]
+    columns = (hits.page_ids[chosen], hits.chunk_ids[chosen], hits.distances[chosen])
     channels = ("semantic",)
-    rows = zip(hits.page_ids.tolist(), hits.chunk_ids.tolist(), hits.distances.tolist(), strict=True)
-    for page, chunk, distance in rows:
-        count = counts.get(page, 0)
-        if count < per_page and (page_ids is None or page in page_ids):
-            counts[page] = count + 1
-            candidates.append(Candidate(page, chunk, distance, None, channels, 0.0, scale))
-    return candidates
+    return [
+        Candidate(page, chunk, distance, None, channels, 0.0, scale)
+        for page, chunk, distance in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+def _find_first_rows(page_ids: IntArray, per_page: int) -> IntArray:
+    """The positions of the first `per_page` rows of each page, ascending."""
+    if per_page == 1:
+        _, firsts = np.unique(page_ids, return_index=True)
+        return np.sort(firsts)
+    order = np.argsort(page_ids, kind="stable")
+    _, starts, counts = np.unique(page_ids[order], return_index=True, return_counts=True)
+    number_in_page = np.arange(len(order)) - np.repeat(starts, counts)
+    return np.sort(order[number_in_page < per_page])
 
 
 def merge_channels(

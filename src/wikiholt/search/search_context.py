@@ -1,6 +1,6 @@
 """The state of one search: its request, the pages it may return, and what it has to report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,6 +53,11 @@ class SearchContext:
     """The passages nearest to the query."""
     has_all_passages: bool = False
     """Whether `nearest` has every passage of the pages that may be found."""
+    page_hits: VectorHits | None = None
+    """All passages of `complete_pages`, nearest first."""
+    complete_pages: Set[int] = frozenset()
+    title_overlaps: dict[int, float] = field(default_factory=dict)
+    """Page id → title overlap, of the pages that were compared."""
     sentence_scorer: SentenceScorer | None = None
     """Scores the sentences of a passage by their closeness to the query."""
 

@@ -6,10 +6,9 @@ a writer: it answers from the last committed state.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from wikiholt.errors import (
     PageNotFound,
 )
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.keyword_channel import KeywordChannel
+from wikiholt.search.keyword_channel import AllowedPages, KeywordChannel
 from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
@@ -56,7 +55,7 @@ from wikiholt.search.sort_order import BoostRule, HitOrder
 from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.keyword_query import to_plain_query
 from wikiholt.text.links import fold_path
-from wikiholt.text.query_fields import parse_fields
+from wikiholt.text.query_fields import ParsedFields, parse_fields
 
 KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
 """Pages from keyword search, and chunks from vector search, that compete in a hybrid search.
@@ -64,6 +63,9 @@ KEYWORD_CANDIDATES, VECTOR_CANDIDATES = 50, 100
 Fixed, so that a larger n only lengthens the list. Pages found by keyword are also measured by meaning, so the vector
 search need not be deep. See docs/adr for the results of other depths.
 """
+
+LIKELY_PAGES = 10
+"""Of the pages found by meaning, those whose passages are read with the passages of pages found by keyword."""
 
 _MAX_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
@@ -96,6 +98,7 @@ class Searcher:
         self._index = index
         self._vector_cache = vector_cache
         self._keywords = KeywordChannel(index, keyword_cache)
+        self._allowed_pages = AllowedPages(index, self._keywords)
         self._query_embedder = QueryEmbedder(get_embedder)
         self._get_head = get_head
         self._hit_builder = hit_builder
@@ -108,16 +111,23 @@ class Searcher:
 
     def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
-        with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
-            return self._search(request, known)
-
-    def _search(self, request: SearchRequest, known: IndexVersion | None) -> SearchResult:
         began = time.perf_counter()
-        state = self._get_state()
         fields = parse_fields(request.query)
-        # The model runs in another thread until its vector is needed; reading HEAD lets that thread begin.
+        # The model runs in another thread until its vector is needed; opening the index lets that thread begin.
         uses_model = request.mode is not SearchMode.KEYWORD
         started = self._query_embedder.start(to_plain_query(fields.text)) if uses_model else None
+        with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
+            return self._search(request, fields, started, known, began)
+
+    def _search(
+        self,
+        request: SearchRequest,
+        fields: ParsedFields,
+        started: StartedQuery | None,
+        known: IndexVersion | None,
+        began: float,
+    ) -> SearchResult:
+        state = self._get_state()
         head = read_head(self._get_head, state.version, known)
         request = replace(request, where=fields.add_to(request.where))
         interpreted = self._interpreter.interpret(request.query, request.where, self._query_embedder.is_known_word)
@@ -125,7 +135,7 @@ class Searcher:
         is_listing = bool(fields.any_of) and not has_words
         if not is_listing:
             check_query(request, interpreted, has_words=has_words, has_reranker=self._reranker is not None)
-        allowed = self._find_allowed_pages(request, interpreted)
+        allowed = self._allowed_pages.find(request, interpreted, state.version)
         context = SearchContext(interpreted, request, allowed, state.version, head)
         if interpreted.lexicon_unavailable:
             context.degrade("the lexicon is unavailable; typos were not corrected and compounds not matched")
@@ -174,6 +184,7 @@ class Searcher:
                 PassageChooser(context.interpreted.expanded, self._find_passages(context, candidates)),
                 context.found_by,
                 candidates,
+                self._title_matcher.get_pages([candidate.page_id for candidate in candidates], context.version),
                 context.sentence_scorer,
                 has_lead=bool(context.interpreted.text) and not request.offset,
             )
@@ -214,15 +225,6 @@ class Searcher:
             raise NothingIndexed("this wiki has no indexed page", hint="run `wikiholt sync` and check its output")
         return self._state
 
-    def _find_allowed_pages(self, request: SearchRequest, interpreted: InterpretedQuery) -> IntArray | None:
-        """The pages that pass the filter, contain the phrases and do not contain the exclusions; None for all."""
-        allowed = self._index.filter_page_ids(request.where)
-        requirements = interpreted.get_requirements(phrases=request.mode is not SearchMode.SEMANTIC)
-        if not requirements:
-            return allowed
-        matching = reduce(np.union1d, map(self._keywords.find_matching_page_ids, requirements))
-        return matching if allowed is None else np.intersect1d(allowed, matching, assume_unique=True)
-
     def _find_best(self, context: SearchContext, fingerprint: str, started: StartedQuery | None) -> list[Candidate]:
         """The candidates of the requested hits with their likelihoods."""
         if context.allowed is not None and not len(context.allowed):
@@ -233,6 +235,10 @@ class Searcher:
             if request.mode is not SearchMode.SEMANTIC and context.interpreted.query
             else {}
         )
+        if started is not None:
+            # While the model runs, so that less is left to do after it.
+            self._prepare_vectors(context)
+            self._score_titles(context, shares)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         candidates = rank_candidates(mode, self._find_candidates(context, vector, shares))
@@ -280,14 +286,20 @@ class Searcher:
 
     def _with_title_overlap(self, context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with their title overlap."""
-        page_ids = (candidate.page_id for candidate in candidates)
-        overlaps = self._title_matcher.score_titles(
-            context.interpreted.query, page_ids, context.version, context.interpreted.variants
-        )
+        overlaps = self._score_titles(context, [candidate.page_id for candidate in candidates])
         return [
             candidate._replace(title_overlap=overlap) if (overlap := overlaps.get(candidate.page_id)) else candidate
             for candidate in candidates
         ]
+
+    def _score_titles(self, context: SearchContext, page_ids: Collection[int]) -> Mapping[int, float]:
+        """Page id → title overlap, at least of these pages. Each page is compared once per search."""
+        known, interpreted = context.title_overlaps, context.interpreted
+        missing = [page_id for page_id in page_ids if page_id not in known]
+        if missing:
+            found = self._title_matcher.score_titles(interpreted.query, missing, context.version, interpreted.variants)
+            known.update(dict.fromkeys(missing, 0.0) | found)
+        return known
 
     def _get_page(self, path: str) -> StoredPage:
         """The indexed page with this path, or the only one whose path differs only in case. Raises PageNotFound."""
@@ -323,8 +335,6 @@ class Searcher:
 
     def _embed_query(self, context: SearchContext, fingerprint: str, started: StartedQuery | None) -> FloatArray | None:
         """The query's vector. None in a hybrid search if the model failed or differs from the index's model."""
-        if started is not None:
-            self._prepare_vectors(context)
         try:
             embedded = self._query_embedder.embed(context.interpreted.text, fingerprint, started)
             context.vector, context.sentence_scorer = embedded
@@ -400,20 +410,31 @@ class Searcher:
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
     ) -> _Passages:
-        """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
-        known = {candidate.page_id for candidate in meaning}
-        missing = np.array(sorted(shares.keys() - known), np.int64)
-        hits = self._search_vectors(context, vector, _MAX_CHUNKS, missing) if len(missing) else None
-        return group_passages(hits, context.request.chunks_per_page, self._scale) if hits is not None else {}
+        """The nearest chunks of pages found only by keyword, so that both channels judge every page.
+
+        The chunks of the other pages that are likely to be shown are searched too, for `_find_passages`.
+        """
+        found_by_meaning = [candidate.page_id for candidate in meaning]
+        pages = shares.keys() | set(found_by_meaning[:LIKELY_PAGES])
+        hits = self._search_vectors(context, vector, _MAX_CHUNKS, np.array(sorted(pages), np.int64))
+        context.page_hits, context.complete_pages = hits, pages
+        missing = shares.keys() - set(found_by_meaning)
+        return group_passages(hits, context.request.chunks_per_page, self._scale, missing) if missing else {}
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
         if context.vector is None or context.nearest is None or context.request.chunks_per_page > 1 or not shown:
             return {}
         page_ids = {candidate.page_id for candidate in shown}
-        found = group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids)
+        found: dict[int, list[Candidate]] = {}
+        complete = page_ids & context.complete_pages
+        if context.page_hits is not None and complete:
+            found = group_passages(context.page_hits, PASSAGES_PER_PAGE, self._scale, complete)
+        if page_ids == complete:
+            return found
+        found |= group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids - complete)
         # Three passages of a page among the nearest of all are also the nearest of the page.
-        incomplete = [page_id for page_id in page_ids if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
+        incomplete = [page_id for page_id in page_ids - complete if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
         if context.has_all_passages or not incomplete:
             return found
         hits = self._search_vectors(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))

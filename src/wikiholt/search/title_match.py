@@ -1,29 +1,40 @@
 """Overlap between a query and page titles."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from wikiholt.domain.search import KeywordQuery, StoredPage
 from wikiholt.text.analysis import split_languages
 from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
 
-_MAX_CACHED_TITLES = 20_000
+_MAX_CACHED_PAGES = 10_000
 _TitleTerms = Mapping[str, tuple[frozenset[str], ...]]
 """Language → significant terms of each name of a page."""
+_Cache = tuple[int, dict[int, StoredPage], dict[int, _TitleTerms]]
 
 
 class TitleMatcher:
     """Compares queries with the titles of one wiki's pages. Safe to use from many threads.
 
-    The terms of titles are cached for one version of the index.
+    Pages and the terms of their titles are cached for one version of the index.
     """
 
     def __init__(self, get_pages: Callable[[Sequence[int]], Mapping[int, StoredPage]], language: str) -> None:
-        self._get_pages = get_pages
+        self._read_pages = get_pages
         self._languages = split_languages(language)
-        self._cache: tuple[int, dict[int, _TitleTerms]] = (-1, {})
+        self._cache: _Cache = (-1, {}, {})
+
+    def get_pages(self, page_ids: Collection[int], version: int) -> dict[int, StoredPage]:
+        """Those of these pages that are in the index."""
+        pages, _ = self._get_cache(version)
+        found = {page_id: page for page_id in page_ids if (page := pages.get(page_id)) is not None}
+        if len(found) < len(page_ids):
+            new_pages = self._read_pages(sorted(set(page_ids) - found.keys()))
+            pages.update(new_pages)
+            found.update(new_pages)
+        return found
 
     def score_titles(
-        self, query: KeywordQuery, page_ids: Iterable[int], version: int, variants: Sequence[QueryVariant] = ()
+        self, query: KeywordQuery, page_ids: Collection[int], version: int, variants: Sequence[QueryVariant] = ()
     ) -> dict[int, float]:
         """Page id → Dice coefficient of the significant terms of title and query; 1 for equal terms.
 
@@ -33,7 +44,7 @@ class TitleMatcher:
             (self._languages[0], _get_query_terms(query)),
             *((variant.language, _get_query_terms(variant.query)) for variant in variants),
         ]
-        titles = self._get_titles(set(page_ids), version) if queries[0][1] else {}
+        titles = self._get_titles(page_ids, version) if queries[0][1] else {}
         overlaps = dict.fromkeys(titles, 0.0)
         for language, terms in queries:
             for page_id, title in titles.items():
@@ -42,22 +53,29 @@ class TitleMatcher:
                         overlaps[page_id] = max(overlaps[page_id], compute_dice(terms, name))
         return overlaps
 
-    def _get_titles(self, page_ids: set[int], version: int) -> dict[int, _TitleTerms]:
-        cached_version, cache = self._cache
-        if cached_version != version or len(cache) > _MAX_CACHED_TITLES:
-            cache = {}
-            self._cache = (version, cache)
-        titles = {page_id: title for page_id in page_ids if (title := cache.get(page_id)) is not None}
-        missing = self._get_pages(sorted(page_ids - titles.keys())) if len(titles) < len(page_ids) else {}
-        new_titles = {
-            page_id: {
-                language: tuple(get_significant_terms(name, language) for name in (page.name, *page.aliases))
-                for language in self._languages
-            }
-            for page_id, page in missing.items()
+    def _get_titles(self, page_ids: Collection[int], version: int) -> dict[int, _TitleTerms]:
+        _, cached = self._get_cache(version)
+        titles = {page_id: title for page_id in page_ids if (title := cached.get(page_id)) is not None}
+        if len(titles) < len(page_ids):
+            missing = self.get_pages([page_id for page_id in page_ids if page_id not in titles], version)
+            new_titles = {page_id: self._analyse_titles(page) for page_id, page in missing.items()}
+            cached.update(new_titles)
+            titles.update(new_titles)
+        return titles
+
+    def _analyse_titles(self, page: StoredPage) -> _TitleTerms:
+        return {
+            language: tuple(get_significant_terms(name, language) for name in (page.name, *page.aliases))
+            for language in self._languages
         }
-        cache.update(new_titles)
-        return titles | new_titles
+
+    def _get_cache(self, version: int) -> tuple[dict[int, StoredPage], dict[int, _TitleTerms]]:
+        cached_version, pages, titles = self._cache
+        if cached_version != version or len(pages) > _MAX_CACHED_PAGES:
+            # Other threads may use the old ones, so they are replaced and not cleared.
+            pages, titles = {}, {}
+            self._cache = (version, pages, titles)
+        return pages, titles
 
 
 def _get_query_terms(query: KeywordQuery) -> frozenset[str]:

@@ -6,6 +6,7 @@ Both stores compute them over the same values, so that a copy from one store to 
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from wikiholt.domain.page import PageProblem
 from wikiholt.storage.page_table import get_checksum_values
@@ -48,16 +49,17 @@ def encode_page_parts(
 
     Rows are in the column order of the SQLite tables. Only the last column of chunks and vectors is binary.
     """
-    parts: list[bytes] = []
-    for rows in (chunks, vectors):
-        for *values, last in rows:
-            is_binary = type(last) is bytes  # not in a damaged row
-            parts.append("".join(map(repr, values)).encode("utf-8", "surrogatepass"))
-            parts.append(last if is_binary else repr(last).encode("utf-8", "surrogatepass"))
-    number = repr(page_id)
-    others = [*map(repr, tags), *(number + "".join(map(repr, link)) for link in links)]
+    parts: list[Any] = []
+    for chunk_id, owner_id, number, text, path, anchor, first_line, last_line, digest in chunks:
+        values = f"{chunk_id!r}{owner_id!r}{number!r}{text!r}{path!r}{anchor!r}{first_line!r}{last_line!r}"
+        parts += values.encode("utf-8", "surrogatepass"), digest
+    for chunk_id, owner_id, vector in vectors:
+        parts += f"{chunk_id!r}{owner_id!r}".encode("utf-8", "surrogatepass"), vector
+    own_id = repr(page_id)
+    others = [*map(repr, tags), *(own_id + "".join(map(repr, link)) for link in links)]
     parts.append("".join(others).encode("utf-8", "surrogatepass"))
-    return b"".join(parts)
+    # In a damaged row a binary value may have another type.
+    return b"".join([part if type(part) is bytes else repr(part).encode("utf-8", "surrogatepass") for part in parts])
 
 
 def compute_page_checksum(page: Row, parts: bytes) -> int:
@@ -67,12 +69,12 @@ def compute_page_checksum(page: Row, parts: bytes) -> int:
 
 def write_page_checksum(db: sqlite3.Connection, page_id: int) -> None:
     """Record the checksum of a page with its chunks, vectors, tags and links."""
-    write_checksum(db, page_id, _compute_stored_page_checksum(db, page_id))
+    write_checksums(db, [(page_id, _compute_stored_page_checksum(db, page_id))])
 
 
 def write_state_checksum(db: sqlite3.Connection) -> None:
     """Record the checksum of the index's version and revision."""
-    write_checksum(db, _STATE_PAGE_ID, compute_row_checksum(db.execute(_STATE_QUERY).fetchone()))
+    write_checksums(db, [(_STATE_PAGE_ID, compute_row_checksum(db.execute(_STATE_QUERY).fetchone()))])
 
 
 def is_state_corrupt(db: sqlite3.Connection) -> bool:
@@ -94,9 +96,9 @@ def find_checksum_faults(db: sqlite3.Connection) -> Iterator[str]:
             yield "a problem is not as it was written"
 
 
-def write_checksum(db: sqlite3.Connection, page_id: int, crc: int) -> None:
-    """Record this checksum of a page."""
-    db.execute("INSERT OR REPLACE INTO seals (page_id, crc) VALUES (?, ?)", (page_id, crc))
+def write_checksums(db: sqlite3.Connection, checksums: Iterable[tuple[int, int]]) -> None:
+    """Record checksums of pages, given with the ids of the pages."""
+    db.executemany("INSERT OR REPLACE INTO seals (page_id, crc) VALUES (?, ?)", checksums)
 
 
 def read_page_parts(db: sqlite3.Connection, page_id: int) -> bytes:

@@ -83,6 +83,8 @@ ADDED_COLUMNS: Mapping[str, AddedColumn] = {
     "pins": AddedColumn(2, "[]"),
 }
 """Added columns by name. They are the last fields of `PageRow`."""
+_ADDED_DEFAULTS = [column.default for column in reversed(list(ADDED_COLUMNS.values()))]
+"""Their values in older rows, of the last column first."""
 
 
 # ── columns ──────────────────────────────────────────────────────────────────────────────────────
@@ -121,12 +123,12 @@ def format_postgres_column(column: str) -> str:
 
 def get_checksum_values(row: Row) -> tuple[Any, ...]:
     """The values of a page row that its checksum covers: all but added columns with the value of older rows."""
-    values = list(row)
-    for name in reversed(PageRow._fields):
-        if name not in ADDED_COLUMNS or values[-1] != ADDED_COLUMNS[name].default:
+    count = len(row)
+    for default in _ADDED_DEFAULTS:
+        if row[count - 1] != default:
             break
-        values.pop()
-    return tuple(values)
+        count -= 1
+    return tuple(row[:count])
 
 
 def _get_value_type(column: str) -> type:

@@ -79,7 +79,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert page is not None
         assert (page.name, page.tags, page.category, page.last_updated, page.chunks) == ("a", ("X",), "C", when, 2)
         chunks = index.get_page_chunks([page.page_id])[page.page_id]
-        assert [(c.index, c.text, c.heading_path) for c in chunks] == [
+        assert [(c.number, c.text, c.heading_path) for c in chunks] == [
             (0, "alpha", ("Heading",)),
             (1, "beta", ("Heading",)),
         ]

@@ -1,7 +1,5 @@
 """Splits a page into sections and chunks, the passages that are embedded and found."""
 
-import re
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -113,8 +111,9 @@ class _ChunkBuilder:
         self._token_spans = token_spans
         self._target = target
         self._overlap = max(overlap, 0)
-        self._newlines = array("q", (newline.start() for newline in re.finditer("\n", page.body)))
         self._section = PageSection((), (), (), "")
+        self._counted = (0, page.body_line)
+        """A position, and the line that it is on: the lines of a chunk are counted from the one before."""
         self._floor = 0
         self._start = self._end = -1
 
@@ -134,6 +133,12 @@ class _ChunkBuilder:
         self._start = self._end = -1
         if not section.blocks and self._extend_last(section.heading_blocks[-1].end):
             return
+        # Blocks begin and end with a line, so that no word is cut. A part of a section that fits would fit too.
+        start, end = _get_extent([section])
+        if self._token_counter.count(start, end) <= self._target:
+            self._start, self._end = start, end
+            self._emit_chunk()
+            return
         # the overlap never includes the headings
         self._floor = section.blocks[0].start if section.blocks else len(self._body)
         for heading in section.heading_blocks:
@@ -147,7 +152,8 @@ class _ChunkBuilder:
         if not self.chunks or not self._has_room(self.chunks[-1].start, end):
             return False
         last = self.chunks[-1]
-        self.chunks[-1] = replace(last, text=self._body[last.start : end], end=end, last_line=self._get_line(end - 1))
+        text = self._body[last.start : end]
+        self.chunks[-1] = replace(last, text=text, end=end, last_line=last.first_line + text.count("\n", 0, -1))
         return True
 
     def _add_block(self, block: MarkdownBlock) -> None:
@@ -279,22 +285,27 @@ class _ChunkBuilder:
             return
         start, end = self._start, self._end
         previous = self.chunks[-1].end if self.chunks else 0
+        first_line = self._count_lines(start)
         self.chunks.append(
             Chunk(
                 index=len(self.chunks),
                 text=self._body[start:end],
                 heading_path=self._section.heading_path,
                 anchor=self._section.anchor,
-                first_line=self._get_line(start),
-                last_line=self._get_line(end - 1),
+                first_line=first_line,
+                last_line=first_line + self._body.count("\n", start, end - 1),
                 start=start,
                 end=end,
                 overlap=max(previous - start, 0),
             )
         )
 
-    def _get_line(self, position: int) -> int:
-        return self._page.body_line + bisect_right(self._newlines, position - 1)
+    def _count_lines(self, start: int) -> int:
+        """The line on which a chunk begins. It may begin a little before the one before it."""
+        position, line = self._counted
+        line += self._body.count("\n", position, start) - self._body.count("\n", start, position)
+        self._counted = (start, line)
+        return line
 
 
 def _find_common_section(sections: list[PageSection], headings: tuple[Heading, ...]) -> PageSection:

@@ -87,9 +87,13 @@ class InlineLink(NamedTuple):
     target_spans: tuple[tuple[int, int], ...] = ()
 
 
+def may_have_links(text: str) -> bool:
+    return "[" in text or "://" in text or "mailto:" in text
+
+
 def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = LinkOrder.EITHER) -> Iterator[InlineLink]:
     """Each link in inline Markdown, outside of code."""
-    if "[" not in text and "://" not in text and "mailto:" not in text:
+    if not may_have_links(text):
         return
     masked = blank_code(text)
     pattern = _ANY_LINK if "://" in masked or "<" in masked else _BRACKET_LINK
@@ -113,12 +117,25 @@ def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = Link
 
 def blank_code(text: str) -> str:
     """The text with each character of a code span replaced by a backtick."""
+    if (pieces := _split_simple_code(text)) is not None:
+        pieces[1::2] = ["`" * (len(code) + 2) for code in pieces[1::2]]
+        return "".join(pieces)
     parts: list[str] = []
     position = 0
     for start, end, _ in iter_code_spans(text):
         parts += text[position:start], "`" * (end - start)
         position = end
     return "".join((*parts, text[position:]))
+
+
+def _split_simple_code(text: str) -> list[str] | None:
+    """The text, the code of a span, text, and so on, if every backtick begins or ends a span; else None."""
+    if "``" in text or "\\`" in text:
+        return None
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        pieces[-2:] = ["`".join(pieces[-2:])]  # the last backtick has no partner
+    return pieces
 
 
 def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any], order: LinkOrder) -> InlineLink | None:
@@ -197,15 +214,24 @@ def strip_inline(text: str) -> str:
     if "`" not in text:
         return _strip_markup(text)
     # Code spans are replaced first, so that `[`code`](target)` is a link and `**` in code is kept.
+    masked, code_spans = _replace_code(text)
+    return _CODE_MARK_PATTERN.sub(lambda match: code_spans[int(match[1])], _strip_markup(masked))
+
+
+def _replace_code(text: str) -> tuple[str, list[str]]:
+    """The text with the number of each code span in its place, and the code."""
+    if _CODE_MARK not in text and (pieces := _split_simple_code(text)) is not None:
+        code_spans = pieces[1::2]
+        pieces[1::2] = [f"{_CODE_MARK}{number}{_CODE_MARK}" for number in range(len(code_spans))]
+        return "".join(pieces), code_spans
     parts: list[str] = []
-    code_spans: list[str] = []
+    code_spans = []
     position = 0
     for start, end, fence in iter_code_spans(text):
         parts += text[position:start].replace(_CODE_MARK, " "), f"{_CODE_MARK}{len(code_spans)}{_CODE_MARK}"
         code_spans.append(text[start + fence : end - fence])
         position = end
-    stripped = _strip_markup("".join((*parts, text[position:].replace(_CODE_MARK, " "))))
-    return _CODE_MARK_PATTERN.sub(lambda match: code_spans[int(match[1])], stripped)
+    return "".join((*parts, text[position:].replace(_CODE_MARK, " "))), code_spans
 
 
 def remove_comments(text: str) -> str:

@@ -57,6 +57,8 @@ class LinkResolution(Enum):
 def fold_path(path: str) -> str:
     """The form in which paths are compared if no page has exactly the path of a link."""
     stem = strip_page_extension(path)
+    if stem.isascii():
+        return _WORD_SEPARATORS.sub("-", stem.lower())
     return _WORD_SEPARATORS.sub("-", unicodedata.normalize("NFC", unicodedata.normalize("NFC", stem).casefold()))
 
 

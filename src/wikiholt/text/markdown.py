@@ -1,7 +1,7 @@
 """Parses a page's Markdown into headings with anchors, links and blocks, with their positions in the file.
 
-markdown-it finds the blocks; inline text is parsed only for headings and links. Tables are recognized afterwards,
-since parsing every cell is slow and cells are not needed.
+Inline text is parsed only for headings and links. Tables are recognized after the blocks, since parsing every cell is
+slow and cells are not needed.
 """
 
 import re
@@ -13,16 +13,15 @@ from itertools import accumulate, islice
 from typing import Any, Literal
 
 from markdown_it import MarkdownIt
-from markdown_it.common.utils import mdTrim
-from markdown_it.rules_block import StateBlock, heading
 from markdown_it.token import Token
 
 from wikiholt.domain.page import Heading, Link, MarkdownBlock
 from wikiholt.text.charset import to_one_line
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.dialect_markup import NO_METADATA, InlineMetadata, find_inline_metadata, split_heading_id, to_gfm
-from wikiholt.text.inline import WIKI_LINK_PATTERN, find_links, parse_wiki_link, strip_inline_to_line
+from wikiholt.text.inline import WIKI_LINK_PATTERN, find_links, may_have_links, parse_wiki_link, strip_inline_to_line
 from wikiholt.text.links import resolve_link_paths
+from wikiholt.text.markdown_blocks import BlockLines, InlineText, parse_blocks
 
 AnchorStyle = Literal["github", "otterwiki"]
 
@@ -80,27 +79,12 @@ class AnchorGenerator:
 
 # Outline.
 
-_BLOCK_KINDS = {
-    "paragraph_open": "paragraph",
-    "heading_open": "heading",
-    "fence": "fence",
-    "code_block": "code",
-    "bullet_list_open": "list",
-    "ordered_list_open": "list",
-    "blockquote_open": "quote",
-    "html_block": "html",
-    "hr": "rule",
-}
 _INLINE_MARKUP = re.compile(r"[\\`*_\[<&]")
 _TABLE_RULE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?>(?:\|[ \t]*+:?-++:?[ \t]*+){0,9999})\|?[ \t]*+$")
 _MAX_HEADING_CHARS = 2_000
 _MAX_HEADING_TEXT_CHARS = 500
 """Stored characters of a heading; every chunk under the heading repeats them."""
-_FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_ATX_LINE = re.compile(r"^ {0,3}(#{1,6})(?![^ \t])(.*)$")
 _NEWLINE = re.compile("\n")
-_TEXT_START = re.compile(r"[^\s`~>*\-_+#<=0-9]|`(?!``)")
-"""The first character of a line that continues a paragraph, or begins one or a link definition."""
 _COARSE_BLOCK_LINES = 1_000
 
 MAX_LINES = 100_000
@@ -135,18 +119,18 @@ class _BodyLines:
     @classmethod
     def from_body(cls, body: str, first: int) -> "_BodyLines":
         texts = body.split("\n")
-        return cls(texts, [0, *accumulate(len(text) + 1 for text in texts)], first)
+        return cls(texts, [0, *accumulate([len(text) + 1 for text in texts])], first)
 
-    def make_block(self, kind: str, begin: int, end: int, offset: int = 0) -> MarkdownBlock | None:
-        """The block on the lines [begin, end), without blank lines at its edges; None if all are blank."""
-        while begin < end and not self.texts[end - 1].strip():
+    def add_block(self, found: list[MarkdownBlock], kind: str, begin: int, end: int, offset: int = 0) -> None:
+        """Add the block on the lines [begin, end), without blank lines at its edges, unless all are blank."""
+        texts = self.texts
+        while begin < end and not texts[end - 1].strip():
             end -= 1
-        while begin < end and not self.texts[begin].strip():
+        while begin < end and not texts[begin].strip():
             begin += 1
-        if begin >= end:
-            return None
-        start, stop = offset + self.starts[begin], offset + self.starts[end] - 1
-        return MarkdownBlock(kind, start, stop, self.first + begin, self.first + end - 1)
+        if begin < end:
+            start, stop = offset + self.starts[begin], offset + self.starts[end] - 1
+            found.append(MarkdownBlock(kind, start, stop, self.first + begin, self.first + end - 1))
 
 
 def parse_outline(
@@ -155,37 +139,37 @@ def parse_outline(
     """Parse a body whose first line is `first_line` of the file. Never raises."""
     parsed_body, rest = _split_body(body)
     lines = _BodyLines.from_body(parsed_body, first_line)
-    tokens, env = _parse_tokens(parsed_body)
+    parsed = parse_blocks(parsed_body)
     anchors = AnchorGenerator(style)
     headings: list[Heading] = []
-    for index, token in enumerate(tokens):
-        if token.type == "inline" and token.map and tokens[index - 1].type == "heading_open":
-            content, heading_id = split_heading_id(token.content, dialect.has_admonitions or file.endswith(".mdx"))
+    for source in parsed.texts:
+        if source.heading_level:
+            content, heading_id = split_heading_id(source.content, dialect.has_admonitions or file.endswith(".mdx"))
             text = _get_heading_text(to_gfm(content, dialect))
             anchor = heading_id or anchors.add(text)
-            headings.append(Heading(int(tokens[index - 1].tag[1]), text, anchor, first_line + token.map[0]))
-    links = tuple(islice(_find_page_links(tokens, env.get("references", {}), first_line, file, dialect), MAX_LINKS + 1))
+            headings.append(Heading(source.heading_level, text, anchor, first_line + source.begin))
+    links = tuple(islice(_find_page_links(parsed.texts, parsed.references, first_line, file, dialect), MAX_LINKS + 1))
     warnings = (
         [f"the page has more than {MAX_LINES:,} lines; headings and links after these are ignored"] if rest else []
     )
     if len(links) > MAX_LINKS:
         warnings.append(f"the page has more than {MAX_LINKS:,} links; only the first {MAX_LINKS:,} are indexed")
-    blocks = (*_iter_blocks(tokens, lines), *_iter_coarse_blocks(body, rest, first_line))
-    texts = (token.content for token in tokens if token.type == "inline")
-    metadata = find_inline_metadata(texts, dialect) if dialect.has_note_markup else NO_METADATA
+    blocks = (*_find_blocks(parsed.blocks, lines), *_find_coarse_blocks(body, rest, first_line))
+    contents = (text.content for text in parsed.texts)
+    metadata = find_inline_metadata(contents, dialect) if dialect.has_note_markup else NO_METADATA
     return PageOutline(tuple(headings), links[:MAX_LINKS], blocks, tuple(warnings), metadata)
 
 
 def _find_page_links(
-    tokens: Sequence[Token], references: Mapping[str, Any], first_line: int, file: str, dialect: Dialect
+    texts: Sequence[InlineText], references: Mapping[str, Any], first_line: int, file: str, dialect: Dialect
 ) -> Iterator[Link]:
-    for token in tokens:
-        if token.type != "inline" or not token.map:
+    for content, begin, _, _ in texts:
+        if not may_have_links(content):
             continue
-        line = first_line + token.map[0]
+        line = first_line + begin
         position = 0
-        for link in find_links(token.content, references, dialect.link_order):
-            line += token.content.count("\n", position, link.offset)
+        for link in find_links(content, references, dialect.link_order):
+            line += content.count("\n", position, link.offset)
             position = max(position, link.offset)
             paths = resolve_link_paths(link.targets, link.is_wiki_link, file, dialect.resolution)
             yield Link(to_one_line(link.targets[0]), to_one_line(link.text), line, link.is_wiki_link, paths)
@@ -199,57 +183,14 @@ def _split_body(body: str) -> tuple[str, int]:
     return (body[:rest], rest) if rest < len(body) else (body, 0)
 
 
-def _parse_tokens(text: str) -> tuple[list[Token], dict[str, Any]]:
-    """The block tokens of a text, and markdown-it's environment with its link definitions."""
-    env: dict[str, Any] = {}
-    try:
-        return _get_parser().parse(text, env), env
-    except (RecursionError, IndexError, ValueError, KeyError, AttributeError, TypeError):
-        return _parse_plain_tokens(text), env
-
-
 def iter_link_lines(body: str) -> Iterator[tuple[bool, int, int]]:
     """Line ranges [begin, end) of a body that may contain links (False) or a link definition (True), in any order."""
-    tokens, env = _parse_tokens(_split_body(body)[0])
-    for token in tokens:
-        if token.type == "inline" and token.map:
-            yield False, token.map[0], token.map[1]
-    for reference in (*env.get("references", {}).values(), *env.get("duplicate_refs", ())):
+    parsed = parse_blocks(_split_body(body)[0])
+    for text in parsed.texts:
+        yield False, text.begin, text.end
+    for reference in (*parsed.references.values(), *parsed.env.get("duplicate_refs", ())):
         if reference.get("map"):
             yield True, *reference["map"]
-
-
-@cache
-def _get_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark")
-    parser.core.ruler.disable(["inline", "text_join"])
-    parser.block.ruler.before("code", "common_block", _parse_common_block)
-    return parser
-
-
-def _parse_common_block(state: StateBlock, line: int, end_line: int, silent: bool) -> bool:
-    """A heading, or a paragraph in which no line can begin another block: the other rules need not be tried."""
-    start = state.bMarks[line] + state.tShift[line]
-    if state.is_code_block(line):
-        return False
-    if state.src[start] == "#":
-        return heading(state, line, end_line, silent)
-    if state.src[start] == "[":
-        return False  # maybe a link definition: of many in a row, each would be searched to the end of all
-    next_line = line
-    while next_line < state.lineMax and not state.isEmpty(next_line):
-        if not _TEXT_START.match(state.src, state.bMarks[next_line] + state.tShift[next_line]):
-            return False
-        next_line += 1
-    content = mdTrim(state.getLines(line, next_line, state.blkIndent, False))
-    state.line = next_line
-    state.push("paragraph_open", "p", 1).map = [line, next_line]
-    token = state.push("inline", "", 0)
-    token.content = content
-    token.map = [line, next_line]
-    token.children = []
-    state.push("paragraph_close", "p", -1)
-    return True
 
 
 def _get_heading_text(content: str) -> str:
@@ -277,75 +218,43 @@ def _iter_texts(tokens: Sequence[Token]) -> Iterator[str]:
             yield token.content
 
 
-def _iter_blocks(tokens: Sequence[Token], lines: _BodyLines) -> Iterator[MarkdownBlock]:
+def _find_blocks(blocks: Sequence[BlockLines], lines: _BodyLines) -> list[MarkdownBlock]:
     """The top-level blocks in order, lists item by item, and link definitions between them."""
+    found: list[MarkdownBlock] = []
     last_line = 0
-    for token in tokens:
-        kind = _get_block_kind(token)
-        if not kind or not token.map or token.map[1] <= last_line:
+    for kind, block_begin, block_end in blocks:
+        if block_end <= last_line:
             continue
-        begin, end = max(token.map[0], last_line), min(token.map[1], len(lines.texts))
-        yield from _to_tuple(lines.make_block("definition", last_line, begin))
-        if kind == "paragraph":
-            yield from _iter_paragraph_blocks(lines, begin, end)
-        else:
-            yield from _to_tuple(lines.make_block(kind, begin, end))
+        begin, end = max(block_begin, last_line), min(block_end, len(lines.texts))
+        if begin > last_line:
+            lines.add_block(found, "definition", last_line, begin)
+        table = _find_table(lines.texts, begin, end) if kind == "paragraph" and end > begin + 1 else end
+        lines.add_block(found, kind, begin, table)
+        if table < end:
+            lines.add_block(found, "table", table, end)
         last_line = end
-    yield from _to_tuple(lines.make_block("definition", last_line, len(lines.texts)))
+    lines.add_block(found, "definition", last_line, len(lines.texts))
+    return found
 
 
-def _iter_coarse_blocks(body: str, begin: int, first_line: int) -> Iterator[MarkdownBlock]:
+def _find_coarse_blocks(body: str, begin: int, first_line: int) -> list[MarkdownBlock]:
     """The part of a body after MAX_LINES, in blocks of a thousand lines."""
+    found: list[MarkdownBlock] = []
     line = first_line + body.count("\n", 0, begin)
     while 0 < begin < len(body):
         last = next(islice(_NEWLINE.finditer(body, begin), _COARSE_BLOCK_LINES - 1, None), None)
         end = last.end() if last else len(body)
         text = body[begin:end]
-        yield from _to_tuple(_BodyLines.from_body(text, line).make_block("paragraph", 0, text.count("\n") + 1, begin))
+        _BodyLines.from_body(text, line).add_block(found, "paragraph", 0, text.count("\n") + 1, begin)
         line += text.count("\n")
         begin = end
+    return found
 
 
-def _get_block_kind(token: Token) -> str | None:
-    if token.level == 0 and token.type not in {"bullet_list_open", "ordered_list_open"}:
-        return _BLOCK_KINDS.get(token.type)
-    return "list" if token.level == 1 and token.type == "list_item_open" else None
-
-
-def _iter_paragraph_blocks(lines: _BodyLines, begin: int, end: int) -> Iterator[MarkdownBlock]:
-    """A paragraph, or a paragraph followed by a table."""
+def _find_table(texts: Sequence[str], begin: int, end: int) -> int:
+    """The line of a paragraph on which a table begins, or its end."""
     for index in range(begin + 1, end):
-        text = lines.texts[index]
-        if "-" in text and "|" in text + lines.texts[index - 1] and _TABLE_RULE.match(text):
-            yield from _to_tuple(lines.make_block("paragraph", begin, index - 1))
-            yield from _to_tuple(lines.make_block("table", index - 1, end))
-            return
-    yield from _to_tuple(lines.make_block("paragraph", begin, end))
-
-
-def _to_tuple(block: MarkdownBlock | None) -> tuple[MarkdownBlock, ...]:
-    return (block,) if block else ()
-
-
-def _parse_plain_tokens(body: str) -> list[Token]:
-    """Headings found line by line, outside fences, for text that markdown-it cannot parse."""
-    tokens: list[Token] = []
-    fence = ""
-    for index, text in enumerate(body.split("\n")):
-        match = _FENCE_LINE.match(text)
-        if match and (not fence or (match[1].startswith(fence))):
-            fence = "" if fence else match[1]
-        heading = None if fence else _ATX_LINE.match(text)
-        if heading:
-            tokens.append(Token("heading_open", f"h{len(heading[1])}", 1, map=[index, index + 1], level=0))
-            tokens.append(
-                Token("inline", "", 0, map=[index, index + 1], level=1, content=_strip_closing_hashes(heading[2]))
-            )
-    return tokens
-
-
-def _strip_closing_hashes(heading: str) -> str:
-    """The text of an ATX heading without its closing hashes."""
-    text = heading.strip()
-    open_text = text.rstrip("#")
-    return open_text.rstrip() if not open_text or open_text[-1] in " \t" else text
+        text = texts[index]
+        if "-" in text and "|" in text + texts[index - 1] and _TABLE_RULE.match(text):
+            return index - 1
+    return end

@@ -14,7 +14,9 @@ from wikiholt.text.inline import remove_comments, strip_inline
 from wikiholt.text.segmentation import TokenSpans, has_at_most
 
 _FENCE_LINE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
-_RULE_LINE = re.compile(r"(?=.*[-=*_|])[-=*_:|+> \t]{2,}")
+_RULE_LINE = re.compile(r"(?=.{2})[:+> \t]*+[-=*_|][-=*_:|+> \t]*+")
+_UNMARKED_START = frozenset("`~{}()]<\"'!?&$%@^/\\.,;")
+"""First characters, besides letters, of lines that `_strip_line` does not change."""
 _LINE_START = re.compile(
     r"[ \t]*+(?>(?:>[!|]?+[ \t]*+){0,999})"
     r"(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?){0,999})(?:#{1,6}[ \t]++)?"
@@ -93,7 +95,10 @@ def _is_start_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
 def _strip_prose(text: str) -> str:
     text = remove_comments(text) if "<!--" in text else text
     # Patterns that search for the start of a line would read every character.
-    text = "\n".join(line if line[:1].isalpha() else _strip_line(line) for line in text.split("\n"))
+    lines = text.split("\n")
+    text = "\n".join(
+        [line if (first := line[:1]).isalpha() or first in _UNMARKED_START else _strip_line(line) for line in lines]
+    )
     if "#" in text:
         text = _CLOSING_HASHES.sub("", text)
     if "[!" in text:
@@ -106,7 +111,7 @@ def _strip_prose(text: str) -> str:
 
 def _strip_line(line: str) -> str:
     """A line without its markers of quotes, lists and headings; empty if it is a rule or a link definition."""
-    if not line or _RULE_LINE.fullmatch(line) or _DEFINITION.fullmatch(line):
+    if not line or _RULE_LINE.fullmatch(line) or ("]:" in line and _DEFINITION.fullmatch(line)):
         return ""
     start = _LINE_START.match(line)
     return line[start.end() :] if start else line

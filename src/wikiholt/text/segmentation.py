@@ -63,6 +63,10 @@ class SpanArrays(Sequence[tuple[int, int]]):
     __hash__ = None  # type: ignore[assignment]
 
     @abstractmethod
+    def has_at_most(self, limit: int) -> bool:
+        """Whether there are at most `limit` tokens. May take less time than `len`."""
+
+    @abstractmethod
     def to_arrays(self) -> tuple["array[int]", "array[int]"]:
         """The starts and the ends."""
 
@@ -86,7 +90,10 @@ def has_at_most(text: str, limit: int, token_spans: TokenSpans) -> bool:
     A token covers at least one ASCII character, and a model may put one token in front, so a short ASCII text needs
     no counting. This matters for long runs of punctuation, which are measured many times.
     """
-    return (len(text) < limit and text.isascii()) or len(token_spans(text)) <= limit
+    if len(text) < limit and text.isascii():
+        return True
+    spans = token_spans(text)
+    return spans.has_at_most(limit) if isinstance(spans, SpanArrays) else len(spans) <= limit
 
 
 class PageWorkLimitExceeded(Exception):
@@ -168,7 +175,8 @@ class TokenCounter:
 
     def count(self, start: int, end: int) -> int:
         """The number of tokens that the range touches."""
-        return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start))
+        count = bisect_left(self._starts, end) - bisect_right(self._ends, start)
+        return count if count > 0 else 0
 
     def find_start(self, end: int, max_tokens: int, floor: int) -> int:
         """The earliest position, not before `floor`, with at most `max_tokens` tokens up to `end`."""

@@ -9,6 +9,7 @@ from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache, VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
 from wikiholt.errors import ModelError, ModelMismatch
+from wikiholt.free_memory import release_free_memory
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
@@ -76,6 +77,8 @@ class Components:
     """Administration of the store's databases, if it uses any."""
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
+    release_memory: Callable[[], None] = release_free_memory
+    """Releases memory that is not in use, such as after a sync."""
 
 
 @dataclass(frozen=True, slots=True)

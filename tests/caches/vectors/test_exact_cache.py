@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.caches.brute_force_index import (
     DIMENSIONS,
@@ -18,7 +20,7 @@ from tests.caches.brute_force_index import (
 from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.vectors.cache_state import Array
-from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
+from wikiholt.caches.vectors.exact import EXCLUDED_DIFFERENCE, ExactVectorCache, QuantizedEngine, select_closest
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidQuery
 
@@ -96,6 +98,33 @@ def test_a_filter_never_reduces_recall(tmp_path: Path, engine: QuantizedEngine, 
     found = cache.search(QUERY, 20, allowed)
     assert set(found.page_ids.tolist()) <= set(pages)
     assert_same(found, expected)
+
+
+@pytest.mark.parametrize("engine", [QuantizedEngine(), QUANTIZED])
+def test_a_vector_is_searched_again_in_some_pages_after_all_and_after_changes(
+    tmp_path: Path, engine: QuantizedEngine
+) -> None:
+    """Scores and rows of the last search are kept for the next one, and must not outlive a change."""
+    reference = BruteForceIndex(6000)
+    cache = open_cache(reference, tmp_path, engine=engine)
+    few, many = np.array([3, 5], np.int64), np.unique(reference.search_vectors(QUERY, 5900).page_ids)
+    for _ in range(2):
+        for pages in (None, few, many, many, few, None):
+            for query in (QUERY, random_vectors(1, seed=98)[0]):
+                found = cache.search(query, 20, pages)
+                assert measure_recall(found, reference.search_vectors(query, 20, pages)) >= 0.95
+        assert_same(cache.search(QUERY, 1000, few), reference.search_vectors(QUERY, 1000, few))
+        reference.remove(cache.search(QUERY, 5, None).chunk_ids.tolist())
+        reference.add(np.stack([QUERY, -QUERY]), [3, 5])
+        cache.refresh()
+
+
+@given(st.lists(st.integers(0, 192) | st.just(EXCLUDED_DIFFERENCE), min_size=1, max_size=400), st.integers(-1, 410))
+def test_the_closest_rows_are_those_up_to_the_last_chosen_difference(values: list[int], count: int) -> None:
+    differences = np.array(values, np.uint8)
+    chosen = sorted(value for value in values if value < EXCLUDED_DIFFERENCE)[: max(0, count)]
+    highest = chosen[-1] if chosen else -1
+    assert select_closest(differences, count).tolist() == [value <= highest for value in values]
 
 
 def test_rows_of_one_page_are_found_although_they_are_far_apart(tmp_path: Path) -> None:

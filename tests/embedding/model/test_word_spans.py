@@ -116,8 +116,22 @@ def test_a_full_cache_is_replaced(tokenizer: ModelTokenizer, monkeypatch: pytest
     assert kept == tokenize(tokenizer, "one two three")
 
 
-def test_a_word_that_is_too_long_is_left_to_the_tokenizer(tokenizer: ModelTokenizer) -> None:
-    assert WordSpanCache(tokenizer._tokenizer).find_spans("short " + "x" * 200) is None
+@pytest.mark.parametrize("chars", [99, 101, 999, 1001])
+def test_long_words_have_the_spans_of_the_tokenizer(tokenizer: ModelTokenizer, chars: int) -> None:
+    for letter in ("x", "-", " ", "é"):
+        text = f"short {letter * chars}| end"
+        assert WordSpanCache(tokenizer._tokenizer).find_spans(text) == tokenize(tokenizer, text)
+
+
+@pytest.mark.parametrize("text", ["one two, three 'four'", "it's über-long", "x" * 2000, "new " * 50 + "réaliste"])
+def test_a_limit_is_compared_with_the_number_of_tokens(tokenizer: ModelTokenizer, text: str) -> None:
+    count = len(tokenize(tokenizer, text))
+    cache = WordSpanCache(tokenizer._tokenizer)
+    for _ in range(2):  # before and after its words are cached
+        for limit in (0, count - 1, count, count + 1, 5 * len(text)):
+            spans = cache.find_spans(text)
+            assert spans is not None
+            assert spans.has_at_most(limit) == (count <= limit)
 
 
 def test_other_kinds_of_tokenizers_are_not_split() -> None:

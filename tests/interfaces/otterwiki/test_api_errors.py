@@ -6,7 +6,8 @@ import pytest
 from flask import Flask
 
 from wikiholt.domain.git import Author
-from wikiholt.errors import InvalidSetting
+from wikiholt.errors import IndexMissing, InvalidSetting
+from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.otterwiki.api import OtterwikiApi
 from wikiholt.interfaces.otterwiki.permissions import SharedKey
 
@@ -43,6 +44,11 @@ def test_a_broken_setup_is_logged_once_and_not_shown_to_clients(path: str, caplo
     assert (status, "secret" in text) == (503, False)
     assert '"detail":"Search is not set up correctly in this wiki."' in text
     assert [record.getMessage().count("/srv/secret/place.") for record in caplog.records] == [2]
+
+
+def test_a_wiki_that_is_not_indexed_yet_says_when_to_try_again() -> None:
+    response = make_problem_response(IndexMissing("this wiki is not indexed yet"))
+    assert (response.status_code, int(response.headers["Retry-After"]) >= 1) == (503, True)
 
 
 def test_an_internal_error_response_has_no_details(caplog: pytest.LogCaptureFixture) -> None:

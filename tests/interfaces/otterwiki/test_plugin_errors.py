@@ -4,6 +4,7 @@ import ast
 import inspect
 import logging
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.errors import IndexCorrupt, IndexMissing, IndexRepairing, InvalidSetting, NothingIndexed
-from wikiholt.interfaces.otterwiki import plugin, plugin_config
+from wikiholt.interfaces.otterwiki import plugin, plugin_config, search_pages
 from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
 from wikiholt.interfaces.otterwiki.plugin_config import PluginOptions
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
@@ -63,6 +64,19 @@ def test_an_older_otterwiki_runs_without_the_plugin_and_the_log_says_what_to_do(
     assert tried.template_html_head_inject(None) is None
 
 
+def test_a_worker_loads_mcp_only_for_the_messages_of_agents(tmp_path: Path) -> None:
+    code = (
+        "import sys; from wikiholt.app.bootstrap import open_application;"
+        "from wikiholt.app.settings.settings_loader import load_settings;"
+        "from wikiholt.interfaces.http.app import create_app, create_host_app;"
+        "application = open_application(load_settings(environ={'WIKIHOLT_DATA': sys.argv[1]}));"
+        "create_host_app(application), create_app(application);"
+        "print([name for name in ('mcp', 'onnxruntime', 'tokenizers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("version", ["2.26.0", "2.26.1", "2.100.0", "3.0", "main"])
 def test_newer_and_unnumbered_versions_of_otterwiki_are_accepted(version: str) -> None:
     plugin.check_otterwiki_version(version)
@@ -95,6 +109,18 @@ def test_the_page_shows_the_first_indexing_as_news_and_not_as_an_error(error: Ex
     templates.filters |= dict.fromkeys(("pluralize", "wikiholt_ago", "wikiholt_matches", "wikiholt_snippet"), str)
     html = cast(Any, templates.get_template("wikiholt/parts.html").module).state(content, {})
     assert re.findall('class="message ([a-z-]*)"', html) == [kind]
+
+
+@pytest.mark.parametrize("error", [InvalidSetting("no such place", hint="x"), RuntimeError("odd place")])
+def test_a_search_that_fails_logs_each_reason_once(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_pages, "_logged_reasons", set())
+    for _ in range(3):
+        content = build_search_content(cast(PluginRuntime, _BrokenRuntime(error)), {"q": "otters"})
+        assert "not set up" in content.problem
+        assert "place" not in content.problem + content.hint
+    assert [record.getMessage().startswith("Wikiholt: search failed: ") for record in caplog.records] == [True]
 
 
 @pytest.mark.parametrize("hook", [name for name in _HOOKS if name != "setup"])
@@ -273,3 +299,20 @@ def test_a_sync_waits_until_saves_have_ended_but_not_for_ever(
     assert called.wait(TIMEOUT_S)
     debouncer.stop(TIMEOUT_S)
     assert bool(left) == all(replies)
+
+
+def test_a_row_of_saves_ends_when_no_save_has_run_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wikiholt.interfaces.otterwiki import plugin_runtime
+
+    monkeypatch.setattr(plugin_runtime, "_QUIET_S", 3600.0)
+    app, writes = Flask("saves"), plugin_runtime.RunningWrites()
+    writes.register(app)
+    seen: list[bool] = []
+    app.add_url_rule("/", view_func=lambda: str(seen.append(writes.is_busy())), methods=["GET", "POST"])
+    client = app.test_client()
+    client.get("/")
+    assert (seen, writes.is_busy()) == ([False], False), "a view is no save"
+    client.post("/")
+    assert (seen[1:], writes.is_busy()) == ([True], True), "the next save may follow"
+    monkeypatch.setattr(plugin_runtime, "_QUIET_S", 0.0)
+    assert not writes.is_busy()

@@ -8,6 +8,7 @@ import pytest
 from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import IndexMissing
+from wikiholt.indexing.sync import SyncProgress
 
 PAGES: PageFiles = {
     "home.md": "---\ntags: [Start]\ncategory: Guide\n---\n# Home\n\nTwo words.\n",
@@ -45,4 +46,20 @@ def test_the_page_list_is_complete_before_anything_is_indexed(tmp_path: Path) ->
     wiki.sync()
     after = {page.path: (page.name, page.category, page.tags, page.words) for page in wiki.pages.list().pages}
     assert before == after
+    wiki.close()
+
+
+def test_the_page_list_is_complete_while_pages_are_indexed_for_the_first_time(tmp_path: Path) -> None:
+    wiki = IndexedWiki(tmp_path, {f"page-{number:03}.md": "See [[page-000]].\n" for number in range(120)})
+    seen: list[tuple[int, int]] = []
+
+    def look(progress: SyncProgress) -> None:
+        seen.append((progress.pages_done, wiki.pages.list().total))
+        with pytest.raises(IndexMissing):
+            wiki.pages.get_links("page-000")
+
+    wiki.handle.sync(look)
+    assert {total for _, total in seen} == {120}
+    assert any(0 < done < 120 for done, _ in seen), "some pages were indexed, and others were not"
+    assert len(wiki.pages.get_links("page-000").linked_from) == 119
     wiki.close()

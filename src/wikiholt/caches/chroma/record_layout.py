@@ -100,7 +100,7 @@ class OtterwikiLayout:
             if chunk is None or page is None:
                 continue
             positions.append(position)
-            ids.append(f"{page.path}::chunk_{chunk.index}")
+            ids.append(f"{page.path}::chunk_{chunk.number}")
             texts.append(chunk.text)
             metadata.append(
                 {
@@ -109,7 +109,7 @@ class OtterwikiLayout:
                     "category": page.category or "",
                     "tags": ", ".join(page.tags),
                     "last_updated": page.last_updated.isoformat() if page.last_updated else "",
-                    "chunk_index": chunk.index,
+                    "chunk_index": chunk.number,
                     CHUNK_KEY: chunk_id,
                 }
             )

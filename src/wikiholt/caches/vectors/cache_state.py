@@ -20,6 +20,7 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorHits,
 
 UNIT_LENGTH_TOLERANCE = 1e-3
 NO_ROWS: IntArray = np.empty(0, np.int64)
+NO_SCORES: FloatArray = np.empty(0, np.float32)
 
 
 def select_best(scores: FloatArray, count: int) -> IntArray:
@@ -255,6 +256,10 @@ class VectorCacheState:
     built: BuiltRows
     added: AppendedRows
     dropped: IntArray
+    recent_scores: dict[None, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False, compare=False)
+    """The last vector with which every built row was scored, and the scores. One search needs them three times."""
+    recent_positions: dict[None, tuple[IntArray, IntArray]] = field(default_factory=dict, repr=False, compare=False)
+    """The last pages to which a search was restricted, and the positions of their rows. Filters are used again."""
 
     @classmethod
     def from_built(cls, built: BuiltRows) -> "VectorCacheState":
@@ -279,7 +284,7 @@ class VectorCacheState:
         removed = np.union1d(delta.dropped, delta.added.chunk_ids)
         dropped = np.union1d(self.dropped, self.built.rows.find_positions(removed))
         added = self.added.with_changes(delta.added, removed)
-        return replace(self, version=delta.version, added=added, dropped=dropped)
+        return replace(self, version=delta.version, added=added, dropped=dropped, recent_scores={}, recent_positions={})
 
     def search(self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None) -> VectorHits:
         """Return the nearest rows, only of these pages if given, by distance and then chunk id."""
@@ -336,21 +341,35 @@ class VectorCacheState:
             yield VectorRows(rows.chunk_ids[kept], rows.page_ids[kept], vectors)
         yield self.added.get_live_rows()
 
+    def _find_live_positions(self, page_ids: IntArray) -> IntArray:
+        """Return the positions of the rows of these pages that were not dropped."""
+        known_page_ids, positions = self.recent_positions.get(None, (None, NO_ROWS))
+        if known_page_ids is page_ids:
+            return positions
+        positions = self.built.rows.find_page_positions(page_ids)
+        if len(self.dropped):
+            positions = positions[~is_in_sorted(self.dropped, positions)]
+        if len(positions) > _MAX_GATHERED_ROWS:
+            self.recent_positions[None] = page_ids, positions
+        return positions
+
     def _search_built(
         self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None
     ) -> tuple[IntArray, FloatArray]:
         """Return candidate positions among the built rows, with their exact scores."""
         rows, finder = self.built.rows, self.built.finder
-        allowed = None if allowed_page_ids is None else rows.find_page_positions(allowed_page_ids)
-        if allowed is not None and len(self.dropped):
-            allowed = allowed[~is_in_sorted(self.dropped, allowed)]
+        allowed = None if allowed_page_ids is None else self._find_live_positions(allowed_page_ids)
         if allowed is not None and len(allowed) <= _MAX_GATHERED_ROWS:
+            scored_vector, scores = self.recent_scores.get(None, (None, NO_SCORES))
+            if scored_vector is vector:
+                return allowed, scores[allowed]
             positions = allowed
         elif finder is not None:
             positions = finder.find(vector, limit, allowed, self.dropped)
         else:
             scores = rows.score_all(vector)
             scores[self.dropped] = -np.inf
+            self.recent_scores[None] = vector, scores
             positions = select_best(scores, limit) if allowed is None else allowed[select_best(scores[allowed], limit)]
         return positions, rows.score_positions(vector, positions)
 

@@ -29,6 +29,8 @@ MAX_PASS_FACTOR = 4.0
 """Above this factor the one-bit codes are not used."""
 
 _MIN_PASSED_ROWS = 300
+_THRESHOLD_SAMPLE_EVERY_ROWS = 37
+"""An odd number, so that the sample does not follow the structure of pages."""
 _SAMPLE_ROWS, _SAMPLE_QUERIES = 8_000, 40
 _TARGET_RECALL = 0.995
 _QUANTIZE_BLOCK_ROWS = 16_384
@@ -84,9 +86,21 @@ def select_closest(differences: BitDifferences, count: int) -> NDArray[np.bool_]
     """Return a mask of the `count` rows that differ least and all ties with the last, without excluded rows."""
     if count >= len(differences):
         return differences < EXCLUDED_DIFFERENCE
-    # numpy partitions 16-bit words ten times faster than bytes.
-    most = int(np.partition(differences.astype(np.uint16), count - 1)[count - 1]) if count > 0 else -1
-    return differences <= min(most, EXCLUDED_DIFFERENCE - 1)
+    if count <= 0:
+        return np.zeros(len(differences), np.bool_)
+    # There are few different values: counting the rows up to one takes a tenth of the time of a partition. A sample
+    # tells where to begin.
+    sample = np.sort(differences[::_THRESHOLD_SAMPLE_EVERY_ROWS])
+    most = int(sample[count * len(sample) // len(differences)])
+    mask: NDArray[np.bool_] = differences <= most
+    if np.count_nonzero(mask) >= count:
+        while most and np.count_nonzero(smaller := differences <= most - 1) >= count:
+            mask, most = smaller, most - 1
+    else:
+        while np.count_nonzero(mask) < count:
+            most += 1
+            mask = differences <= most
+    return mask if most < EXCLUDED_DIFFERENCE else differences < EXCLUDED_DIFFERENCE
 
 
 # The number of rows that must pass the one-bit codes for the target recall. Measured on real text, it grows with the

@@ -1,7 +1,8 @@
 """The HTTP service as an ASGI application, and which error becomes which problem response."""
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -11,9 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Environment
 
 from wikiholt import __version__
 from wikiholt.app.bootstrap import Application
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
@@ -37,8 +42,6 @@ from wikiholt.interfaces.http.problem_details import (
     make_problem_response,
 )
 from wikiholt.interfaces.http.request_context import HostContext, RequestContext, get_request_context
-from wikiholt.interfaces.web.page_frame import render_error_page, wants_html
-from wikiholt.interfaces.web.web_routes import add_pages
 
 _DESCRIPTION = (
     "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same paths address one wiki."
@@ -68,6 +71,8 @@ _SERVICE_ROUTERS = (index_routes.webhook_router, admin_routes.wikis_router, serv
 
 def create_app(application: Application, metrics: ServiceMetrics | None = None) -> FastAPI:
     """Create the HTTP service. The caller starts and stops the scheduler of the application."""
+    from wikiholt.interfaces.web.web_routes import add_pages  # noqa: PLC0415 - a host application has its own pages
+
     app = _create_base_app(application, RequestContext, "/openapi.json", metrics)
     _add_routes(app, (*_WIKI_ROUTERS, *_SERVICE_ROUTERS, service_routes.router))
     app.add_route("/docs", openapi.handle_docs, include_in_schema=False)
@@ -100,10 +105,46 @@ def create_host_app(application: Application) -> FastAPI:
 
 
 def _add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
-    if importlib.util.find_spec("mcp") is not None:
-        from wikiholt.interfaces.mcp.mcp_routes import add_mcp  # noqa: PLC0415 - an optional dependency
+    """Add the MCP endpoint if its optional dependency is installed; without a prefix also OAuth, if configured."""
+    settings = application.settings
+    if importlib.util.find_spec("mcp") is None:
+        return
+    if (settings.oauth_issuers or settings.mcp_oauth) and not prefix:
+        from wikiholt.interfaces.mcp import mcp_routes  # noqa: PLC0415 - an optional dependency
 
-        add_mcp(app, application, prefix)
+        verifiers = mcp_routes.add_oauth(app, application)
+        endpoint = _LazyEndpoint(lambda: mcp_routes.make_endpoint(settings, verifiers, settings.oauth_resource))
+    else:
+        endpoint = _LazyEndpoint(lambda: _make_mcp_endpoint(settings))
+    endpoint.route = Route(f"{prefix}/mcp", endpoint, methods=["POST"])
+    app.router.routes.append(endpoint.route)
+
+
+def _make_mcp_endpoint(settings: Settings) -> ASGIApp:
+    from wikiholt.interfaces.mcp.mcp_routes import make_endpoint  # noqa: PLC0415 - see _LazyEndpoint
+
+    return make_endpoint(settings)
+
+
+class _LazyEndpoint:
+    """An ASGI endpoint that is made at its first request: what MCP imports takes 20 MB and half a second."""
+
+    def __init__(self, make: Callable[[], ASGIApp]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._endpoint: ASGIApp | None = None
+        self.route: Route | None = None
+
+    async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
+        scope["route"] = self.route  # for the request metrics; FastAPI sets it only for its own routes
+        endpoint = self._endpoint if self._endpoint is not None else await run_in_threadpool(self._get)
+        await endpoint(scope, receive, send)
+
+    def _get(self) -> ASGIApp:
+        with self._lock:
+            if self._endpoint is None:
+                self._endpoint = self._make()
+            return self._endpoint
 
 
 def _create_base_app(
@@ -171,7 +212,11 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 def _to_page(request: Request, response: Response, message: str, hint: str) -> Response:
     """Return an error response, as a page with the same status and headers if a browser asks for one."""
-    if not (request.app.state.has_pages and wants_html(request)):
+    if not request.app.state.has_pages:
+        return response
+    from wikiholt.interfaces.web.page_frame import render_error_page, wants_html  # noqa: PLC0415 - see create_app
+
+    if not wants_html(request):
         return response
     headers = {name: response.headers[name] for name in _ERROR_HEADERS if name in response.headers}
     return render_error_page(request, response.status_code, message, hint, headers)

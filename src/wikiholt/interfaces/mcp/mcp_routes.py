@@ -14,10 +14,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Environment
 
 from wikiholt.app.bootstrap import Application
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
@@ -33,7 +34,6 @@ from wikiholt.wikis.session import WikiSession
 
 AnyTokenVerifier = TokenVerifier | AuthorizationServer
 
-MCP_PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 _TOOL_CONTEXT_KEY = "wikiholt.mcp"
 _MAX_READ_BODY_BYTES = 256 * 1024
@@ -41,25 +41,27 @@ _MAX_READ_BODY_BYTES = 256 * 1024
 _SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-def add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
-    """Add the MCP endpoint below `prefix`, and the OAuth metadata if issuers are configured."""
+def make_endpoint(settings: Settings, verifiers: Sequence[AnyTokenVerifier] = (), base: str = "") -> ASGIApp:
+    """Make the endpoint for MCP messages. Keys are verified without a verifier."""
+    options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
+    return _McpEndpoint(options, base, verifiers, settings.limit_body_bytes, settings.serve_cors_origins)
+
+
+def add_oauth(app: FastAPI, application: Application) -> Sequence[AnyTokenVerifier]:
+    """Add the OAuth metadata and the routes of our own authorization server; return the verifiers of tokens."""
     settings = application.settings
     verifiers: list[AnyTokenVerifier] = []
-    base = "" if prefix else settings.oauth_resource
-    if settings.oauth_issuers and not prefix:
+    base = settings.oauth_resource
+    if settings.oauth_issuers:
         verifiers.append(TokenVerifier(settings.oauth_issuers, base, settings.oauth_jwks))
-    if settings.mcp_oauth and not prefix:
+    if settings.mcp_oauth:
         server = AuthorizationServer(application.service.registry, base)
         verifiers.append(server)
         app.router.routes += [*create_routes(server), create_consent_route(server)]
-    if verifiers:
-        issuers = (*((base,) if settings.mcp_oauth else ()), *settings.oauth_issuers)
-        handler = _make_metadata_handler(base, issuers)
-        app.router.routes.append(Route(f"{METADATA_PATH}/w/{{slug}}/mcp", handler, methods=["GET"]))
-    options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
-    endpoint = _McpEndpoint(options, base, verifiers, settings.limit_body_bytes, settings.serve_cors_origins)
-    endpoint.route = Route(f"{prefix}{MCP_PATH}", endpoint, methods=["POST"])
-    app.router.routes.append(endpoint.route)
+    issuers = (*((base,) if settings.mcp_oauth else ()), *settings.oauth_issuers)
+    handler = _make_metadata_handler(base, issuers)
+    app.router.routes.append(Route(f"{METADATA_PATH}/w/{{slug}}/mcp", handler, methods=["GET"]))
+    return verifiers
 
 
 def _refuse_several_wikis() -> WikiSession:
@@ -90,10 +92,8 @@ class _McpEndpoint:
         self._verifiers = tuple(verifiers)
         self._body_bytes = body_bytes
         self._origins = frozenset(origins)
-        self.route: Route | None = None
 
     async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
-        scope["route"] = self.route  # for the request metrics; FastAPI sets it only for its own routes
         try:
             scope[_TOOL_CONTEXT_KEY] = tool_context = await run_in_threadpool(self._authorize, Request(scope))
         except WikiholtError as error:

@@ -25,6 +25,7 @@ from flask import Flask, g, request
 from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
+from wikiholt.free_memory import use_one_arena
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver, is_in_request
 from wikiholt.wikis.access import Grant
@@ -98,8 +99,10 @@ def _is_cli_command() -> bool:
 
 _DEBOUNCE_S = 0.05
 """Delay before handling, in which the response is sent and further notifications are merged."""
-_MAX_DELAY_S = 1.0
-"""How long a sync waits for saves to end, which it would slow down."""
+_QUIET_S = 0.05
+"""How long after the last save a row of saves counts as ended: programs save the next page within milliseconds."""
+_MAX_DELAY_S = 10.0
+"""How long a sync waits for saves to end, which it would slow down. A search with `fresh=true` does not wait."""
 _WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -107,19 +110,20 @@ class RunningWrites:
     """Counts the requests of this process that may save a page. Safe to use from many threads."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._lock = Lock()
+        self.reset()
 
     def register(self, app: Flask) -> None:
         app.before_request(self._begin)
         app.teardown_request(self._end)
 
-    def __bool__(self) -> bool:
-        return self._count > 0
+    def is_busy(self) -> bool:
+        """Whether a save is running, or has ended so recently that another may follow."""
+        return self._count > 0 or time.monotonic() - self._ended_at < _QUIET_S
 
     def reset(self) -> None:
         """Forget the requests of the parent process after a fork."""
         self._count = 0
+        self._ended_at = -_QUIET_S
         self._lock = Lock()
 
     def _begin(self) -> None:
@@ -132,6 +136,7 @@ class RunningWrites:
         if g.pop("wikiholt_is_write", False):
             with self._lock:
                 self._count -= 1
+                self._ended_at = time.monotonic()
 
 
 class Debouncer:
@@ -226,6 +231,7 @@ class PluginRuntime:
         self.options = self.config.options
         self._resolver = WikiResolver(self.options.resolver)
         self._is_prefork_master = is_prefork_master()
+        use_one_arena()  # a save frees tens of megabytes in its thread
         self._running_writes = RunningWrites()
         self._running_writes.register(app)
         self._reset()
@@ -237,7 +243,7 @@ class PluginRuntime:
         self._lock = RLock()
         self._running: _RunningApplication | None = None
         self._running_writes.reset()
-        self._debouncer = Debouncer(self._notify_scheduler, lambda: bool(self._running_writes))
+        self._debouncer = Debouncer(self._notify_scheduler, self._running_writes.is_busy)
         self._logged_messages: set[str] = set()
 
     def _after_fork(self) -> None:

@@ -28,6 +28,8 @@ from wikiholt.interfaces.schemas.search_schemas import (
 )
 
 _log = logging.getLogger(__name__)
+_logged_reasons: set[str] = set()
+_MAX_LOGGED_REASONS = 1000
 _SERVER_ERROR_STATUS = 500
 _TIME_UNITS_S = (
     ("year", 31_536_000),
@@ -77,11 +79,19 @@ def _build_error_content(error: Exception) -> SearchPageContent:
         message, hint = get_public_message(error)
         is_first_indexing = isinstance(error, IndexMissing | NothingIndexed) and not isinstance(error, IndexRepairing)
         return SearchPageContent(problem=message, hint=hint, is_first_indexing=is_first_indexing)
-    expected = isinstance(error, WikiholtError)
-    _log.error("search failed: %s", error, exc_info=None if expected else error)
+    _log_once(error)
     return SearchPageContent(
         problem="Search is not set up correctly in this wiki.", hint="The log of the wiki has the reason."
     )
+
+
+def _log_once(error: Exception) -> None:
+    """Log why searches fail, once for each reason."""
+    reason = f"{type(error).__name__}: {error}"
+    if reason not in _logged_reasons and len(_logged_reasons) < _MAX_LOGGED_REASONS:
+        _logged_reasons.add(reason)
+        is_expected = isinstance(error, WikiholtError)
+        _log.error("Wikiholt: search failed: %s", error, exc_info=None if is_expected else error)
 
 
 def render_hit_snippet(hit: HitDocument) -> Markup:

@@ -11,7 +11,7 @@ from wikiholt.storage.checksums import (
     compute_page_checksum,
     compute_problem_checksum,
     read_page_parts,
-    write_checksum,
+    write_checksums,
     write_page_checksum,
     write_state_checksum,
 )
@@ -29,7 +29,10 @@ from wikiholt.storage.sqlite.page_queries import select_in_batches
 _MAX_DROPPED_ROWS = 200_000
 """Maximum number of dropped rows kept for caches to follow; an older cache is rebuilt."""
 
-_SELECT_PAGE = f"SELECT {', '.join(PageRow._fields)} FROM pages LEFT JOIN page_words ON page_id = id WHERE file = ?"
+_SELECT_PAGES = (
+    f"SELECT {', '.join(PageRow._fields)}, crc FROM pages LEFT JOIN page_words ON page_words.page_id = id"
+    " LEFT JOIN seals ON seals.page_id = id WHERE file IN ({0}) ORDER BY id"
+)
 # Only these columns: SQLite rewrites each index of a column that it sets.
 _UPDATE_PAGE = f"UPDATE pages SET {', '.join(f'{name} = ?' for name in MOVED_COLUMNS)} WHERE id = ?"
 _get_moved_columns = attrgetter(*MOVED_COLUMNS)
@@ -73,7 +76,7 @@ class _SqliteWriter:
     def __init__(self, db: sqlite3.Connection, version: int) -> None:
         self._db = db
         self._version = version
-        self._term_statements: list[tuple[str, tuple[object, ...]]] = []
+        self._term_statements: list[tuple[str, tuple[int, str, str, str]]] = []
         self.changed = False
 
     def delete_file(self, file: str) -> None:
@@ -117,33 +120,35 @@ class _SqliteWriter:
         files = [move.file for move in moves]
         for file in self._find_files("pages", files) | self._find_files("problems", files):
             self.delete_file(file)
-        for move in moves:
-            self._move_page(move)
+        moves_by_file = {move.old_file: move for move in moves}
+        moved = []
+        for *columns, crc in list(select_in_batches(self._db, _SELECT_PAGES, list(moves_by_file))):
+            page = PageRow._make(columns)
+            moved.append(self._move_page(page, crc, moves_by_file[page.file]))
+        self._db.executemany(_UPDATE_PAGE, [(*_get_moved_columns(page), page.id) for page, _ in moved])
+        self._db.executemany("UPDATE page_words SET words = ? WHERE page_id = ?", [(p.words, p.id) for p, _ in moved])
+        write_checksums(self._db, [(page.id, crc) for page, crc in moved])
 
     def _find_files(self, table: str, files: Sequence[str]) -> set[str]:
         sql = f"SELECT file FROM {table} WHERE file IN ({{0}})"
         return {file for (file,) in select_in_batches(self._db, sql, files)}
 
-    def _move_page(self, move: IndexedPageMove) -> None:
-        """Change the rows of a page that depend on its file. Its chunks keep their ids and vectors."""
-        page = PageRow._make(self._db.execute(_SELECT_PAGE, (move.old_file,)).fetchone())
+    def _move_page(self, page: PageRow, crc: int, move: IndexedPageMove) -> tuple[PageRow, int]:
+        """The row of a page at its new file, and its checksum. Its chunks keep their ids and vectors."""
         parts = read_page_parts(self._db, page.id)
-        checksum = self._db.execute("SELECT crc FROM seals WHERE page_id = ?", (page.id,)).fetchone()
-        if checksum != (compute_page_checksum(page, parts),):
+        if crc != compute_page_checksum(page, parts):
             raise make_move_error(page)
         old_terms = rows.decode_terms(page.words)
         terms = PageTerms(move.name_terms, old_terms.headings, old_terms.body)
-        moved = move_page_row(page, move, terms, self._version)
-        self._db.execute(_UPDATE_PAGE, (*_get_moved_columns(moved), page.id))
-        self._db.execute("UPDATE page_words SET words = ? WHERE page_id = ?", (moved.words, page.id))
         if move.links is not None:
             self._db.execute("DELETE FROM links WHERE page_id = ?", (page.id,))
             page_queries.insert_links(self._db, page.id, move.links)
             parts = read_page_parts(self._db, page.id)
-        write_checksum(self._db, page.id, compute_page_checksum(moved, parts))
         self._delete_terms(page.id, old_terms)
         self._insert_terms(page.id, terms)
         self.changed = True
+        moved = move_page_row(page, move, terms, self._version)
+        return moved, compute_page_checksum(moved, parts)
 
     def set_revision(self, revision: str) -> None:
         (old_revision,) = self._db.execute("SELECT revision FROM state").fetchone()
@@ -151,12 +156,12 @@ class _SqliteWriter:
         self.changed = self.changed or old_revision != revision
 
     def write_terms(self) -> None:
-        """Change the keyword index for all pages, in order. Call once, at the end.
+        """Change the keyword index for all pages. Call once, at the end.
 
         FTS5 writes a segment whenever a later statement of the transaction opens a savepoint, so it would write one or
-        two for each page.
+        two for each page. It also writes one whenever a page id is smaller than the one before.
         """
-        for sql, row in self._term_statements:
+        for sql, row in sorted(self._term_statements, key=lambda statement: statement[1][0]):
             self._db.execute(sql, row)
 
     def _is_unchanged(self, page_id: int, entry: PageEntry) -> bool:

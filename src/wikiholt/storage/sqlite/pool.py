@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock, local
 
 from wikiholt.storage.sqlite.errors import translate_errors
-from wikiholt.storage.sqlite.schema import ImmutableConnection, open_connection, require_owner
+from wikiholt.storage.sqlite.schema import WRITER_PRAGMA, ImmutableConnection, open_connection, require_owner
 
 _MAX_IDLE_CONNECTIONS = 3
 _MAX_IDLE_CONNECTIONS_IN_PROCESS = 32
@@ -174,6 +174,7 @@ class SqlitePool:
         with translate_errors():
             db = self._acquire()
             try:
+                db.execute(f"PRAGMA {WRITER_PRAGMA}")
                 db.execute("BEGIN IMMEDIATE")
                 yield db
                 db.execute("COMMIT")

@@ -72,8 +72,11 @@ CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NU
 _REQUIRED_TABLES = {"state", "pages", "page_words", "chunks", "vectors", "words", "problems", "seals", "model", "owner"}
 
 # Without mmap_size: reading a mapped file that damage has truncated would end the process (SIGBUS).
-_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000")
-_READER_PRAGMAS = ("cache_size = -16000",)
+# A small cache: the system caches the file for all connections and processes.
+_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -4000")
+_READER_PRAGMAS = ("cache_size = -4000",)
+WRITER_PRAGMA = "cache_size = -16000"
+"""For a transaction that writes: changed blocks stay in memory until it ends."""
 FILE_SUFFIXES = ("", "-wal", "-shm")
 """Suffixes of the files of an SQLite database."""
 _READ_ONLY_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}

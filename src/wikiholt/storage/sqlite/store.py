@@ -2,7 +2,7 @@
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
-<root>/<wiki id>/write.lock         locked by the writing process; contains the last writer's mark (wiki_directory.py)
+<root>/<wiki id>/write.lock         locked by the writing process; contains the last writer's mark (change_marks.py)
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
@@ -18,19 +18,20 @@ from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
 from wikiholt.storage import wiki_files
 from wikiholt.storage.sqlite import backup, schema, wiki_directory
+from wikiholt.storage.sqlite.change_marks import (
+    Checksums,
+    FileMark,
+    compute_checksums,
+    count_bytes,
+    is_too_large,
+    read_mark,
+    update_checksums,
+    write_mark,
+)
 from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
 from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigin
 from wikiholt.storage.sqlite.index import SqliteIndex
-from wikiholt.storage.sqlite.wiki_directory import (
-    COMPARED_BYTES,
-    FileMark,
-    compute_checksum,
-    count_bytes,
-    is_locked,
-    lock_file,
-    read_mark,
-    write_mark,
-)
+from wikiholt.storage.sqlite.wiki_directory import is_locked, lock_file
 
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
@@ -39,6 +40,8 @@ _OWN_FILES = re.compile(
 )
 """Names in a wiki's directory that must be regular files."""
 _STALE_NOTE_S = 600.0
+_COMPARISON_TTL_S = 60.0
+"""How long a writer relies on its last comparison of the complete file. Services compare it as often."""
 _MAX_FULL_READ_BYTES = 8 << 20
 """A reader that finds a changed index checks it completely up to this size: half a second at most."""
 
@@ -140,14 +143,18 @@ class SqliteStore:
             self._remove_leftovers(wiki_id)
             yield
             if self.get_directory(wiki_id).exists():
+                checksums = self._update_checksums(wiki_id)
                 self._checkpoint(wiki_id)
-                self._write_change_mark(wiki_id)
+                self._write_change_mark(wiki_id, checksums)
 
     def get_change_token(self, wiki_id: str) -> str:
+        return self._read_stamp(wiki_id, ("", "-wal"))
+
+    def _read_stamp(self, wiki_id: str, suffixes: Sequence[str]) -> str:
         published = self.get_published(wiki_id)
         file = self._get_file(wiki_id, published or 0)
         parts = [str(published)]
-        for suffix in ("", "-wal"):
+        for suffix in suffixes:
             try:
                 status = file.with_name(file.name + suffix).stat()
             except OSError:
@@ -165,16 +172,17 @@ class SqliteStore:
         if generation is None or (compared_stamp == stamp and time.monotonic() - compared_at < max_age_s):
             return VerificationResult.NONE if generation is None else VerificationResult.COMPARED
         mark, file = self._read_change_mark(wiki_id), self._get_file(wiki_id, generation)
-        checksum = compute_checksum(file) if mark.stamp != stamp or mark.checksum is not None else None
+        checksums = compute_checksums(file) if mark.stamp != stamp or mark.checksums is not None else None
         if mark.stamp != stamp and is_locked(self.get_directory(wiki_id) / "write.lock"):
             return VerificationResult.NONE
-        if mark == FileMark(stamp, None):
+        if mark.stamp == stamp and mark.checksums is None:
             return VerificationResult.TOO_LARGE
-        if checksum is None and count_bytes(file) <= COMPARED_BYTES:
+        if checksums is None and not is_too_large(file):
             return VerificationResult.NONE  # it was busy or removed meanwhile, which says nothing about damage
-        if checksum is None or mark != FileMark(stamp, checksum):
+        # The same bytes under another time are no change: the last reader that closes may move a log into the file.
+        if checksums is None or not mark.has_checksums(checksums):
             # No writer left it like this, but the change may be in unused space: only a full check tells.
-            if checksum is None or count_bytes(file) > _MAX_FULL_READ_BYTES:
+            if checksums is None or count_bytes(file) > _MAX_FULL_READ_BYTES:
                 return (
                     VerificationResult.CHANGED if self.get_change_token(wiki_id) == stamp else VerificationResult.NONE
                 )
@@ -203,11 +211,21 @@ class SqliteStore:
         self._write_change_mark(wiki_id)
 
     def _is_as_written(self, wiki_id: str, generation: int) -> bool:
-        """Whether the files have the times and, unless too large, the bytes that their last writer recorded."""
+        """Whether the files have the times and, unless too large, the bytes that their last writer recorded.
+
+        The bytes are not compared if this process has compared them a moment ago: a writer does not hide damage in
+        blocks that it does not write.
+        """
         mark, stamp = self._read_change_mark(wiki_id), self.get_change_token(wiki_id)
-        if mark.stamp != stamp or mark.checksum is None:
+        if mark.stamp != stamp or mark.checksums is None:
             return mark.stamp == stamp
-        return compute_checksum(self._get_file(wiki_id, generation)) == mark.checksum
+        _, compared_at = self._compared.get(wiki_id, ("", -_COMPARISON_TTL_S))
+        if time.monotonic() - compared_at < _COMPARISON_TTL_S:
+            return True
+        is_same = mark.has_checksums(compute_checksums(self._get_file(wiki_id, generation)))
+        if is_same:
+            self._compared[wiki_id] = (stamp, time.monotonic())
+        return is_same
 
     def quarantine(self, wiki_id: str, reason: str) -> str:
         name = make_quarantine_name(re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-"))
@@ -275,11 +293,26 @@ class SqliteStore:
     def _read_change_mark(self, wiki_id: str) -> FileMark:
         return read_mark(self.get_directory(wiki_id) / "write.lock")
 
-    def _write_change_mark(self, wiki_id: str) -> None:
-        checksum = compute_checksum(self._get_file(wiki_id, self.get_published(wiki_id) or 0))
+    def _update_checksums(self, wiki_id: str) -> Checksums | None:
+        """The checksums of the last mark with those of the blocks in the log; None if the file must be read."""
+        mark, file = self._read_change_mark(wiki_id), self._get_file(wiki_id, self.get_published(wiki_id) or 0)
+        # The log has all changes since the mark if the file itself is as it was, and the log was empty.
+        if mark.checksums is None or not len(mark.checksums) or mark.stamp != self._read_stamp(wiki_id, ("",)):
+            return None
+        if mark.stamp == self.get_change_token(wiki_id):
+            return mark.checksums
+        return update_checksums(mark.checksums, file.with_name(file.name + "-wal"))
+
+    def _write_change_mark(self, wiki_id: str, checksums: Checksums | None = None) -> None:
+        """Write the mark. Without `checksums` the complete file is read."""
+        file = self._get_file(wiki_id, self.get_published(wiki_id) or 0)
+        compared_at = self._compared.get(wiki_id, ("", -_COMPARISON_TTL_S))[1]
+        with suppress(OSError):
+            if checksums is None or is_too_large(file):
+                checksums, compared_at = compute_checksums(file), time.monotonic()
         stamp = self.get_change_token(wiki_id)  # afterwards: closing the last connection may empty the log
-        write_mark(self.get_directory(wiki_id) / "write.lock", FileMark(stamp, checksum))
-        self._compared[wiki_id] = (stamp, time.monotonic())
+        write_mark(self.get_directory(wiki_id) / "write.lock", FileMark(stamp, checksums))
+        self._compared[wiki_id] = (stamp, compared_at)
 
     def _get_file(self, wiki_id: str, generation: int) -> Path:
         return self._get_generations(wiki_id).get_file(generation)
