@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.services import make_cached_service, read_all_files
+from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.settings_loader import load_settings
