@@ -80,6 +80,8 @@ def test_healthy_pages_stay_searchable(wiki: MalformedWiki, mode: SearchMode) ->
 @pytest.mark.parametrize("mode", SearchMode)
 def test_any_text_of_a_malformed_page_can_be_searched_for(wiki: MalformedWiki, mode: SearchMode) -> None:
     texts = [data[len(data) // 3 :][:900].decode("utf-8", "replace") for data in MALFORMED_PAGES.values()]
+    if not IS_FULL:  # each text in one of the modes
+        texts = texts[list(SearchMode).index(mode) :: len(SearchMode)]
     for query in (*QUERIES, *texts):
         answer = wiki.client.get("/api/v1/search", params={"q": query, "mode": str(mode), "n": 20})
         refused = "\0" in query or not query.strip() or (mode is SearchMode.KEYWORD and not parse_query(query))
