@@ -14,6 +14,7 @@ from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
 from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
+from tests.support.shared_event_loop import share_event_loop
 from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
 from wikiholt import embedding
 from wikiholt.app import bootstrap
@@ -48,6 +49,12 @@ def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(directory))
         yield directory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_event_loop() -> Iterator[None]:
+    with share_event_loop():
+        yield
 
 
 @pytest.fixture(autouse=True)

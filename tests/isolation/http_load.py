@@ -32,7 +32,7 @@ from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.wiki import Scope
 
-BATCH_SIZE, BATCH_COUNT = 48, int(os.environ.get("GATE_BATCHES", choose(16, 8)))
+BATCH_SIZE, BATCH_COUNT = 48, int(os.environ.get("GATE_BATCHES", choose(16, 6)))
 """Requests in a batch, and number of batches; `make gate` sends more."""
 MCP_REQUESTS_PER_BATCH = 6
 """MCP messages in every batch."""

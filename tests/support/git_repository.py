@@ -63,7 +63,7 @@ class Repository:
             target.write_bytes(content.encode() if isinstance(content, str) else content)
         self.run_git("add", "--all", "--", ".")
         self.run_git("commit", "--quiet", "--allow-empty", "-m", message)
-        return self._read_head_file()
+        return self.get_head()
 
     def commit_tree(self, lines: list[bytes]) -> str:
         """Commit a tree in the format of `git mktree -z`, for names that no file system accepts."""
@@ -77,15 +77,16 @@ class Repository:
         return self.run_git("hash-object", "-w", "--stdin", stdin=content).decode()
 
     def get_head(self) -> str:
-        return self.run_git("rev-parse", "HEAD").decode()
-
-    def _read_head_file(self) -> str:
         """The commit that HEAD names, without a process where its ref is a file."""
         git = self.path / ".git"
         try:
             return (git / (git / "HEAD").read_text().removeprefix("ref: ").strip()).read_text().strip()
         except OSError:
-            return self.get_head()
+            return self.run_git("rev-parse", "HEAD").decode()
+
+    def set_branch(self, name: str) -> None:
+        """Let HEAD name this branch, which has no commits yet."""
+        (self.path / ".git" / "HEAD").write_text(f"ref: refs/heads/{name}\n")
 
     def get_loose_object_file(self, object_id: str) -> Path:
         """The file of a loose object; the file is made writable."""
