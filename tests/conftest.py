@@ -15,7 +15,7 @@ from tests.support.cpu_limit import CpuLimit
 from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
 from tests.support.shared_event_loop import share_event_loop
-from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
+from tests.support.tiers import FAST_EXAMPLES, IS_FULL, RESOURCES, get_group, get_markers
 from wikiholt import embedding
 from wikiholt.app import bootstrap
 
@@ -37,7 +37,7 @@ _EVERY_PROFILE = {
     "derandomize": not os.environ.get("WIKIHOLT_EXPLORE"),
     "suppress_health_check": [HealthCheck.too_slow],  # it measures the machine
 }
-settings.register_profile("fast", max_examples=25, **_EVERY_PROFILE)
+settings.register_profile("fast", max_examples=FAST_EXAMPLES, **_EVERY_PROFILE)
 settings.register_profile("full", max_examples=100, **_EVERY_PROFILE)
 settings.load_profile("full" if IS_FULL else "fast")
 

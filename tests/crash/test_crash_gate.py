@@ -3,10 +3,12 @@
 The long form is `make gate`; `python -m tests.crash --seed S --round N` repeats one round.
 """
 
+import multiprocessing
 import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -15,10 +17,10 @@ import pytest
 
 from tests.crash.crash_gate import CrashGate
 from tests.crash.file_damage import FILE_KINDS, LEFTOVER, find_unknown_files, get_file_kind, list_files
+from tests.crash.gate_process import run_gate_process
 from tests.crash.injected_bugs import BUGS
 from tests.crash.operations import AUTHOR
 from tests.support.git_repository import Repository
-from tests.support.paths import ROOT
 from tests.support.services import build_test_service
 from tests.support.tiers import choose
 from tests.support.wait import wait_until
@@ -43,8 +45,16 @@ _CAUGHT_BY = {
 
 
 def run_gate(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tests.crash", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1700, cwd=ROOT)
+    """`python -m tests.crash` with these options, in a process with the modules that it needs."""
+    with tempfile.TemporaryDirectory() as directory:
+        out, errors = Path(directory, "out"), Path(directory, "errors")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.crash.gate_process"])
+        process = context.Process(target=run_gate_process, args=(options, out, errors))
+        process.start()
+        process.join(1700)
+        assert process.exitcode is not None, "the crash test takes too long"
+        done = subprocess.CompletedProcess(options, process.exitcode, out.read_text(), errors.read_text())
     sys.stdout.write(done.stdout)
     return done
 

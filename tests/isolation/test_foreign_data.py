@@ -26,7 +26,6 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 from wikiholt.wikis.service import WikiService
 
-
 _PAGE_COUNT = 320
 """Enough pages for a cache of words."""
 

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import open_store
+from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.index import FloatArray, IndexChange, IntArray, PageEntry, Recipe
 from wikiholt.domain.page import Chunk, Page, PageMetadata, PageTerms
@@ -21,7 +22,7 @@ from wikiholt.storage.postgres.placements import Placement
 from wikiholt.storage.postgres.store import PostgresStore
 
 WIKI = "vectorsvectors"
-PAGES, CHUNKS_PER_PAGE, DIMENSIONS = 1_200, 10, 64
+PAGES, CHUNKS_PER_PAGE, DIMENSIONS = choose(1_200, 600), 10, 64
 HNSW_MIN_CHUNKS = 5_000
 
 
