@@ -15,6 +15,7 @@ from tests.support.cpu_limit import CpuLimit
 from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
 from tests.support.shared_event_loop import share_event_loop
+from tests.support.shared_tokenizers import share_tokenizers
 from tests.support.tiers import FAST_EXAMPLES, IS_FULL, RESOURCES, get_group, get_markers
 from wikiholt import embedding
 from wikiholt.app import bootstrap
@@ -66,6 +67,7 @@ def restore_model_loaders() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     use_memory_files()
+    share_tokenizers()
     if not IS_FULL:
         config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
 
