@@ -19,6 +19,7 @@ from tests.caches.chroma.chroma_fixtures import (
     assert_same_as_store,
     is_helped_by_chroma,
 )
+from tests.support.tiers import choose
 from tests.support.wait import wait_until
 from wikiholt.caches.chroma import rest_api
 from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
@@ -142,7 +143,7 @@ def may_hang(file: str) -> bool:
 
 
 def get_timeouts(file: str) -> dict[str, object]:
-    seconds = 10.0 if may_hang(file) else 60.0
+    seconds = choose(10, 4) if may_hang(file) else 60.0
     return {"background_timeout": seconds, "heartbeat": seconds}
 
 
