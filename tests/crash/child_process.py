@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.crash.random_edits import COMMON_WORD
 from tests.support.services import build_test_service
+from tests.support.tiers import choose
 from tests.support.wait import wait_up_to
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import WikiholtError
@@ -29,6 +30,7 @@ UNEXPECTED_ERROR = "escaped"
 OUT_OF_MEMORY = "out of memory"
 TIMEOUT_S = 300.0
 _IDLE_S = 3.0
+_SEARCH_PAUSE_S = choose(20, 60) / 1000
 _PIPE_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _ENTERED_COUNT, _LEFT_COUNT, _STEP_COUNT = range(3)
@@ -216,7 +218,7 @@ def search_until(data: Path, slug: str, stop: Path) -> dict[str, int]:
         fresh = build_test_service(data)
         seen[_search_once(fresh, slug, SearchMode.HYBRID)] += 1
         fresh.close()
-        time.sleep(0.02)
+        time.sleep(_SEARCH_PAUSE_S)
     long_lived.close()
     return seen
 
