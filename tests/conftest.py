@@ -1,5 +1,6 @@
 """Settings for all tests: markers by directory, a time limit for unit tests, one browser, repeatable examples."""
 
+import gc
 import os
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,7 +14,9 @@ from tests.support.browser import browser, visit
 from tests.support.cpu_limit import CpuLimit
 from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
-from tests.support.tiers import IS_FULL, RESOURCES, get_group, get_markers
+from tests.support.shared_event_loop import share_event_loop
+from tests.support.shared_tokenizers import share_tokenizers
+from tests.support.tiers import FAST_EXAMPLES, IS_FULL, RESOURCES, get_group, get_markers
 from wikiholt import embedding
 from wikiholt.app import bootstrap
 
@@ -22,6 +25,9 @@ __all__ = ["browser", "database", "pg", "visit"]
 _TESTS = Path(__file__).parent
 _MAX_ID_LENGTH = 100
 _MODEL_LOADERS = embedding.load_embedder, embedding.identify_model, bootstrap.open_backend
+
+# All tests are imported first, and nothing of that is garbage: it is collected neither now nor between tests.
+gc.disable()
 
 # Every httpx client reads all certificates (30 ms); tests create very many clients.
 httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
@@ -32,7 +38,7 @@ _EVERY_PROFILE = {
     "derandomize": not os.environ.get("WIKIHOLT_EXPLORE"),
     "suppress_health_check": [HealthCheck.too_slow],  # it measures the machine
 }
-settings.register_profile("fast", max_examples=25, **_EVERY_PROFILE)
+settings.register_profile("fast", max_examples=FAST_EXAMPLES, **_EVERY_PROFILE)
 settings.register_profile("full", max_examples=100, **_EVERY_PROFILE)
 settings.load_profile("full" if IS_FULL else "fast")
 
@@ -46,6 +52,12 @@ def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_event_loop() -> Iterator[None]:
+    with share_event_loop():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def restore_model_loaders() -> Iterator[None]:
     """Restore what `build_test_service` replaces with a fake model, so that later tests get the real one."""
@@ -55,8 +67,14 @@ def restore_model_loaders() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     use_memory_files()
+    share_tokenizers()
     if not IS_FULL:
         config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

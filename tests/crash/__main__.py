@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("--bug", default="", help="inject this bug and check that it is found")
     parser.add_argument("--operation", default="", help="run only this operation")
     parser.add_argument("--failure", default="", help="cause only this failure")
+    parser.add_argument("--each", action="store_true", help="take operations and failures in turn, not at random")
     parser.add_argument("--damage", action="store_true", help="damage files instead")
     parser.add_argument("--until", default="", metavar="FAULT", help="end after a round with this text in its fault")
     parser.add_argument("--quiet", action="store_true", help="show only the rounds with faults")
@@ -52,9 +53,11 @@ def _run_crash_rounds(seed: int, arguments: argparse.Namespace) -> int:
         Path(directory).chmod(0o755)
         gate = _make_gate(Path(directory) / "rounds", seed, arguments, stack)
         numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
+        chosen = (arguments.operation, arguments.failure)
+        pairs = gate.pair_each(max(numbers) + 1) if arguments.each else [chosen] * (max(numbers) + 1)
         results = []
         for number in numbers:
-            results.append(gate.run_round(number, arguments.operation, arguments.failure))
+            results.append(gate.run_round(number, *pairs[number]))
             if results[-1].fault or not arguments.quiet:
                 print_line(results[-1])
             if arguments.until and arguments.until in results[-1].fault:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from tests.crash.random_edits import COMMON_WORD
 from tests.support.services import build_test_service
+from tests.support.tiers import choose
+from tests.support.wait import wait_up_to
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import WikiholtError
 from wikiholt.search.request import SearchRequest
@@ -27,6 +29,8 @@ UNEXPECTED_ERROR = "escaped"
 """The outcome of an operation that ended with an error that is not a WikiholtError."""
 OUT_OF_MEMORY = "out of memory"
 TIMEOUT_S = 300.0
+_IDLE_S = 3.0
+_SEARCH_PAUSE_S = choose(20, 60) / 1000
 _PIPE_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _ENTERED_COUNT, _LEFT_COUNT, _STEP_COUNT = range(3)
@@ -91,11 +95,22 @@ class ChildChannel:
 class ChildProcess:
     """A forked process in its own process group. It writes its result to a file before it exits."""
 
-    def __init__(self, report: Path, task: Callable[[ChildChannel], object], timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        report: Path,
+        task: Callable[[ChildChannel], object],
+        *,
+        timeout_s: float = TIMEOUT_S,
+        may_hang: bool = False,
+    ) -> None:
+        """`may_hang` is for a process with little memory: Python waits forever for a thread that cannot start."""
         self._report = report
         self._timeout_s = timeout_s
+        self._may_hang = may_hang
         self._ended: dict[str, object] | None = None
+        self._cpu_time, self._idle_since = "", 0.0
         report.unlink(missing_ok=True)
+        self._stack_file.write_text("")
         self.channel = ChildChannel()
         faulthandler.cancel_dump_traceback_later()  # its thread does not exist in the child
         self.pid = os.fork()
@@ -123,16 +138,34 @@ class ChildProcess:
         """The result of the process. A process that does not end in time is killed and has the outcome of a timeout."""
         until = time.monotonic() + self._timeout_s
         while not self.has_ended():
-            if time.monotonic() > until:
+            is_late = time.monotonic() > until
+            if is_late or (self._may_hang and self._waits_for_thread()):
                 self.send_signal(group=True)
                 os.waitpid(self.pid, 0)
-                stack = self._report.with_suffix(".stack").read_text()
-                # Python waits forever for a thread that could not start for lack of memory.
-                outcome = OUT_OF_MEMORY if "threading.py" in stack and "in start\n" in stack else UNEXPECTED_ERROR
+                stack = self._stack_file.read_text()
+                outcome = UNEXPECTED_ERROR if is_late else OUT_OF_MEMORY
                 self._ended = {"outcome": outcome, "trace": f"the process hung\n{stack}"}
                 break
             time.sleep(0.005)
         return self._ended or {}
+
+    @property
+    def _stack_file(self) -> Path:
+        return self._report.with_suffix(".stack")
+
+    def _waits_for_thread(self) -> bool:
+        """Whether the process has done nothing for seconds and waits for a thread to start."""
+        cpu_time, now = _read_cpu_time(self.pid), time.monotonic()
+        if cpu_time != self._cpu_time:
+            self._cpu_time, self._idle_since = cpu_time, now
+        if now - self._idle_since < _IDLE_S:
+            return False
+        self._idle_since = now
+        os.truncate(self._stack_file, 0)
+        self.send_signal(signal.SIGUSR1)
+        wait_up_to(lambda: "(most recent call first)" in self._stack_file.read_text(), _IDLE_S)
+        stack = self._stack_file.read_text()
+        return "threading.py" in stack and "in start\n" in stack
 
     def _read_outcome(self, status: int) -> dict[str, object]:
         if os.WIFSIGNALED(status):
@@ -145,12 +178,18 @@ class ChildProcess:
         return dict(json.loads(report))
 
 
+def _read_cpu_time(pid: int) -> str:
+    """The CPU time of a process, in ticks of user and system mode."""
+    return " ".join(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
+
+
 def _run_child(report: Path, task: Callable[[], object], timeout_s: float) -> None:
     """Run the task, write the report and exit, without the cleanup of the parent process."""
     report_file = report.open("w")
     logging.getLogger("wikiholt").addHandler(logging.NullHandler())
-    stack = report.with_suffix(".stack").open("w")
+    stack = report.with_suffix(".stack").open("a")
     faulthandler.dump_traceback_later(timeout_s * 0.8, file=stack)
+    faulthandler.register(signal.SIGUSR1, file=stack)
     try:
         result: dict[str, object] = {"outcome": "done", "value": task()}
     except WikiholtError as error:
@@ -179,7 +218,7 @@ def search_until(data: Path, slug: str, stop: Path) -> dict[str, int]:
         fresh = build_test_service(data)
         seen[_search_once(fresh, slug, SearchMode.HYBRID)] += 1
         fresh.close()
-        time.sleep(0.02)
+        time.sleep(_SEARCH_PAUSE_S)
     long_lived.close()
     return seen
 

@@ -11,7 +11,7 @@ from random import Random
 
 from tests.crash.acks import Acks
 from tests.crash.child_process import ChildChannel, ChildProcess
-from tests.crash.crash_round import CrashRound
+from tests.crash.crash_round import CrashRound, pair_each
 from tests.crash.failures import FAILURES, GIT_OPERATIONS, Failure, can_fail
 from tests.crash.file_damage import damage_files, get_file_kind, list_files
 from tests.crash.injected_bugs import inject_bug
@@ -65,6 +65,11 @@ class CrashGate:
     @property
     def _data(self) -> Path:
         return self._round / "data"
+
+    @staticmethod
+    def pair_each(count: int) -> list[tuple[str, str]]:
+        """Operations and failures of rounds in which each occurs as early as possible."""
+        return pair_each(_OPERATIONS, FAILURES, can_fail, count)
 
     def run_round(self, number: int, only_operation: str = "", only_failure: str = "") -> CrashRound:
         """Run one complete round."""

@@ -1,7 +1,7 @@
 """The record of one round of the crash test, and a summary of many."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.crash.acks import UNSURE, Acks
@@ -66,6 +66,24 @@ class CrashRound:
         registry = f"registry {self.registry or '–'} ({self.seconds:.1f} s)"
         text = f"{done} → {recovery} in {self.recovery_seconds:.1f} s; {registry}"
         return text + (f"\n      FAULT: {self.fault}" if self.fault else "")
+
+
+def pair_each(
+    operations: Sequence[str], failures: Sequence[str], can_fail: Callable[[str, str], bool], count: int
+) -> list[tuple[str, str]]:
+    """`count` pairs of an operation and a failure that is possible during it. Both take turns, and first come the
+    failures that are possible during few operations, with these operations."""
+    operations, waiting = list(dict.fromkeys(operations)), list(dict.fromkeys(failures))
+    operations.sort(key=lambda operation: -sum(can_fail(kind, operation) for kind in waiting))
+    waiting.sort(key=lambda kind: sum(can_fail(kind, operation) for operation in operations))
+    pairs = []
+    for number in range(count):
+        operation = operations[number % len(operations)]
+        kind = next(kind for kind in waiting if can_fail(kind, operation))
+        waiting.remove(kind)
+        waiting.append(kind)
+        pairs.append((operation, kind))
+    return pairs
 
 
 def format_summary(rounds: Sequence[CrashRound]) -> str:

@@ -88,7 +88,7 @@ class DamageRounds:
         child = ChildProcess(
             self._directory / "done",
             lambda _: _RecoveryCheck(data, self._wikis_directory(template), cached=round_.cached).run(),
-            _TIMEOUT_S,
+            timeout_s=_TIMEOUT_S,
         )
         result = child.wait()
         value = result.get("value")

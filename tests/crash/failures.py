@@ -100,7 +100,7 @@ class Failure:
         writer = ChildProcess(
             self._scratch / "writer",
             lambda channel: self._run_writer(channel, model, writer_tokens, f"{page_prefix}a", Random(seed)),
-            90 if self.kind == "memory" else TIMEOUT_S,
+            may_hang=self.kind == "memory",
         )
         concurrent = self._start_concurrent(other_tokens, operator, page_prefix, outcome, writer, Random(seed + 1))
         self._cause_failure(writer, [searcher, *([concurrent] if concurrent else [])])

@@ -3,10 +3,12 @@
 The long form is `make gate`; `python -m tests.crash --seed S --round N` repeats one round.
 """
 
+import multiprocessing
 import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -15,10 +17,10 @@ import pytest
 
 from tests.crash.crash_gate import CrashGate
 from tests.crash.file_damage import FILE_KINDS, LEFTOVER, find_unknown_files, get_file_kind, list_files
+from tests.crash.gate_process import run_gate_process
 from tests.crash.injected_bugs import BUGS
 from tests.crash.operations import AUTHOR
 from tests.support.git_repository import Repository
-from tests.support.paths import ROOT
 from tests.support.services import build_test_service
 from tests.support.tiers import choose
 from tests.support.wait import wait_until
@@ -32,7 +34,8 @@ from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_backups import RegistryBackups
 from wikiholt.wikis.service import WikiService
 
-ROUNDS, SEED = choose(50, 12), 2024
+ROUNDS, SEED = choose(50, 14), 2024
+"""14 rounds have each operation and each failure."""
 _CAUGHT_BY = {
     "half a page": ("sync", "kill at a step", "the index was not damaged, but it was"),
     "unsynced backup": ("back up", "power cut", "its checksum does not match"),
@@ -42,15 +45,23 @@ _CAUGHT_BY = {
 
 
 def run_gate(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tests.crash", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1700, cwd=ROOT)
+    """`python -m tests.crash` with these options, in a process with the modules that it needs."""
+    with tempfile.TemporaryDirectory() as directory:
+        out, errors = Path(directory, "out"), Path(directory, "errors")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.crash.gate_process"])
+        process = context.Process(target=run_gate_process, args=(options, out, errors))
+        process.start()
+        process.join(1700)
+        assert process.exitcode is not None, "the crash test takes too long"
+        done = subprocess.CompletedProcess(options, process.exitcode, out.read_text(), errors.read_text())
     sys.stdout.write(done.stdout)
     return done
 
 
 @pytest.mark.timeout(1800)
 def test_after_any_failure_the_next_start_serves_and_one_sync_repairs_the_index() -> None:
-    done = run_gate("--rounds", str(ROUNDS), "--seed", str(SEED), "--quiet")
+    done = run_gate("--rounds", str(ROUNDS), "--seed", str(SEED), "--each", "--quiet")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
     assert f"{ROUNDS} rounds, 0 faults" in done.stdout
 
@@ -84,11 +95,20 @@ def test_a_seed_and_a_number_repeat_a_round(tmp_path: Path) -> None:
     assert rounds[0] == rounds[1]
 
 
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a crash test, with the wikis of a round and a copy of them."""
+    directory = tmp_path_factory.mktemp("gate") / "rounds"
+    CrashGate(directory, 1, pages=12)
+    return directory
+
+
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(rounds: Path) -> Path:
     """A data directory with every kind of file."""
-    CrashGate(tmp_path / "rounds", 1, pages=12)
-    return tmp_path / "rounds" / "round" / "data"
+    shutil.rmtree(rounds / "round")
+    shutil.copytree(rounds / "template", rounds / "round")
+    return rounds / "round" / "data"
 
 
 @pytest.fixture
@@ -208,9 +228,9 @@ def test_leftovers_of_a_killed_restore_are_removed_by_the_next_writer(service: W
 
 
 def test_a_page_write_on_a_full_disk_is_refused_with_a_message_and_no_page_is_lost(
-    tmp_path: Path, service: WikiService
+    data: Path, service: WikiService
 ) -> None:
-    repository = Repository(tmp_path / "rounds" / "round" / "victim")
+    repository = Repository(data.parent / "victim")
     head, pages = repository.get_head(), service.get_handle("victim").pages
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # enough for the page, not for git's index
@@ -237,10 +257,10 @@ def test_a_damaged_registry_backup_does_not_prevent_a_new_one(data: Path, servic
 
 @pytest.mark.parametrize("damage", ["HEAD", "elsewhere", "pack", "refs"])
 def test_a_damaged_mirror_is_recreated_by_the_fetch_after_the_damage_was_found(
-    tmp_path: Path, service: WikiService, damage: str
+    data: Path, service: WikiService, damage: str
 ) -> None:
     mirror = get_wiki_directory(service, "mirror") / MIRROR_DIRECTORY
-    upstream = Repository(tmp_path / "rounds" / "round" / "upstream")
+    upstream = Repository(data.parent / "upstream")
     head = upstream.commit({"new/page-77.md": "# New\n\nhandbook unique77"})
     wiki = service.get_handle("mirror")
     if damage == "pack":

@@ -27,7 +27,7 @@ from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite import change_marks, store
 
-ROUNDS, SEED = choose(40, 10), 2024
+ROUNDS, SEED = choose(40, 7), 2024
 PAGE_COUNT = 30
 
 

@@ -250,7 +250,7 @@ def test_a_remote_that_sends_too_much_is_aborted_and_the_mirror_stays(repository
     with run_http_server(make_git_handler(repository.path.parent, wait_in_large_reply)) as server:
         remote = RemoteSource(server.get_url("wiki/.git"), tmp_path / "place", small)
         remote.fetch()
-        repository.commit({"big.md": os.urandom(20_000_000)})
+        repository.commit({"big.md": os.urandom(5_000_000)})
         with pytest.raises(SourceCorrupt, match="1000000 bytes"):
             remote.fetch()
         assert sum(file.stat().st_size for file in (tmp_path / "place").rglob("*") if file.is_file()) < 1_000_000

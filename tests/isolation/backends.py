@@ -26,11 +26,11 @@ class IsolationBackend(Protocol):
     def find_all_codes(self) -> set[str]:
         """The codes of the wikis whose words are anywhere in the storage."""
 
-    def find_places(self, code: str) -> list[str]:
-        """The places that contain words of a wiki."""
+    def find_places(self, *codes: str) -> list[str]:
+        """The places that contain words of one of these wikis."""
 
-    def find_traces(self, wiki_id: str) -> list[str]:
-        """The places that contain the id of a wiki."""
+    def find_traces(self, *wiki_ids: str) -> list[str]:
+        """The places that contain one of these ids of wikis."""
 
 
 class FileBackend:
@@ -51,23 +51,26 @@ class FileBackend:
     def find_all_codes(self) -> set[str]:
         return find_codes_on_disk(self.data)
 
-    def find_places(self, code: str) -> list[str]:
-        return find_places_on_disk(self.data, code)
+    def find_places(self, *codes: str) -> list[str]:
+        return find_places_on_disk(self.data, *codes)
 
-    def find_traces(self, wiki_id: str) -> list[str]:
-        return find_traces_on_disk(self.data, wiki_id)
+    def find_traces(self, *wiki_ids: str) -> list[str]:
+        return find_traces_on_disk(self.data, *wiki_ids)
 
     def _get_directory(self, wiki_id: str) -> Path:
         return self.data / "wikis" / wiki_id
 
 
-def find_places_on_disk(directory: Path, code: str) -> list[str]:
-    if code not in find_codes_on_disk(directory):
+def find_places_on_disk(directory: Path, *codes: str) -> list[str]:
+    if not find_codes_on_disk(directory) & set(codes):
         return []
-    return [str(file) for file in directory.rglob("*") if code in find_codes_in_file(file)]
+    return [str(file) for file in directory.rglob("*") if find_codes_in_file(file) & set(codes)]
 
 
-def find_traces_on_disk(directory: Path, wiki_id: str) -> list[str]:
-    files = list(directory.rglob("*"))
-    named = [str(file) for file in files if wiki_id in str(file)]
-    return named + [str(file) for file in files if file.is_file() and wiki_id.encode() in file.read_bytes()]
+def find_traces_on_disk(directory: Path, *wiki_ids: str) -> list[str]:
+    found = []
+    for file in directory.rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        if any(wiki_id in str(file) or wiki_id.encode() in content for wiki_id in wiki_ids):
+            found.append(str(file))
+    return found

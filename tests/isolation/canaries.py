@@ -25,7 +25,7 @@ class CanaryWiki:
         self.code = f"bcdfg{_LETTERS[high]}{_LETTERS[low]}"
         self.slug = f"wiki-{self.get_word('slug')}"
         self.repository = Repository(directory / self.get_word("repository"))
-        self.repository.run_git("symbolic-ref", "HEAD", f"refs/heads/{self.get_word('branch')}")
+        self.repository.set_branch(self.get_word("branch"))
         self.repository.commit(self._make_pages() | self._make_many_pages(pages), f"Write {self.get_word('text')}")
 
     def get_word(self, place: str) -> str:

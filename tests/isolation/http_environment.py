@@ -11,6 +11,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tests.isolation.backends import FileBackend, IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, CanaryWiki
+from tests.support.tiers import choose
 from tests.support.uvicorn_server import run_server
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application, build_service, open_application
@@ -157,7 +158,7 @@ class ServedEnvironment:
             "people.groups": [f"{wiki.group}={wiki.slug}:read" for wiki in self.wikis],
             "serve.trusted_proxies": ["127.0.0.1"],
         }
-        overrides = {"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"}
+        overrides = {"serve.domain": DOMAIN, "sync.interval": choose(1, 4), "log.level": "debug"}
         # A scheduled check or backup writes notes, and some wikis must not change.
         overrides |= {"check.interval": 0, "backup.interval": 0, "lock.timeout": TIMEOUT_S}
         settings = load_settings(self.data, overrides=overrides | no_limits | people)

@@ -28,10 +28,11 @@ from tests.isolation.http_cases import (
 from tests.isolation.http_environment import SECRET_WORD, WIKI_COUNT, ServedEnvironment, ServedWiki
 from tests.isolation.http_gate import LeakDetector
 from tests.isolation.mcp_cases import make_mcp_request
+from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.domain.wiki import Scope
 
-BATCH_SIZE, BATCH_COUNT = 48, int(os.environ.get("GATE_BATCHES", "16"))
+BATCH_SIZE, BATCH_COUNT = 48, int(os.environ.get("GATE_BATCHES", choose(16, 6)))
 """Requests in a batch, and number of batches; `make gate` sends more."""
 MCP_REQUESTS_PER_BATCH = 6
 """MCP messages in every batch."""

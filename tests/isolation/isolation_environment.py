@@ -12,6 +12,7 @@ import pytest
 
 from tests.isolation.backends import IsolationBackend
 from tests.isolation.canaries import COMMON_TEXT, WORD_PLACES, CanaryWiki, find_codes
+from tests.support.tiers import choose
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, ModelMismatch, ModelMissing, WikiholtError, WikiNotFound
@@ -21,11 +22,15 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
-WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, 2500
+WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, choose(2500, 500)
+_MIN_SEARCHES = 15
+"""Searches of each thread without a pause."""
+_PAUSE_S = choose(0, 50) / 1000
+"""Seconds between the later searches of a thread, until the other tasks have ended."""
 
 
 class IsolationEnvironment:
-    """Twenty wikis in one storage; the first is a thousand times as large as the others."""
+    """Twenty wikis in one storage; the first is hundreds of times as large as the others."""
 
     def __init__(self, directory: Path, backend: IsolationBackend, huge: int = HUGE_PAGE_COUNT) -> None:
         self.backend = backend
@@ -145,7 +150,7 @@ class ConcurrentLoad:
     def _run_searches(self, service: WikiService, seed: int) -> None:
         rng = Random(seed)
         rounds = 0
-        while rounds < 15 or not self._finished.is_set():
+        while rounds < _MIN_SEARCHES or not self._finished.wait(_PAUSE_S if rounds >= _MIN_SEARCHES else 0):
             rounds += 1
             me, other = rng.sample(self.env.wikis, 2)
             query, where = rng.choice(make_queries(me, other))
@@ -198,12 +203,10 @@ def check_under_load(env: IsolationEnvironment, load: ConcurrentLoad, caplog: py
     service.close()
     assert [record.getMessage() for record in caplog.records if find_codes(record.getMessage())] == []
     assert env.read_wikis(untouched) == before
-    for wiki in load.wikis_to_remove:
-        assert env.backend.find_places(wiki.code) == []
-    for wiki in load.wikis_to_remove:
-        assert not env.get_directory(wiki).exists()
-        traces = env.backend.find_traces(env.ids[wiki.slug])
-        assert not traces, traces
+    removed = load.wikis_to_remove
+    assert env.backend.find_places(*(wiki.code for wiki in removed)) == []
+    assert env.backend.find_traces(*(env.ids[wiki.slug] for wiki in removed)) == []
+    assert not any(env.get_directory(wiki).exists() for wiki in removed)
     for wiki in env.wikis[:-4]:
         assert env.find_wiki_codes(wiki) == {wiki.code}
     env.wikis = env.wikis[:-4]

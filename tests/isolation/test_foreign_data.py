@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.fakes import make_entry
 from wikiholt.wikis.service import WikiService
 
+_PAGE_COUNT = 320
+"""Enough pages for a cache of words."""
+
 
 class TwoWikis:
     """Two wikis in one storage, each with its index, caches, query log and backup."""
@@ -32,7 +36,7 @@ class TwoWikis:
     def __init__(self, directory: Path, store: dict[str, object]) -> None:
         self.data = directory / "data"
         self._settings = load_settings(self.data, overrides={"queries.log": True, **store})
-        self.wikis = [CanaryWiki(directory / "r", number, 320) for number in range(2)]
+        self.wikis = [CanaryWiki(directory / "r", number, _PAGE_COUNT) for number in range(2)]
         self.service = self.open()
         for wiki in self.wikis:
             self.service.add(wiki.slug, str(wiki.repository.path), {})
@@ -44,6 +48,13 @@ class TwoWikis:
             handle.backups.create()
         self.ids = [self.service.registry.get(wiki.slug).id for wiki in self.wikis]
         self.service.close()
+
+    def copy(self, data: Path) -> "TwoWikis":
+        """The same wikis with a copy of the data directory."""
+        shutil.copytree(self.data, data)
+        made = copy(self)
+        made.data, made._settings = data, replace(self._settings, data=data)
+        return made
 
     def open(self) -> WikiService:
         service = build_service(self._settings)
@@ -68,9 +79,15 @@ class TwoWikis:
         return find_codes(text)
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> TwoWikis:
+    return TwoWikis(tmp_path_factory.mktemp("two"), {})
+
+
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TwoWikis]:
-    made = TwoWikis(tmp_path, {})
+def two(template: TwoWikis, tmp_path: Path) -> Iterator[TwoWikis]:
+    """The wikis in a data directory of the test. No test changes their repositories."""
+    made = template.copy(tmp_path / "data")
     made.service = made.open()
     yield made
     made.service.close()

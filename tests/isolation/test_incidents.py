@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.git_repository import Repository
 from tests.support.services import make_cached_service, read_all_files
+from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.app.settings.settings_loader import load_settings
@@ -27,7 +28,7 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
 
-HUGE_PAGE_COUNT, TINY_PAGE_COUNT, QUERY_COUNT = 3000, 7, 60
+HUGE_PAGE_COUNT, TINY_PAGE_COUNT, QUERY_COUNT = choose(3000, 1000), 7, choose(60, 20)
 OBJECTS = ("pump", "valve", "boiler", "filter", "gauge", "rotor", "intake")
 ACTIONS = ("restart", "drain", "inspect", "replace", "calibrate", "seal")
 

@@ -12,7 +12,7 @@ from tests.support.wait import TIMEOUT_S, wait_until
 from tests.support.worker_service import WorkerService, make_worker_service
 
 CLIENTS = 64
-REQUESTS_PER_CLIENT = choose(100, 8)
+REQUESTS_PER_CLIENT = choose(100, 3)
 PAGE_COUNT = 12
 COMMON_TEXT = "the cat sleeps on a sofa"
 

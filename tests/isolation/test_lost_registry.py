@@ -20,6 +20,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
+from tests.support.tiers import IS_FULL
 from wikiholt.app import bootstrap
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
@@ -75,6 +76,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     registry.backups.create()
     registry.close()
     without_keys = shutil.copy(data / "registry.sqlite", parent / "without-keys.sqlite")
+    registry._database._timeout_s = 0.0  # type: ignore[attr-defined] # the next write does not wait for the reader
     with closing(sqlite3.connect(data / "registry.sqlite", isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM wikis").fetchall()  # keeps the next write in the WAL
@@ -271,7 +273,10 @@ def test_a_lost_registry_opens_no_wiki_and_names_the_restore_command(
     backups: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for number, (indexes, wiki_backups) in enumerate(itertools.product(PRESENT, PRESENT)):
+    cases = list(itertools.product(PRESENT, PRESENT))
+    if not IS_FULL:  # two of the four, and the other two with the next loss
+        cases = cases[::3] if LOSSES.index(loss) % 2 else cases[1:3]
+    for number, (indexes, wiki_backups) in enumerate(cases):
         data = tmp_path / str(number)
         shutil.copytree(template.data, data)
         _remove_indexes_or_backups(data, indexes=indexes, wiki_backups=wiki_backups)

@@ -5,6 +5,7 @@ import random
 from itertools import islice
 
 from tests.support.hostile_text import HOSTILE_PIECES
+from tests.support.tiers import choose
 
 _SAMPLE_LINE = "The kettle is descaled every month, and the filter beside it is changed in spring.\n"
 _PAGE_BYTES = 24_000
@@ -175,9 +176,9 @@ def _make_structure_pages() -> dict[str, bytes]:
         "definitions": "".join(f"[{n}]: http://x.example/{n}\n" for n in range(1500)) + "[1] [2][3] [1499][]",
         "definitions-alike": "[a]: b\n" * 3000 + "[a] " * 3000,
         "footnotes": "[^a] " * 4000 + "\n\n" + "[^a]: x\n\n" * 1000,
-        "link-of-a-megabyte": "[x](" + "a/" * 500_000 + "b.md)",
+        "link-of-a-megabyte": "[x](" + "a/" * choose(500_000, 100_000) + "b.md)",
         "wiki-link-of-a-megabyte": "[[" + "a" * 1_000_000 + "]]",
-        "url-of-a-megabyte": "https://x.example/" + "%2e" * 330_000,
+        "url-of-a-megabyte": "https://x.example/" + "%2e" * choose(330_000, 66_000),
         "links-by-the-thousand": "".join(f"[l{n}](p{n}.md) [[p{n}]] " for n in range(8000)),
         "links-out": "[a](../../../../etc/passwd) [[../../x]] [b](//x.example) [c](\\\\x\\y) [d](file:///etc/passwd)"
         * 90,
@@ -214,9 +215,9 @@ MALFORMED_PAGES: dict[str, bytes] = (
 """Malformed pages by name of their defect."""
 
 LARGE_PAGES: dict[str, bytes] = {
-    "fifty-megabytes": b"fifty million times nothing\n" * 1_872_458,
+    "fifty-megabytes": b"fifty million times nothing\n" * choose(1_872_458, 380_000),
     "ten-megabyte-line": b"x" * 10 * 1024 * 1024,
-    "headings-by-the-hundred-thousand": b"# h\n" * 100_000,
+    "headings-by-the-hundred-thousand": b"# h\n" * choose(100_000, 20_000),
     "a-million-newlines": b"\n" * 1_000_000 + b"# end\n",
 }
 """Pages that are only large."""

@@ -64,7 +64,7 @@ def test_no_malformed_page_takes_much_longer_than_an_ordinary_one(step: str) -> 
 def test_no_repeated_piece_takes_quadratic_time(step: str) -> None:
     run = STEPS[step]
     slow = []
-    for piece in HOSTILE_PIECES[:: choose(1, 2)]:
+    for piece in HOSTILE_PIECES[:: choose(1, 8)]:
         short, long = ((piece * (size // len(piece))).encode("utf-8", "replace") for size in (4_000, 32_000))
         if measure_seconds(run, short) > 0.06:
             times = min(measure_seconds(run, long) for _ in range(2)) / min(

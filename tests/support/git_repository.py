@@ -4,11 +4,14 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from tests.support.first_commit import is_plain, write_first_commit
 from wikiholt.git.commit import CommitWriter
 
 _OPTIONS = tuple(
@@ -19,17 +22,27 @@ _OPTIONS = tuple(
 )
 
 
+_PERSON = "Ada <ada@example.org>"
+
+
 class Repository:
     """A repository for a test: commits have fixed dates, one minute apart, and user settings of git are ignored."""
 
     def __init__(self, path: Path, *options: str) -> None:
         self.path = path
         self._minutes = 0
+        self._is_new = False
+        """Whether there is nothing but the files of `git init`."""
         path.mkdir(parents=True, exist_ok=True)
-        self.run_git("init", "--quiet", "--initial-branch=main", *options, ".")
+        if options or (path / ".git").exists():
+            self.run_git("init", "--quiet", "--initial-branch=main", *options, ".")
+        else:
+            _write_empty_repository(path / ".git")
+            self._is_new = _list_names(path) == [".git"]
 
     def run_git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes:
-        moment = f"{1_700_000_000 + 60 * self._minutes} +0000"
+        self._is_new = False
+        moment = self._get_moment()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {
             "GIT_AUTHOR_NAME": "Ada",
             "GIT_AUTHOR_EMAIL": "ada@example.org",
@@ -49,16 +62,34 @@ class Repository:
     def commit(self, files: dict[str, str | bytes | None], message: str = "Write") -> str:
         """Write files (None deletes one), commit, and return the commit's id."""
         self._minutes += 1
-        for name, content in files.items():
+        contents = {
+            name: text.encode() if isinstance(text, str) else text for name, text in files.items() if text is not None
+        }
+        is_first = self._is_new and self._is_unchanged() and len(contents) == len(files) and is_plain(contents, message)
+        self._is_new = False
+        for name in files:
             target = self.path / name
-            if content is None:
+            if name not in contents:
                 target.unlink()
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content.encode() if isinstance(content, str) else content)
+            target.write_bytes(contents[name])
+        if is_first:
+            return write_first_commit(self.path, contents, f"{_PERSON} {self._get_moment()}", message)
         self.run_git("add", "--all", "--", ".")
         self.run_git("commit", "--quiet", "--allow-empty", "-m", message)
-        return self._read_head_file()
+        return self.get_head()
+
+    def _get_moment(self) -> str:
+        """The time of a commit made now."""
+        return f"{1_700_000_000 + 60 * self._minutes} +0000"
+
+    def _is_unchanged(self) -> bool:
+        """Whether no test has written files beside those of `git init`; the branch may be another one."""
+        git = self.path / ".git"
+        found = {str(path.relative_to(git)): path.read_bytes() for path in git.rglob("*") if path.is_file()}
+        expected = {name: content for name, content in _read_empty_repository() if content is not None}
+        return _list_names(self.path) == [".git"] and found | {"HEAD": b""} == expected | {"HEAD": b""}
 
     def commit_tree(self, lines: list[bytes]) -> str:
         """Commit a tree in the format of `git mktree -z`, for names that no file system accepts."""
@@ -72,15 +103,16 @@ class Repository:
         return self.run_git("hash-object", "-w", "--stdin", stdin=content).decode()
 
     def get_head(self) -> str:
-        return self.run_git("rev-parse", "HEAD").decode()
-
-    def _read_head_file(self) -> str:
         """The commit that HEAD names, without a process where its ref is a file."""
         git = self.path / ".git"
         try:
             return (git / (git / "HEAD").read_text().removeprefix("ref: ").strip()).read_text().strip()
         except OSError:
-            return self.get_head()
+            return self.run_git("rev-parse", "HEAD").decode()
+
+    def set_branch(self, name: str) -> None:
+        """Let HEAD name this branch, which has no commits yet."""
+        (self.path / ".git" / "HEAD").write_text(f"ref: refs/heads/{name}\n")
 
     def get_loose_object_file(self, object_id: str) -> Path:
         """The file of a loose object; the file is made writable."""
@@ -91,6 +123,26 @@ class Repository:
     def get_commit_time(self, number: int) -> float:
         """The time stamp of the n-th commit."""
         return 1_700_000_000 + 60.0 * number
+
+
+def _list_names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def _write_empty_repository(git_directory: Path) -> None:
+    """Write the files of `git init` without starting a process."""
+    for name, content in _read_empty_repository():
+        target = git_directory / name
+        target.mkdir() if content is None else target.write_bytes(content)
+
+
+@cache
+def _read_empty_repository() -> tuple[tuple[str, bytes | None], ...]:
+    """The directories (None) and files that `git init` creates, parents first."""
+    with TemporaryDirectory() as directory:
+        made = Repository(Path(directory), "--template=").path / ".git"
+        found = [made, *sorted(made.rglob("*"))]
+        return tuple((str(path.relative_to(made)), path.read_bytes() if path.is_file() else None) for path in found)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pwd
+import re
 import secrets
 import shutil
 import signal
@@ -21,6 +22,7 @@ from tests.support.wait import TIMEOUT_S, wait_until
 
 OPERATOR = "operator"
 _TEMPLATE = "with_extension"
+_FIRST_VERSION_WITH_ITERATIONS = 16
 _OPTIONS = {
     "fsync": "off",
     "synchronous_commit": "on",
@@ -59,7 +61,7 @@ class PostgresServer:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
                 with psycopg.connect(self.get_dsn(_TEMPLATE), autocommit=True) as template:
                     template.execute("CREATE EXTENSION vector")
-            copied = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            copied = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
             _execute_when_unused(connection, copied.format(sql.Identifier(name), sql.Identifier(_TEMPLATE)))
         return self.get_dsn(name)
 
@@ -124,6 +126,12 @@ class PostgresServer:
             shutil.copytree(part, self.place / part.name)
         return self.place / installed.name / "pginstall" / "bin"
 
+    def _make_passwords_cheap(self) -> list[str]:
+        """Options of `initdb`: every connection checks a password, and a slow check protects nothing here."""
+        version = subprocess.run([self._bin / "postgres", "--version"], check=True, capture_output=True, text=True)
+        is_supported = int(re.findall(r"\d+", version.stdout)[0]) >= _FIRST_VERSION_WITH_ITERATIONS
+        return ["--set", "scram_iterations=1"] if is_supported else []
+
     def _init_cluster(self) -> None:
         data, password = self.place / "data", self.place / "password"
         data.mkdir()
@@ -133,7 +141,15 @@ class PostgresServer:
             for each in (self.place, data, password):
                 os.chown(each, self._user.pw_uid, self._user.pw_gid)
         made = [self._bin / "initdb", "--auth=scram-sha-256", f"--pwfile={password}", "--encoding=utf8"]
-        made += ["--locale=C.UTF-8", "--no-sync", "-U", OPERATOR, data]
+        made += [
+            "--locale=C.UTF-8",
+            "--no-sync",
+            "--wal-segsize=1",
+            *self._make_passwords_cheap(),
+            "-U",
+            OPERATOR,
+            data,
+        ]
         subprocess.run(made, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=TIMEOUT_S)
 
 

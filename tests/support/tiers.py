@@ -14,7 +14,8 @@ _GATES = frozenset({"crash", "fuzz", "isolation", "malformed"})
 _GATE_FILES = frozenset({"security/test_hostile_repositories.py"})
 _QUICK_FILES = frozenset({"isolation/test_boundary_types.py", "malformed/test_findings.py"})
 IS_FULL = os.environ.get("WIKIHOLT_TESTS") == "full"
-_FAST_EXAMPLES = 25
+FAST_EXAMPLES = 15
+"""Examples of Hypothesis in the short form."""
 
 
 def get_markers(path: PurePath) -> set[str]:
@@ -40,5 +41,5 @@ def choose(full: int, fast: int) -> int:
 
 
 def limit_examples(full: int) -> int:
-    """The number of Hypothesis examples: this number in the full form, else 25 at most."""
-    return choose(full, min(full, _FAST_EXAMPLES))
+    """The number of Hypothesis examples: this number in the full form, else few."""
+    return choose(full, min(full, FAST_EXAMPLES))

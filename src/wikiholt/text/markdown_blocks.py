@@ -124,6 +124,8 @@ class _BlockParser:
 
     def _parse_paragraph(self, first: int) -> int:
         lines = self._lines
+        if _may_be_definition(lines[first].lstrip(" ")):
+            return 0
         end = first + 1
         while end < len(lines) and (text := lines[end]):
             if not _PARAGRAPH_LINE.match(text):

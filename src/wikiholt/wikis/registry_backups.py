@@ -6,6 +6,7 @@ registry, or if that is damaged in the newest backup, are left out. Removed wiki
 
 import logging
 import shutil
+import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -195,7 +196,7 @@ class RegistryBackups:
             for backup_file in self._directory.list_files():
                 try:
                     self._purge_backup(backup_file, wiki_ids)
-                except (IndexUnavailable, OSError) as error:
+                except (IndexUnavailable, OSError, sqlite3.Error) as error:
                     _LOG.warning("a backup of the registry is deleted, it may contain a removed wiki: %s", error)
                     backup_file.file.unlink(missing_ok=True)
 

@@ -55,6 +55,17 @@ def test_the_child_wipes_memory_that_it_frees(fixture: ChromaFixture) -> None:
         cache.close()
 
 
+def test_the_child_creates_errors_without_loading_all_of_chroma(fixture: ChromaFixture) -> None:
+    fixture.create_index(WIKI_ID)
+    with fixture.open_engine(tenant="fresh", database="fresh") as engine:  # neither exists: an error for each
+        cache = fixture.open_cache(engine)
+        wait_until(lambda: is_helped_by_chroma(cache), "a child")
+        loaded = Path(f"/proc/{fixture.get_child_pid(engine)}/maps").read_text()
+        assert "chromadb_rust_bindings" in loaded
+        assert "numpy" not in loaded
+        cache.close()
+
+
 def test_an_empty_index_gives_an_empty_answer_and_grows(fixture: ChromaFixture) -> None:
     index = fixture.create_index(WIKI_ID, 0)
     with fixture.open_engine() as engine:
@@ -124,7 +135,7 @@ def test_a_child_killed_under_load_shows_only_in_the_metrics(fixture: ChromaFixt
 
 def test_a_child_that_hangs_costs_one_search_its_time_and_is_replaced(fixture: ChromaFixture) -> None:
     index = fixture.create_index(WIKI_ID)
-    with fixture.open_engine(timeout=5.0, heartbeat=10.0, background_timeout=30.0) as engine:
+    with fixture.open_engine(timeout=2.0, heartbeat=4.0, background_timeout=30.0) as engine:
         cache = fixture.open_cache(engine)
         wait_until(lambda: is_helped_by_chroma(cache), "the first build")
         os.kill(fixture.get_child_pid(engine), signal.SIGSTOP)

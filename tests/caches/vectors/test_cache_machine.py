@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
+from tests.support.tiers import limit_examples
 from wikiholt.caches.cache_file import CacheBroken
 from wikiholt.caches.vectors import vector_cache as derived_module
 from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
@@ -82,4 +83,5 @@ def test_the_cache_agrees_with_the_reference_index(
         pytest.importorskip("faiss")
     monkeypatch.setattr(derived_module, "MERGE_MIN_ROWS", 25)
     monkeypatch.setattr(derived_module, "REOPEN_AFTER_VERSIONS", 5)
-    assert run_cache_machine(machine, examples, steps=25) >= 3 * examples, "answers are compared in every example"
+    count = limit_examples(examples)
+    assert run_cache_machine(machine, count, steps=25) >= 3 * count, "answers are compared in every example"

@@ -17,6 +17,7 @@ from tests.caches.brute_force_index import (
     normalize,
     random_vectors,
 )
+from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheNotReady
 from wikiholt.caches.vectors.cache_state import Array
@@ -285,7 +286,7 @@ def test_a_search_sees_one_version_while_others_refresh(tmp_path: Path) -> None:
     threads = [threading.Thread(target=search) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for round_ in range(300):
+    for round_ in range(choose(300, 100)):
         ids = sorted(reference.rows)[:10]
         new = reference.next_id
         reference.rows.update({new + i: (1, vector) for i, vector in enumerate(random_vectors(10, seed=round_))})

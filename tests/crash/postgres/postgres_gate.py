@@ -12,7 +12,7 @@ from random import Random
 
 from tests.crash.acks import Acks
 from tests.crash.child_process import ChildProcess
-from tests.crash.crash_round import CrashRound, FailureOutcome
+from tests.crash.crash_round import CrashRound, FailureOutcome, pair_each
 from tests.crash.injected_bugs import inject_bug
 from tests.crash.operations import SERVE
 from tests.crash.postgres.postgres_failures import (
@@ -66,6 +66,11 @@ class PostgresCrashGate:
         assert service.components.databases is not None
         service.components.databases.add(SECOND, self._addresses[SECOND], 1.0)
         return create_seed_data(service, self._round)
+
+    @staticmethod
+    def pair_each(count: int) -> list[tuple[str, str]]:
+        """Operations and failures of rounds in which each occurs as early as possible."""
+        return pair_each(_OPERATIONS, POSTGRES_FAILURES, can_fail, count)
 
     def run_round(self, number: int, only_operation: str = "", only_failure: str = "") -> CrashRound:
         """Run one complete round."""
@@ -136,6 +141,8 @@ class PostgresCrashGate:
         postgres_case = PostgresRecoveryCase(
             case, self._addresses, round_.damage, outcome.lost_lease, is_newer=round_.operation == "upgrade"
         )
+        if self._bug:  # what it leaves behind does not disappear
+            postgres_case.cleanup_timeout_s = LEASE_S
         result = ChildProcess(self._scratch / "recovery", lambda _: check_postgres_recovery(postgres_case)).wait()
         value = result.get("value")
         if isinstance(value, dict):

@@ -38,6 +38,7 @@ class PostgresRecoveryCase:
     damage: list[str]
     lost_lease: str = ""
     is_newer: bool = False
+    cleanup_timeout_s: float = TIMEOUT_S / 2
 
 
 def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
@@ -131,7 +132,7 @@ def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
         if slug.startswith("extra"):
             service.get_handle(slug).sync()
     has_quarantined = any(kind in REGISTRY_DAMAGES for kind in case.damage)
-    until, left = time.monotonic() + TIMEOUT_S / 2, [""]
+    until, left = time.monotonic() + case.cleanup_timeout_s, [""]
     while left and time.monotonic() < until:  # leases of killed processes expire
         left = find_leftovers(case.addresses, registered, has_quarantined=has_quarantined)
         time.sleep(0.05 if left else 0)

@@ -15,7 +15,8 @@ from tests.isolation.postgres.postgres_backend import DatabaseRows, PostgresBack
 from tests.support.postgres_server import PostgresServer
 from tests.support.tiers import choose
 
-ROUNDS, SEED = choose(10, 4), 8
+ROUNDS, SEED = choose(15, 8), 8
+"""8 rounds have each failure, 15 each operation."""
 _CAUGHT_BY = {
     "role stays": ("remove", "rows", "1", "left behind: ['role w_"),
 }
@@ -24,7 +25,7 @@ _CAUGHT_BY = {
 
 @pytest.mark.timeout(1800)
 def test_after_any_failure_of_nodes_or_database_the_next_start_serves_and_one_sync_repairs_the_index() -> None:
-    done = run_gate("--store", "postgres", "--rounds", str(ROUNDS), "--seed", str(SEED), "--quiet")
+    done = run_gate("--store", "postgres", "--rounds", str(ROUNDS), "--seed", str(SEED), "--each", "--quiet")
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
     assert f"{ROUNDS} rounds, 0 faults" in done.stdout
 

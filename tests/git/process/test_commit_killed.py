@@ -42,6 +42,9 @@ for number in range(rounds):
 """
 
 
+_WRITER_COUNT, _ROUNDS_PER_WRITER = 4, choose(6, 3)
+
+
 def start_writer(repository: Repository, name: str, rounds: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", _WRITER, str(repository.path), name, str(rounds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
@@ -54,12 +57,13 @@ def test_processes_that_count_in_one_page_lose_no_count(
     repository = make_repository("wiki", *options)
     source = GitSource(repository.path)
     source.commit([FileEdit("shared.md", b"0", None)], Author("A", "a"), "Begin")
-    processes = [start_writer(repository, "shared.md", 6) for _ in range(4)]
+    processes = [start_writer(repository, "shared.md", _ROUNDS_PER_WRITER) for _ in range(_WRITER_COUNT)]
     for process in processes:
         process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0
-    assert repository.run_git("show", "HEAD:shared.md") == b"24"
-    assert len(source.read_log(100)) == 25
+    count = _WRITER_COUNT * _ROUNDS_PER_WRITER
+    assert repository.run_git("show", "HEAD:shared.md") == str(count).encode()
+    assert len(source.read_log(100)) == count + 1
     if not options:
         assert repository.run_git("status", "--porcelain") == b""
 
@@ -72,7 +76,7 @@ def test_a_writer_killed_at_any_time_leaves_the_old_or_the_new_commit(
     source = GitSource(repository.path)
     source.commit([FileEdit("a.md", b"start", None)], Author("A", "a"), "Begin")
     chance = random.Random(7)
-    for _ in range(choose(8, 4)):
+    for _ in range(choose(8, 3)):
         process = start_writer(repository, "a.md", 10_000)
         assert process.stdout is not None
         process.stdout.readline()

@@ -1,13 +1,12 @@
 """Pages that worker processes prepare are those that this process would prepare, even if a worker is killed."""
 
-import os
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.indexing.process.worker_tokenizers import DyingTokenizerFactory, make_tokenizer
 from tests.indexing.sync_fixtures import SyncFixture
 from wikiholt.domain.git import Blob
 from wikiholt.domain.protocols import PageTokenizer
@@ -23,10 +22,6 @@ TASKS = [
 ] + [PageTask("Bad.md", Blob("b" * 40, 3, b"\xff\xfe\x00"), None)]
 
 
-def make_tokenizer() -> PageTokenizer:
-    return FakeEmbedder()
-
-
 def test_workers_prepare_the_same_pages_in_order() -> None:
     expected = [PIPELINE.prepare(task, make_tokenizer()) for task in TASKS]
     workers = PageWorkers(PIPELINE, make_tokenizer(), make_tokenizer, 2)
@@ -34,27 +29,6 @@ def test_workers_prepare_the_same_pages_in_order() -> None:
         assert workers.submit(TASKS)() == expected
     finally:
         workers.close()
-
-
-class DyingTokenizer(FakeEmbedder):
-    """Kills the process that it counts in, except the one that created it."""
-
-    def __init__(self, parent: int) -> None:
-        super().__init__()
-        self._parent = parent
-
-    def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
-        if os.getpid() != self._parent:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().get_token_spans(text)
-
-
-class DyingTokenizerFactory:
-    def __init__(self) -> None:
-        self._parent = os.getpid()
-
-    def __call__(self) -> PageTokenizer:
-        return DyingTokenizer(self._parent)
 
 
 def test_if_a_worker_is_killed_no_page_is_lost(caplog: pytest.LogCaptureFixture) -> None:

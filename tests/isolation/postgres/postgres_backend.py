@@ -50,20 +50,14 @@ class DatabaseRows:
 
     def read_schema(self, schema: str) -> dict[str, list[tuple[object, ...]]]:
         """Every row of every table of a schema, with its transaction id, in any of the databases."""
-        found: dict[str, list[tuple[object, ...]]] = {}
-        for at, db in self._connect_each():
-            for (table,) in db.execute(_TABLES, (schema,)).fetchall():
-                statement = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, table))
-                with suppress(psycopg.errors.UndefinedTable):  # a reindex has dropped it meanwhile
-                    found[f"{at} {schema}.{table}"] = db.execute(statement).fetchall()
-        return found
+        return {place: rows for at, db in self._connect_each() for place, rows in _iter_tables(at, db, schema)}
 
     def iter_texts(self) -> Iterator[tuple[str, str]]:
         """Everything readable, with its place: rows, names, large objects, planner statistics."""
-        for _, schema in self.list_schemas():
-            for place, rows in self.read_schema(schema).items():
-                yield place, f"{place} {format_rows(rows)}"
         for at, db in self._connect_each():
+            for (schema,) in db.execute(_SCHEMAS).fetchall():
+                for place, rows in _iter_tables(at, db, str(schema)):
+                    yield place, f"{place} {format_rows(rows)}"
             for name, query in (
                 ("large objects", _LARGE_OBJECTS),
                 ("statistics", _STATISTICS),
@@ -86,6 +80,16 @@ class DatabaseRows:
         for at, address in enumerate(self._addresses):
             with psycopg.connect(address, autocommit=True) as connection:
                 yield at, connection
+
+
+def _iter_tables(
+    at: int, db: "psycopg.Connection[tuple[object, ...]]", schema: str
+) -> Iterator[tuple[str, list[tuple[object, ...]]]]:
+    """The place and the rows of every table of a schema of one database."""
+    for (table,) in db.execute(_TABLES, (schema,)).fetchall():
+        statement = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, str(table)))
+        with suppress(psycopg.errors.UndefinedTable):  # a reindex has dropped it meanwhile
+            yield f"{at} {schema}.{table}", db.execute(statement).fetchall()
 
 
 def format_rows(rows: Sequence[tuple[object, ...]]) -> str:
@@ -128,16 +132,15 @@ class PostgresBackend:
     def find_all_codes(self) -> set[str]:
         return find_codes("\n".join(text for _, text in self.rows.iter_texts())) | find_codes_on_disk(self.data)
 
-    def find_places(self, code: str) -> list[str]:
-        """The places that contain words of a wiki."""
-        places = [place for place, text in self.rows.iter_texts() if code in find_codes(text)]
-        return places + find_places_on_disk(self.data, code)
+    def find_places(self, *codes: str) -> list[str]:
+        places = [place for place, text in self.rows.iter_texts() if find_codes(text) & set(codes)]
+        return places + find_places_on_disk(self.data, *codes)
 
-    def find_traces(self, wiki_id: str) -> list[str]:
+    def find_traces(self, *wiki_ids: str) -> list[str]:
         # The removal of a wiki is recorded for other nodes, which remove it from their backups.
         places = [
             place
             for place, text in self.rows.iter_texts()
-            if wiki_id in text and not place.endswith(_PURGE_MARKS_TABLE)
+            if any(wiki_id in text for wiki_id in wiki_ids) and not place.endswith(_PURGE_MARKS_TABLE)
         ]
-        return places + find_traces_on_disk(self.data, wiki_id)
+        return places + find_traces_on_disk(self.data, *wiki_ids)

@@ -17,6 +17,7 @@ from tests.isolation.postgres.postgres_backend import PostgresBackend
 from tests.isolation.test_isolation import service
 from tests.support.git_repository import Repository
 from tests.support.postgres_server import PostgresServer
+from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S
 from wikiholt.domain.git import Author
 from wikiholt.domain.search import PageFilter, SearchMode
@@ -27,7 +28,7 @@ from wikiholt.wikis.service import WikiService
 
 __all__ = ["service"]
 
-HUGE_PAGE_COUNT, MAX_CONNECTIONS, SECOND_DATABASE = 400, 5, "second"
+HUGE_PAGE_COUNT, MAX_CONNECTIONS, SECOND_DATABASE = choose(400, 150), 5, "second"
 _FILE_ONLY_TESTS = {
     "test_an_index_connection_has_one_file_and_cannot_attach_another",
     "test_nothing_leaks_with_many_threads_during_syncs_rebuilds_and_removals",

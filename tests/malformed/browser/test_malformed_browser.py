@@ -11,6 +11,7 @@ from tests.malformed.malformed_pages import MALFORMED_PAGES, ODD_NAMES
 from tests.malformed.malformed_wiki import HEALTHY_PAGES, commit_files
 from tests.support.browser import OpenTab
 from tests.support.git_repository import Repository
+from tests.support.tiers import choose
 from tests.support.wait import wait_until
 from tests.support.web_server import WebServer, run_web_server
 from wikiholt.git.source import GitSource
@@ -18,9 +19,9 @@ from wikiholt.text.page_names import get_page_path
 
 pytestmark = pytest.mark.model
 
-_MAX_PAGE_BYTES = 1_200
+_MAX_PAGE_BYTES = choose(1_200, 400)
 """Bytes of each page: the real model gets all kinds of pages, but not all of their content."""
-_SHOWN_PAGE_COUNT = 20
+_SHOWN_PAGE_COUNT = choose(20, 8)
 _PREVIEW = "#app\\.preview"
 _FOREIGN_SELECTOR = "main img, iframe, object, embed, base, style, [srcdoc], [onerror], [onload], [onclick]"
 
@@ -60,7 +61,7 @@ def test_the_real_model_accepts_every_malformed_page_and_finds_the_healthy_ones(
             ).json()
             assert get_page_path(file) in [hit["path"] for hit in answer["results"]], mode
             assert not answer["degraded"]
-    for data in list(MALFORMED_PAGES.values())[::4]:
+    for data in list(MALFORMED_PAGES.values())[:: choose(4, 8)]:
         query = data[: _MAX_PAGE_BYTES // 4].decode("utf-8", "replace")
         if "\0" not in query and query.strip():
             answer = get_response(server, "api/v1/search", q=query, mode="semantic")

@@ -14,6 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
+from tests.support.tiers import choose
 from tests.support.wait import wait_until
 from wikiholt import embedding
 from wikiholt.domain.index import IndexChange, Recipe
@@ -25,6 +26,8 @@ from wikiholt.testing.fakes import make_entry
 
 NEEDLE_QUERY = KeywordQuery(terms=("needle",))
 QUIET_S = move._QUIET_S
+_PAUSE_S = choose(0, 10) / 1000
+"""Seconds between the searches of a thread."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +99,7 @@ class SearchThreads:
 
     def _search(self, store: PostgresStore) -> None:
         index = store.open(self._wiki_id)
-        while not self.stopped.is_set():
+        while not self.stopped.wait(_PAUSE_S):
             try:
                 if store.get_published(self._wiki_id) != index.generation:
                     index.close()

@@ -1,5 +1,6 @@
 """Backups of the registry: data that git does not have, and that must not reach the wrong wiki."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -13,6 +14,7 @@ from tests.wikis.backups.backup_fixtures import count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import BackupReason, Scope
 from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexMissing
 from wikiholt.indexing.backup_directory import BackupDirectory, BackupPolicy
+from wikiholt.wikis import registry_backups
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_file import replace_file
 from wikiholt.wikis.registry_schema import RegistryRows
@@ -247,6 +249,17 @@ def test_a_damaged_backup_that_may_contain_a_removed_wiki_is_deleted(registry: R
     flip_bits(get_backup_directory(tmp_path).list_files()[0].file, 0.9)
     registry.remove("garden")
     assert registry.backups.list() == []
+
+
+def test_a_backup_that_cannot_be_rewritten_is_deleted(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: Path, _: object) -> bool:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    registry.backups.create()
+    monkeypatch.setattr(registry_backups, "delete_wikis", fail)
+    registry.remove("garden")
+    assert registry.backups.list() == []
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["kitchen"]
 
 
 def test_backups_are_taken_while_others_write(registry: Registry, tmp_path: Path) -> None:

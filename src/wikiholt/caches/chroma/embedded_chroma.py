@@ -1,7 +1,7 @@
 """Chroma's engine behind a part of its own REST interface, and its directory. Only for the child process: it may crash.
 
 The engine's bindings are called directly. Importing all of chromadb takes a second and a hundred megabytes, includes
-telemetry, and makes the same calls.
+telemetry, and makes the same calls. The bindings would do so to create an error, unless they find its class.
 """
 
 import base64
@@ -14,7 +14,9 @@ import resource
 import shutil
 import sqlite3
 import struct
+import sys
 import time
+import types
 import uuid
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -42,6 +44,7 @@ class EmbeddedChroma:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        _provide_error_classes()
         rust: Any = importlib.import_module("chromadb_rust_bindings")
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._rust = rust.Bindings(
@@ -112,10 +115,7 @@ class EmbeddedChroma:
                 listed = self._rust.list_collections(int(query["limit"]), int(query["offset"]), *database_path)
                 return 200, [_to_document(collection) for collection in listed]
             case "GET", [name]:
-                # Not looked up by name: an error is slow, because Chroma imports all of itself to create one.
-                listed = self._rust.list_collections(None, None, *database_path)
-                named = [_to_document(collection) for collection in listed if collection.name == name]
-                return (200, named[0]) if named else (404, {"error": "NotFoundError"})
+                return 200, _to_document(self._rust.get_collection(name, *database_path))
             case "POST", []:
                 created = self._rust.create_collection(
                     body["name"], json.dumps(body["configuration"]), None, body["metadata"], False, *database_path
@@ -156,6 +156,19 @@ class EmbeddedChroma:
             )
             return 200, {"ids": nearest.ids, "metadatas": nearest.metadatas}
         return _NOT_FOUND
+
+
+def _provide_error_classes() -> None:
+    """Provide `chromadb.errors`, in which every name is a class of errors; only their names are used."""
+    errors = types.ModuleType("chromadb.errors")
+
+    def __getattr__(name: str) -> type[Exception]:  # noqa: N807 - called for names that a module does not have
+        created = type(name, (Exception,), {})
+        setattr(errors, name, created)
+        return created
+
+    errors.__getattr__ = __getattr__  # type: ignore[method-assign]
+    sys.modules.update({"chromadb": types.ModuleType("chromadb"), "chromadb.errors": errors})
 
 
 def is_segment_directory(directory: Path) -> bool:

@@ -31,7 +31,7 @@ from wikiholt.interfaces.cli.listeners import open_listener
 from wikiholt.interfaces.cli.main import main
 
 WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
-PAGE_COUNT = choose(1500, 600)
+PAGE_COUNT = choose(1500, 400)
 """Enough for a signal to arrive before all pages are indexed."""
 
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.interfaces.web.browser.conftest import ManagedServer
-from tests.interfaces.web.browser.test_appearance import check_accessibility, run_ibm_checker
+from tests.interfaces.web.browser.test_appearance import check_accessibility, check_layouts
 from tests.support.browser import OpenTab, measure_page
 from tests.support.wait import wait_until
 
@@ -207,11 +207,7 @@ def test_the_views_are_accessible_at_three_widths(managed: ManagedServer, visit:
         if "edit?" in address:
             page.get_by_role("radio", name="Preview").check()
             page.wait_for_selector("#app\\.panel table")
-        for width in (400, 800, 1280):
-            page.set_viewport_size({"width": width, "height": 800})
-            check_accessibility(page)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, address
-        assert run_ibm_checker(page) == [], address
+        check_layouts(page, scheme)
         if button:
             page.get_by_role("button", name=button).click()
             expect(page.get_by_role("dialog")).to_be_visible()

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.interfaces.web.browser.test_appearance import check_accessibility
+from tests.interfaces.web.browser.test_appearance import check_layouts
 from tests.support.browser import TIMEOUT_MS, OpenTab
 from tests.support.web_server import WebServer
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME
@@ -102,7 +102,4 @@ def test_the_pages_are_accessible(sign_in_server: tuple[WebServer, str], visit: 
         elif step == "signed out":
             page.get_by_role("button", name="Sign out").click()
             expect(page.locator("h1")).to_have_text("You are signed out")
-        for width in (375, 800, 1280):
-            page.set_viewport_size({"width": width, "height": 800})
-            check_accessibility(page)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        check_layouts(page, scheme, (375, 800, 1280))
