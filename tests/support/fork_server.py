@@ -1,0 +1,253 @@
+"""Starts Python programs as forks of a process that has imported their libraries, which takes seconds otherwise.
+
+The program is a process like any other: it has its own arguments, environment, directory, streams, signals and exit
+code, and it is a child of the tests. A program whose start itself is tested needs a new interpreter instead.
+"""
+
+import ctypes
+import fcntl
+import gc
+import importlib
+import inspect
+import io
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import types
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.support.paths import ROOT
+
+WIKIHOLT_MODULES = (
+    "mcp.server.lowlevel",
+    "onnxruntime",
+    "tokenizers",
+    "uvicorn.protocols.http.httptools_impl",
+    "wikiholt.interfaces.cli.serve_command",
+    "wikiholt.interfaces.http.app",
+)
+# gunicorn is not among them: it reads the current directory when it is imported.
+OTTERWIKI_MODULES = (
+    "PIL.Image",
+    "bs4",
+    "feedgen.feed",
+    "flask.cli",
+    "flask_login",
+    "flask_mail",
+    "flask_sqlalchemy",
+    "flask_wtf.csrf",
+    "git",
+    "mistune",
+    "mistune.plugins.table",
+    "onnxruntime",
+    "pygments.formatters",
+    "pygments.lexers",
+    "regex",
+    "tokenizers",
+    "unidiff",
+    "werkzeug.middleware.proxy_fix",
+    "werkzeug.serving",
+    "wikiholt.interfaces.http.app",
+)
+_PR_SET_CHILD_SUBREAPER = 36
+_START_VARIABLES = ("LANG", "LC_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PYTHON")
+"""Beginnings of the names of variables that matter when an interpreter starts, and so must not differ."""
+_ADDED_PATHS = 1 + len([part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part])
+"""How many entries of `sys.path` come from the start of this process: `python -m` adds its directory."""
+_FIRST_FREE_FILE = 500
+_MAX_MESSAGE_BYTES = 1 << 20
+_MAX_FILES = 16
+
+
+class ForkedPopen(subprocess.Popen[Any]):
+    """A `Popen` of a Python program, `[sys.executable, "-m" or "-c", …]`, that starts it in a fork server.
+
+    Options that set the user or the limits of the process are not supported.
+    """
+
+    def __init__(self, command: list[str], *, modules: tuple[str, ...] = WIKIHOLT_MODULES, **options: Any) -> None:
+        self._modules = modules
+        super().__init__(command, **options)
+
+    def _execute_child(self, *positional: Any) -> None:  # type: ignore[override]
+        signature = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+        given = signature.bind(self, *positional).arguments
+        environment = dict(os.environ if given["env"] is None else given["env"])
+        if sys.platform != "linux" or not _starts_alike(environment):
+            super()._execute_child(*positional)  # type: ignore[misc]
+            return
+        streams = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
+        request = {
+            "command": list(map(os.fspath, given["args"])),
+            "environment": environment,
+            "directory": os.fspath(given["cwd"] or os.getcwd()),
+            "files": [0, 1, 2, *given["pass_fds"]],
+            "new_session": given["start_new_session"],
+        }
+        files = [number if number != -1 else at for at, number in enumerate(streams)]
+        self.pid = _get_server(self._modules).fork(request, [*files, *given["pass_fds"]])
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]
+
+
+def run_forked(command: list[str], **options: Any) -> "subprocess.CompletedProcess[Any]":
+    """`subprocess.run` of a Python program, with captured output, in a fork server."""
+    check, timeout, text = options.pop("check"), options.pop("timeout", None), options.pop("input", None)
+    stdin = subprocess.DEVNULL if text is None else subprocess.PIPE
+    with ForkedPopen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
+        try:
+            out, err = process.communicate(text, timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _starts_alike(environment: dict[str, str]) -> bool:
+    def select(variables: Any) -> dict[str, str]:
+        return {k: v for k, v in variables.items() if k.startswith(_START_VARIABLES) and k != "PYTHONPATH"}
+
+    def list_paths(variables: Any) -> list[str]:
+        return [part for part in variables.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+    added = set(list_paths(environment)) - set(list_paths(os.environ))
+    changes_start = any(Path(path, "sitecustomize.py").exists() for path in added)
+    return not changes_start and select(environment) == select(os.environ)
+
+
+class _Server:
+    """The connection to a process that imports modules and then forks."""
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        self._lock = threading.Lock()
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+
+    def fork(self, request: dict[str, Any], files: list[int]) -> int:
+        """Fork a child of this process with these open files and return its process id."""
+        with self._lock:
+            _adopt_orphans(True)
+            try:
+                socket.send_fds(self._connection, [json.dumps(request).encode()], files)
+                answer = self._connection.recv(100)
+            finally:
+                _adopt_orphans(False)
+        assert answer, "the fork server has ended"
+        return int(answer)
+
+
+@cache
+def _get_server(modules: tuple[str, ...]) -> _Server:
+    return _Server(modules)
+
+
+def _adopt_orphans(adopt: bool) -> None:  # noqa: FBT001
+    """Make processes whose parent ends children of this process."""
+    assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0) == 0
+
+
+# The server process
+
+
+def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Fork a child for every request. Returns only in children, with the request and its files."""
+    while True:
+        message, files, _, _ = socket.recv_fds(connection, _MAX_MESSAGE_BYTES, _MAX_FILES)
+        if not message:
+            os._exit(0)
+        reader, writer = os.pipe()
+        middle = os.fork()
+        if middle == 0:
+            middle = os.getpid()
+            child = os.fork()
+            if child:
+                os.write(writer, str(child).encode())
+                os._exit(0)
+            while os.getppid() == middle:  # until the tests are the parent
+                time.sleep(0.001)
+            connection.close()
+            os.close(reader)
+            os.close(writer)
+            return json.loads(message), files
+        os.waitpid(middle, 0)
+        connection.send(os.read(reader, 100))
+        for number in (reader, writer, *files):
+            os.close(number)
+
+
+def _prepare(request: dict[str, Any], files: list[int]) -> list[str]:
+    """Give this process what the request says. Returns the program and its arguments."""
+    if request["new_session"]:
+        os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _move_files(files, request["files"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["directory"])
+    _open_streams()
+    time.tzset()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    command: list[str] = request["command"][1:]
+    added = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    if command[0] == "-P":
+        command = command[1:]
+    else:
+        added.insert(0, os.getcwd() if command[0] == "-m" else "")
+    sys.path[:_ADDED_PATHS] = added
+    sys.argv = [command[0], *command[2:]]
+    return command
+
+
+def _move_files(files: list[int], numbers: list[int]) -> None:
+    """Give open files these numbers."""
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD, _FIRST_FREE_FILE) for number in files]
+    for number in files:
+        os.close(number)
+    for source, target in zip(moved, numbers, strict=True):
+        os.dup2(source, target)
+        os.close(source)
+
+
+def _open_streams() -> None:
+    """Open the standard streams as the interpreter does when it starts."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        raw = open(number, "rb" if number == 0 else "wb", closefd=False)  # noqa: SIM115
+        is_line_buffered = number == 2 or raw.isatty()
+        stream = io.TextIOWrapper(raw, old.encoding, old.errors, line_buffering=is_line_buffered)
+        stream.mode = "r" if number == 0 else "w"
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _run_program(command: list[str]) -> None:
+    kind, program = command[:2]
+    if kind == "-m":
+        runpy._run_module_as_main(program)  # type: ignore[attr-defined]
+    else:
+        exec(compile(program, "<string>", "exec"), sys.modules["__main__"].__dict__)  # noqa: S102
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the tests end it
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    _run_program(_prepare(*_serve(socket.socket(fileno=int(sys.argv[1])))))
