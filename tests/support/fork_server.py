@@ -4,6 +4,7 @@ The program is a process like any other: it has its own arguments, environment, 
 code, and it is a child of the tests. A program whose start itself is tested needs a new interpreter instead.
 """
 
+import atexit
 import ctypes
 import fcntl
 import gc
@@ -67,28 +68,29 @@ _MAX_MESSAGE_BYTES = 1 << 20
 _MAX_FILES = 16
 
 
-class ForkedPopen(subprocess.Popen[Any]):
-    """A `Popen` of a Python program, `[sys.executable, "-m" or "-c", …]`, that starts it in a fork server.
+_SIGNATURE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 
-    Options that set the user or the limits of the process are not supported.
-    """
+
+class ForkedPopen(subprocess.Popen[Any]):
+    """A `Popen` that starts `[sys.executable, "-m" or "-c", …]` in a fork server, and any other command as usual."""
 
     def __init__(self, command: list[str], *, modules: tuple[str, ...] = WIKIHOLT_MODULES, **options: Any) -> None:
         self._modules = modules
         super().__init__(command, **options)
 
     def _execute_child(self, *positional: Any) -> None:  # type: ignore[override]
-        signature = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
-        given = signature.bind(self, *positional).arguments
+        given = _SIGNATURE.bind(self, *positional).arguments
         environment = dict(os.environ if given["env"] is None else given["env"])
-        if sys.platform != "linux" or not _starts_alike(environment):
+        command = given["args"]
+        is_program = isinstance(command, list | tuple) and command[0] == sys.executable and command[1] in ("-m", "-c")
+        if sys.platform != "linux" or not is_program or not _starts_alike(environment):
             super()._execute_child(*positional)  # type: ignore[misc]
             return
         streams = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
         request = {
-            "command": list(map(os.fspath, given["args"])),
+            "command": list(map(os.fspath, command)),
             "environment": environment,
-            "directory": os.fspath(given["cwd"] or os.getcwd()),
+            "directory": os.fspath(given["cwd"] or Path.cwd()),
             "files": [0, 1, 2, *given["pass_fds"]],
             "new_session": given["start_new_session"],
         }
@@ -136,6 +138,11 @@ class _Server:
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        self._connection.close()
+        self._process.wait()
 
     def fork(self, request: dict[str, Any], files: list[int]) -> int:
         """Fork a child of this process with these open files and return its process id."""
@@ -155,7 +162,7 @@ def _get_server(modules: tuple[str, ...]) -> _Server:
     return _Server(modules)
 
 
-def _adopt_orphans(adopt: bool) -> None:  # noqa: FBT001
+def _adopt_orphans(adopt: bool) -> None:
     """Make processes whose parent ends children of this process."""
     assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0) == 0
 
@@ -205,10 +212,7 @@ def _prepare(request: dict[str, Any], files: list[int]) -> list[str]:
     sys.modules["__main__"] = types.ModuleType("__main__")
     command: list[str] = request["command"][1:]
     added = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    if command[0] == "-P":
-        command = command[1:]
-    else:
-        added.insert(0, os.getcwd() if command[0] == "-m" else "")
+    added.insert(0, str(Path.cwd()) if command[0] == "-m" else "")
     sys.path[:_ADDED_PATHS] = added
     sys.argv = [command[0], *command[2:]]
     return command
@@ -228,9 +232,10 @@ def _open_streams() -> None:
     """Open the standard streams as the interpreter does when it starts."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
-        raw = open(number, "rb" if number == 0 else "wb", closefd=False)  # noqa: SIM115
-        is_line_buffered = number == 2 or raw.isatty()
-        stream = io.TextIOWrapper(raw, old.encoding, old.errors, line_buffering=is_line_buffered)
+        buffering = 0 if old.write_through else -1  # PYTHONUNBUFFERED
+        raw = open(number, "rb" if number == 0 else "wb", buffering, closefd=False)  # noqa: SIM115
+        lines = number == 2 or raw.isatty()
+        stream = io.TextIOWrapper(raw, old.encoding, old.errors, line_buffering=lines, write_through=old.write_through)
         stream.mode = "r" if number == 0 else "w"
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
@@ -241,7 +246,7 @@ def _run_program(command: list[str]) -> None:
     if kind == "-m":
         runpy._run_module_as_main(program)  # type: ignore[attr-defined]
     else:
-        exec(compile(program, "<string>", "exec"), sys.modules["__main__"].__dict__)  # noqa: S102
+        exec(compile(program, "<string>", "exec"), sys.modules["__main__"].__dict__)
 
 
 if __name__ == "__main__":
