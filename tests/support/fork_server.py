@@ -68,7 +68,8 @@ _MAX_MESSAGE_BYTES = 1 << 20
 _MAX_FILES = 16
 
 
-_SIGNATURE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+_Popen = subprocess.Popen  # tests may replace it
+_SIGNATURE = inspect.signature(_Popen._execute_child)  # type: ignore[attr-defined]
 
 
 class ForkedPopen(subprocess.Popen[Any]):
@@ -137,7 +138,7 @@ class _Server:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
-            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            self._process = _Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         atexit.register(self._close)
 
     def _close(self) -> None:
