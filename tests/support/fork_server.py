@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, SOURCES
 
 WIKIHOLT_MODULES = (
     "mcp.server.lowlevel",
@@ -58,11 +58,12 @@ OTTERWIKI_MODULES = (
     "werkzeug.serving",
     "wikiholt.interfaces.http.app",
 )
+CHROMA_MODULES = ("chromadb", "chromadb.config")
 _PR_SET_CHILD_SUBREAPER = 36
 _START_VARIABLES = ("LANG", "LC_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PYTHON")
 """Beginnings of the names of variables that matter when an interpreter starts, and so must not differ."""
-_ADDED_PATHS = 1 + len([part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part])
-"""How many entries of `sys.path` come from the start of this process: `python -m` adds its directory."""
+_OWN_ENVIRONMENT = dict(os.environ)
+"""The environment at the start, which tests do not change."""
 _FIRST_FREE_FILE = 500
 _MAX_MESSAGE_BYTES = 1 << 20
 _MAX_FILES = 16
@@ -119,15 +120,17 @@ def run_forked(command: list[str], **options: Any) -> "subprocess.CompletedProce
 
 
 def _starts_alike(environment: dict[str, str]) -> bool:
-    def select(variables: Any) -> dict[str, str]:
+    """Whether an interpreter starts with this environment as the fork server did, and finds the same modules."""
+
+    def select(variables: dict[str, str]) -> dict[str, str]:
         return {k: v for k, v in variables.items() if k.startswith(_START_VARIABLES) and k != "PYTHONPATH"}
 
-    def list_paths(variables: Any) -> list[str]:
-        return [part for part in variables.get("PYTHONPATH", "").split(os.pathsep) if part]
+    known = {str(SOURCES), str(ROOT), *_list_paths(_OWN_ENVIRONMENT)}
+    return set(_list_paths(environment)) <= known and select(environment) == select(_OWN_ENVIRONMENT)
 
-    added = set(list_paths(environment)) - set(list_paths(os.environ))
-    changes_start = any(Path(path, "sitecustomize.py").exists() for path in added)
-    return not changes_start and select(environment) == select(os.environ)
+
+def _list_paths(environment: dict[str, str]) -> list[str]:
+    return [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
 
 
 class _Server:
@@ -138,7 +141,9 @@ class _Server:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
-            self._process = _Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            self._process = _Popen(
+                command, cwd=ROOT, env=_OWN_ENVIRONMENT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
         atexit.register(self._close)
 
     def _close(self) -> None:
@@ -212,9 +217,9 @@ def _prepare(request: dict[str, Any], files: list[int]) -> list[str]:
         del sys.modules[name]
     sys.modules["__main__"] = types.ModuleType("__main__")
     command: list[str] = request["command"][1:]
-    added = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    added.insert(0, str(Path.cwd()) if command[0] == "-m" else "")
-    sys.path[:_ADDED_PATHS] = added
+    # `python -m` adds its directory to the path, as the server itself has done.
+    first = str(Path.cwd()) if command[0] == "-m" else ""
+    sys.path[: 1 + len(_list_paths(_OWN_ENVIRONMENT))] = [first, *_list_paths(dict(os.environ))]
     sys.argv = [command[0], *command[2:]]
     return command
 
