@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.app.importer.import_fixtures import HARBOUR_PAGES, FakeSharedIndex, ImportFixture
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import ROOT
 from tests.support.stored_bytes import read_stored_bytes
 from wikiholt.app.importer.importer import Importer, ImportOptions, count_chunks, verify_index
@@ -251,7 +252,7 @@ def test_a_killed_import_continues_without_duplicates(tmp_path: Path) -> None:
     )
     rows = imports.make_rows("many")
     imports.close()
-    child = subprocess.Popen(
+    child = ForkedPopen(
         [sys.executable, "-c", KILLED_SCRIPT, str(imports.data), json.dumps([str(ROOT), *sys.path])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

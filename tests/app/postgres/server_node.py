@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S
 from wikiholt import embedding
@@ -139,7 +140,7 @@ def run_node(
     environment["PYTHONPATH"] = PYTHON_PATH
     with (
         (place / "log").open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+        ForkedPopen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
     ):
         try:
             yield ServerNode(process, token)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import anyio
 import httpx2
@@ -17,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.wait import TIMEOUT_S
 
 T = TypeVar("T")
@@ -64,7 +66,8 @@ def run_over_stdio(
         async with Client(stdio_client(parameters), mode=mode, message_handler=message_handler) as client:
             return await work(client)
 
-    return run_in_thread(run)
+    with patch("subprocess.Popen", ForkedPopen):  # the SDK starts the process
+        return run_in_thread(run)
 
 
 def run_in_thread(run: Callable[[], Awaitable[T]]) -> T:

@@ -7,12 +7,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
+from tests.support.fork_server import OTTERWIKI_MODULES, ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
@@ -99,10 +101,12 @@ class OtterwikiServer:
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("WIKIHOLT_", "OTTERWIKI_"))}
         surroundings = {"OTTERWIKI_SETTINGS": str(self.place / "settings.cfg"), "FLASK_APP": app} | dict(environ or {})
         handed = {"WERKZEUG_RUN_MAIN": "true", "WERKZEUG_SERVER_FD": str(number)} if kind == "dev" else {}
+        start = subprocess.Popen if python != sys.executable else partial(ForkedPopen, modules=OTTERWIKI_MODULES)
         if kind != "dev" and not (self.place / "db.sqlite").exists():
-            subprocess.run([python, "-c", _CREATE_SCRIPT], cwd=self.place, env=clean | surroundings, check=True)
+            with start([python, "-c", _CREATE_SCRIPT], cwd=self.place, env=clean | surroundings) as creation:
+                assert creation.wait(TIMEOUT_S) == 0
         with (self.place / "wiki.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = start(
                 flask if kind == "dev" else gunicorn,
                 cwd=self.place,
                 env=clean | surroundings | handed,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.fork_server import OTTERWIKI_MODULES, ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.indexed_wiki import ADA, IndexedWiki
 from tests.support.paths import PYTHON_PATH
@@ -54,8 +55,15 @@ def resolve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resolve]:
     command = [sys.executable, "-m", "tests.interfaces.otterwiki.otterwiki_resolver"]
     with (
         (place / "log").open("wb") as log,
-        subprocess.Popen(
-            command, env=environ, cwd=place, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ForkedPopen(
+            command,
+            modules=OTTERWIKI_MODULES,
+            env=environ,
+            cwd=place,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
         ) as process,
     ):
         assert process.stdin is not None

@@ -1,8 +1,6 @@
 """A host deletes a wiki and gives its name to a new owner: same path and slug, no data of the old wiki."""
 
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +16,7 @@ from tests.interfaces.otterwiki.otterwiki_client import (
     create_registry_key,
 )
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
+from tests.support.fork_server import OTTERWIKI_MODULES, run_forked
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
@@ -126,7 +125,7 @@ def test_a_host_reports_that_a_wiki_was_removed(otter: OtterwikiServer, monkeypa
     monkeypatch.setenv("WIKIHOLT_DATA", str(otter.data))
     shutil.rmtree(hosted.directory)
     code = f"from wikiholt.interfaces.otterwiki import forget; print(forget({str(hosted.directory)!r}))"
-    completed = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, check=False)
+    completed = run_forked([sys.executable, "-c", code], modules=OTTERWIKI_MODULES, check=False)
     assert completed.stdout.decode().strip() == "('orchard',)", completed.stderr.decode()
     assert forget(hosted.directory) == ()
     service = open_service(otter.data)

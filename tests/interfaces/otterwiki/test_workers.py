@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
+from tests.support.fork_server import OTTERWIKI_MODULES, run_forked
 from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.interfaces.otterwiki.plugin_runtime import Debouncer, is_prefork_master, register_after_fork
@@ -62,11 +63,11 @@ def test_an_otterwiki_command_starts_no_background_work(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(otter.repository)], check=True)
     settings = f"REPOSITORY = {str(otter.repository)!r}\nSECRET_KEY = 'a-secret-of-at-least-16-characters'\n"
     (tmp_path / "settings.cfg").write_text(settings)
-    completed = subprocess.run(
+    completed = run_forked(
         [sys.executable, "-m", "flask", "--app", "otterwiki.server", "routes"],
+        modules=OTTERWIKI_MODULES,
         env={**os.environ, "OTTERWIKI_SETTINGS": str(tmp_path / "settings.cfg")},
         cwd=tmp_path,
-        capture_output=True,
         text=True,
         check=False,
     )

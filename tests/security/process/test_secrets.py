@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.support.fork_server import run_forked
 from tests.support.git_repository import Repository
 from tests.support.git_servers import make_git_handler, run_http_server
 from tests.support.wait import wait_until
@@ -37,14 +38,8 @@ class SecretsFixture:
 
     def run_command(self, *arguments: str) -> str:
         """Run a command and record its output."""
-        done = subprocess.run(
-            [*self.get_command(), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=make_environment(),
-        )
+        command = [*self.get_command(), *arguments]
+        done = run_forked(command, text=True, timeout=120, check=False, env=make_environment())
         self.outputs[" ".join(arguments[:2]) + str(len(self.outputs))] = done.stderr + (
             "" if "create" in arguments else done.stdout
         )

@@ -17,7 +17,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from wikiholt import __version__
-from wikiholt.domain.search import SearchResult
+from wikiholt.domain.search import SearchResult, Span
 from wikiholt.domain.wiki import Wiki
 from wikiholt.errors import WikiholtError
 
@@ -119,6 +119,8 @@ def _decode(kind: Any, value: Any) -> Any:
         kind = next(option for option in get_args(kind) if option is not type(None))
     if get_origin(kind) is tuple:
         return tuple(_decode(get_args(kind)[0], item) for item in value)
+    if kind is Span:
+        return Span(*value)
     if is_dataclass(kind):
         assert isinstance(kind, type)
         types = _get_field_types(kind)

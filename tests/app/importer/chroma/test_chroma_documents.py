@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.app.importer.import_fixtures import ImportFixture, assert_pages_of_two_tenants
 from tests.support.chroma_server import RunningChroma
+from tests.support.fork_server import CHROMA_MODULES, run_forked
 from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
 from wikiholt.app.importer.document_importer import DocumentImporter, DocumentImportOptions, DocumentImportReport
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
@@ -43,7 +43,8 @@ ROWS = [
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("documents") / "shared"
-    subprocess.run([sys.executable, "-c", CREATE_SCRIPT, str(path), json.dumps(ROWS)], check=True, timeout=300)
+    command = [sys.executable, "-c", CREATE_SCRIPT, str(path), json.dumps(ROWS)]
+    run_forked(command, modules=CHROMA_MODULES, check=True, timeout=300)
     return path
 
 

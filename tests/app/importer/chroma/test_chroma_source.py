@@ -4,7 +4,6 @@ import hashlib
 import shutil
 import socket
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from tests.app.importer.import_fixtures import ImportFixture, write_rows
 from tests.support.chroma_server import RunningChroma
+from tests.support.fork_server import CHROMA_MODULES, run_forked
 from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
 from wikiholt.app.importer.import_report import ImportReport
 from wikiholt.app.importer.importer import Importer, ImportOptions
@@ -50,11 +50,8 @@ def directory(imports: ImportFixture) -> Path:
     rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in imports.make_rows(slug)}
     write_rows(imports.place / "rows.json", [*rows.values()])
     directory_path = imports.place / "shared"
-    subprocess.run(
-        [sys.executable, "-c", CREATE_SCRIPT, str(directory_path), str(imports.place / "rows.json")],
-        check=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-c", CREATE_SCRIPT, str(directory_path), str(imports.place / "rows.json")]
+    run_forked(command, modules=CHROMA_MODULES, check=True, timeout=120)
     return directory_path
 
 

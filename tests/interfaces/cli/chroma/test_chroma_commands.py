@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.wait import wait_until
 from wikiholt.app.bootstrap import build_service
@@ -46,7 +47,7 @@ def run_serve(data: Path, log: Path) -> Iterator[tuple["subprocess.Popen[str]", 
     command += ["--set", "sync.interval=1", "serve", "--json", "--port", "0"]
     with (
         log.open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        ForkedPopen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         try:
             assert process.stdout is not None

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fork_server import ForkedPopen, run_forked
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.interfaces.cli.parser import INTERRUPTED_EXIT_CODE
@@ -92,7 +93,7 @@ def run_in_terminal(data: Path, seconds_per_text: float, *arguments: str) -> Ite
     terminal, inner = pty.openpty()
     script = _SCRIPT.format(seconds=seconds_per_text)
     command = [sys.executable, "-c", script, "--data", str(data), *arguments]
-    with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner, start_new_session=True) as process:
+    with ForkedPopen(command, stdin=inner, stdout=inner, stderr=inner, start_new_session=True) as process:
         os.close(inner)
         running = TerminalProcess(process, terminal)
         try:
@@ -108,7 +109,7 @@ def run_in_terminal(data: Path, seconds_per_text: float, *arguments: str) -> Ite
 def run(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True)
+        return run_forked(command, text=True, check=True)
 
     repository = Repository(tmp_path / "notes")
     repository.commit({f"Page {number}.md": f"# Page {number}\n\nText {number}.\n" for number in range(PAGES)})

@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
@@ -64,9 +65,7 @@ def run_serve(data: Path, *arguments: str) -> Iterator[ServeProcess]:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(data), *settings]
     command += ["serve", "--json", "--port", "0", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with ForkedPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             yield ServeProcess(process)
         finally:

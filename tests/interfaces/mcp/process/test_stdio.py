@@ -1,7 +1,6 @@
 """`wikiholt mcp` as a separate process, with the real model and real git."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, ResourceListChangedNotification, ResourceUpdatedNotification
 
 from tests.interfaces.mcp.mcp_client import get_document, get_text, run_over_stdio
+from tests.support.fork_server import run_forked
 from tests.support.git_repository import Repository
 from wikiholt.app.bootstrap import open_service
 
@@ -91,9 +91,7 @@ def test_in_a_folder_it_serves_its_wiki_read_only_also_to_older_clients(reposito
 def test_it_stops_when_its_input_closes(repository: Repository, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
-    ended = subprocess.run(
-        command, input="this is no message\n", capture_output=True, text=True, timeout=280, check=False, env=environment
-    )
+    ended = run_forked(command, input="this is no message\n", text=True, timeout=280, check=False, env=environment)
     assert ended.returncode == 0
     assert "heron" not in ended.stdout + ended.stderr
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import ROOT
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S
@@ -20,7 +21,7 @@ _BACKUP_PROCESS = ("-m", "tests.wikis.backups.backup_process")
 
 def run_and_kill(directory: Path, operation: str, chance: random.Random) -> None:
     """Start a process with this operation and kill it at a random time."""
-    with subprocess.Popen(
+    with ForkedPopen(
         [sys.executable, *_BACKUP_PROCESS, directory, operation], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         assert process.stdout is not None

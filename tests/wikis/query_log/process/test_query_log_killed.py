@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import ROOT, SOURCES
 from tests.support.wait import TIMEOUT_S
 from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record
@@ -55,7 +56,7 @@ print(len(ground.wiki.search(SearchRequest("heron")).hits))
 def start_script(code: str, place: Path) -> "subprocess.Popen[str]":
     paths = f"import sys; sys.path += {[str(SOURCES), str(ROOT)]!r}\n"
     program = [sys.executable, "-c", paths + code, str(place)]
-    return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return ForkedPopen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run_and_kill(parent: "subprocess.Popen[str]", first: int, chance: random.Random) -> list[int]:
