@@ -239,7 +239,6 @@ _BY_MODULE = {
     "storage/sqlite/index_writer.py": (
         "', '.join((f'{name} = ?' for name in MOVED_COLUMNS))",
         "', '.join(PageRow._fields)",
-        "execute(_SELECT_PAGE)",
         "execute(_UPDATE_PAGE)",
         "execute(_FIND_PAGE)",
         "execute(sql)",
@@ -263,6 +262,7 @@ _BY_MODULE = {
         "matching",
         "STORED_PAGE_COLUMNS",
     ),
+    "storage/sqlite/pool.py": ("WRITER_PRAGMA",),
     "storage/sqlite/query_log.py": (
         "_COLUMNS",
         "_SCHEMA_VERSION",
