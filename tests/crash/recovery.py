@@ -28,6 +28,7 @@ from wikiholt.errors import (
     IndexUnavailable,
     RepositoryReplaced,
     SourceError,
+    StorageError,
     SyncFailed,
     WikiholtError,
     WikiNotFound,
@@ -140,7 +141,7 @@ def sync_wiki(wiki: WikiHandle, *, retry: bool) -> SyncReport:
     A sync does not read unchanged pages, so the damage is found when all pages are read.
     """
     if retry:
-        with suppress(SourceError, SyncFailed):
+        with suppress(SourceError, StorageError, SyncFailed):
             wiki.fetch()
             wiki.sync()
             source = wiki._config.source
