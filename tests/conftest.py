@@ -15,6 +15,7 @@ from tests.support.cpu_limit import CpuLimit
 from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
 from tests.support.shared_event_loop import share_event_loop
+from tests.support.shared_model import share_default_model
 from tests.support.shared_tokenizers import share_tokenizers
 from tests.support.tiers import FAST_EXAMPLES, IS_FULL, RESOURCES, get_group, get_markers
 from wikiholt import embedding
@@ -23,6 +24,7 @@ from wikiholt.app import bootstrap
 __all__ = ["browser", "database", "pg", "visit"]
 
 _TESTS = Path(__file__).parent
+_EMBEDDING = _TESTS / "embedding"
 _MAX_ID_LENGTH = 100
 _MODEL_LOADERS = embedding.load_embedder, embedding.identify_model, bootstrap.open_backend
 
@@ -55,6 +57,16 @@ def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session", autouse=True)
 def shared_event_loop() -> Iterator[None]:
     with share_event_loop():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_model(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Load the default model once for all modules, except for those that test the loading."""
+    if _EMBEDDING in request.path.parents:
+        yield
+        return
+    with share_default_model():
         yield
 
 
