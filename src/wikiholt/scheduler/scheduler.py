@@ -41,7 +41,10 @@ from wikiholt.wikis.service import WikiService
 _LOG = logging.getLogger(__name__)
 
 _FETCH_THREADS = 2
-_RELEASE_INTERVAL_S = 30.0
+_RELEASE_INTERVAL_S = 600.0
+"""The next save or search needs some milliseconds to get released memory again, so it is kept for a while."""
+_LONG_SYNC_S = 5.0
+"""Such a sync frees more than the next tasks need."""
 
 
 def _find_nothing() -> Iterable[DiscoveredRepository]:
@@ -330,8 +333,10 @@ class Scheduler:
 
     def _run_syncs(self, *, urgent_only: bool = False) -> None:
         for entry in self._state.iter_syncs(urgent_only=urgent_only):
+            began = time.monotonic()
             self._tasks.run_sync(entry)
-            self._memory.release()
+            is_long = time.monotonic() - began > _LONG_SYNC_S
+            self._memory.release(0.0 if is_long else _RELEASE_INTERVAL_S)
 
     def _run_fetches(self) -> None:
         for entry in self._state.iter_fetches():
