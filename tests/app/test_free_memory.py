@@ -89,9 +89,11 @@ def test_memory_that_a_model_keeps_for_long_texts_is_released() -> None:
 
 
 def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    opened: list[object] = []
+    monkeypatch.setattr("ctypes.CDLL", lambda name: opened.append(name) or object())
     release_free_memory()
     use_one_arena()
+    assert opened == [None, None], "neither function of glibc was looked for"
 
 
 def test_releases_take_a_small_share_of_the_time() -> None:

@@ -92,13 +92,7 @@ class Scheduler:
             publish=publish if publishes_state or assignments is not None else None,
         )
         self._discovery = WikiDiscovery(
-            service,
-            self._state,
-            self._config,
-            find_repositories,
-            only_wiki_id,
-            self._assignments.get_assigned,
-            watcher,
+            service, self._state, self._config, find_repositories, only_wiki_id, self._assignments.get_assigned, watcher
         )
         self._watcher = watcher
         self._backups = ScheduledBackups(service, self._state, self._config.backup_interval_s, self._sleep)
