@@ -91,3 +91,8 @@ def test_the_passages_of_some_pages_keep_their_order() -> None:
     chosen = hits.select_pages(np.array([6, 7]))
     assert (chosen.chunk_ids.tolist(), chosen.page_ids.tolist()) == ([4, 9, 1], [7, 7, 6])
     assert chosen.distances.tolist() == pytest.approx([0.1, 0.3, 0.4])
+
+
+def test_of_two_equally_near_passages_the_one_of_the_nearer_page_means_more() -> None:
+    far, near = with_page_cosines([Candidate(1, 10, 0.3), Candidate(2, 20, 0.3)], [0.4, 0.6])
+    assert near.meaning > far.meaning
