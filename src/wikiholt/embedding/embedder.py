@@ -114,8 +114,11 @@ class OnnxEmbedder:
         return None if future is None else future.result
 
     def get_tokenizer_factory(self) -> Callable[[], PageTokenizer] | None:
-        """A function that loads the tokenizer alone in another process; None unless a GPU embeds the passages."""
-        return partial(load_tokenizer, self.model) if self._get_encoder() is not None else None
+        """A function that loads the tokenizer alone in another process; None unless a GPU embeds the passages.
+
+        Does not wait for the GPU, so that other processes start while it does.
+        """
+        return partial(load_tokenizer, self.model) if self._uses_gpu else None
 
     def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
         """A function that scores sentences by how close their words are to the query; None if this model has none."""

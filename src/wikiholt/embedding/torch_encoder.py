@@ -41,6 +41,8 @@ class TorchEncoder:
         }
         self._layers = sum(name.endswith(".attention_norm.scale") for name in tensors)
         self._max_tokens = _MAX_BATCH_TOKENS
+        # cuDNN plans its attention again for every size of a batch, and almost every batch has another size.
+        torch.backends.cuda.enable_cudnn_sdp(False)
 
     def embed(self, sequences: Sequence[IntArray]) -> FloatArray:
         """One unit vector per sequence of token ids. Raises ModelUnavailable if the GPU fails."""
