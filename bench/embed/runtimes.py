@@ -92,8 +92,8 @@ def start_static(texts: Sequence[np.ndarray]) -> Engine:
     return start_onnx(use_ranges)
 
 
-def start_openvino(texts: Sequence[np.ndarray] = ()) -> Engine:
-    """In fp32, or in int8 as quantized by NNCF with these texts."""
+def start_openvino(texts: Sequence[np.ndarray] = (), precision: str = "f32") -> Engine:
+    """In fp32 or bf16, or in int8 as quantized by NNCF with these texts."""
     import openvino
 
     model = build_openvino_model(read_encoder_tensors(DEFAULT_MODEL, "int8"))
@@ -104,6 +104,7 @@ def start_openvino(texts: Sequence[np.ndarray] = ()) -> Engine:
         mixed = nncf.QuantizationPreset.MIXED
         model = nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, preset=mixed, subset_size=len(texts))
     settings = {"NUM_STREAMS": CORES, "INFERENCE_NUM_THREADS": CORES, "ENABLE_CPU_PINNING": False}
+    settings["INFERENCE_PRECISION_HINT"] = precision
     compiled, local = openvino.Core().compile_model(model, "CPU", settings), threading.local()
 
     def embed(ids: np.ndarray) -> np.ndarray:
@@ -214,7 +215,9 @@ def list_engines(texts: Sequence[np.ndarray]) -> dict[str, Callable[[], Engine]]
         "onnxruntime, threads in a call": lambda: start_onnx(same, intra_op_num_threads=CORES),
         "… threads that do not spin": lambda: start_onnx(same, intra_op_num_threads=CORES, spins=False),
         "OpenVINO fp32": start_openvino,
+        "OpenVINO bf16": lambda: start_openvino(precision="bf16"),
         "OpenVINO int8": lambda: start_openvino(texts),
+        "OpenVINO int8 and bf16": lambda: start_openvino(texts, "bf16"),
         "CTranslate2 fp32": lambda: start_ctranslate2("float32"),
         "CTranslate2 int8": lambda: start_ctranslate2("int8"),
     }

@@ -139,3 +139,10 @@ def test_opening_the_service_imports_no_model_and_no_server() -> None:
         "wikiholt.scheduler.scheduler",
         "http.client",
     }
+
+
+@pytest.mark.process
+def test_the_package_runs_as_a_module() -> None:
+    completed = subprocess.run([sys.executable, "-m", "wikiholt", "serch"], capture_output=True, text=True, check=False)
+    assert completed.returncode == 2
+    assert "Did you mean search?" in completed.stderr
