@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from bench.embed.limits import count_operations
 from wikiholt.embedding import DEFAULT_MODEL
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.embedding.model_loader import load_model, read_encoder_tensors
@@ -33,21 +34,6 @@ def median_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
         torch.cuda.synchronize()
         times.append(time.perf_counter() - started)
     return sorted(times)[rounds // 2]
-
-
-def count_operations(tensors: dict[str, np.ndarray], tokens: int) -> float:
-    """Multiplications and additions for one chunk: matrix products and attention."""
-    total = 0.0
-    for name, tensor in tensors.items():
-        if not name.startswith("layers.") or tensor.ndim != 2:
-            continue
-        layer = name.rsplit(".", 1)[0]
-        # With a matrix of its own for queries, only keys and values of the last layer need every token.
-        is_first_only = f"{layer}.q" in tensors and not name.endswith(".kv")
-        total += 2.0 * tensor.size * (1 if is_first_only else tokens)
-        if name.endswith((".qkv", ".q")):
-            total += 4.0 * tensor.shape[0] * tokens * (1 if is_first_only else tokens)
-    return total
 
 
 def main() -> None:

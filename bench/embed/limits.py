@@ -9,8 +9,21 @@ from onnx import TensorProto, helper, numpy_helper
 
 ROWS, INNER, COLUMNS = 200, 384, 1536
 REPEATS = 60
-# Work of one 200-token chunk in all-MiniLM-L6-v2: the products of six layers and their attention.
-GFLOP_PER_CHUNK = 4.62
+
+
+def count_operations(tensors: dict[str, np.ndarray], tokens: int) -> float:
+    """Multiplications and additions for one chunk: matrix products and attention."""
+    total = 0.0
+    for name, tensor in tensors.items():
+        if not name.startswith("layers.") or tensor.ndim != 2:
+            continue
+        layer = name.rsplit(".", 1)[0]
+        # With a matrix of its own for queries, only keys and values of the last layer need every token.
+        is_first_only = f"{layer}.q" in tensors and not name.endswith(".kv")
+        total += 2.0 * tensor.size * (1 if is_first_only else tokens)
+        if name.endswith((".qkv", ".q")):
+            total += 4.0 * tensor.shape[0] * tokens * (1 if is_first_only else tokens)
+    return total
 
 
 def _session(kind: str, left: int, matrix: np.ndarray) -> onnxruntime.InferenceSession:
