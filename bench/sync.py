@@ -8,13 +8,20 @@ keep the figures of the first sync.
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
+from bench.embed.passages import parse_blobs
 from bench.report import machine, write
 from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.git import Blob
+from wikiholt.embedding import DEFAULT_MODEL, load_embedder
+from wikiholt.indexing.pipeline import PageTask, PreparedPage, TextPipeline
 from wikiholt.interfaces.cli.output import show_sync_progress
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
@@ -32,6 +39,10 @@ def main() -> None:
     small = smaller(large, DATA / "mdn-small.git", 150)
     service = open_service(DATA / "sync")
     rows = ["| what | figure |", "|---|---|"]
+    some = smaller(large, DATA / "mdn-some.git", 770)
+    for row in (*prepared(large), *some_pages(some)):
+        rows.append(row)
+        print(row, flush=True)
     for row in (*first_sync(service, large), *again(), *replay(service, large), *renamed(service, large)):
         rows.append(row)
         print(row, flush=True)
@@ -41,6 +52,41 @@ def main() -> None:
     service.close()
     if arguments.write:
         write("sync", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+
+
+def prepared(wiki: BareWiki) -> list[str]:
+    """What the text of a page takes: parsing, terms, chunks, tokens, hashes."""
+    files = [line.split("\t")[1] for line in wiki.git("ls-tree", "-r", "HEAD").splitlines() if line.endswith(".md")]
+    wanted = "".join(f"HEAD:{file}\n" for file in files).encode()
+    command = ["git", "-C", str(wiki.path), "cat-file", "--batch"]
+    blobs = parse_blobs(subprocess.run(command, input=wanted, capture_output=True, check=True).stdout)
+    texts = [blob.encode() for blob in blobs]
+    tasks = [PageTask(file, Blob("0" * 40, len(text), text), None) for file, text in zip(files, texts, strict=True)]
+    pipeline, embedder = TextPipeline(), load_embedder(DEFAULT_MODEL)
+    pipeline.prepare(tasks[0], embedder)
+    began, chunks = time.process_time(), 0
+    for task in tasks:
+        page = pipeline.prepare(task, embedder)
+        assert isinstance(page, PreparedPage)
+        chunks += len(page.chunks)
+    milliseconds = (time.process_time() - began) / len(tasks) * 1e3
+    return [f"| preparing a page, CPU | {milliseconds:.2f} ms ({len(tasks):,} pages, {chunks:,} chunks) |"]
+
+
+def some_pages(wiki: BareWiki) -> list[str]:
+    """A first sync of some pages: how fast it is, and how much of the cores it uses."""
+    with tempfile.TemporaryDirectory() as directory:
+        service = open_service(Path(directory))
+        service.add("some", str(wiki.path.resolve()), {})
+        service.components.embedder().run_self_test()
+        began = time.process_time()
+        report = service.get_handle("some").sync()
+        busy = (time.process_time() - began) / report.seconds
+        service.close()
+    return [
+        f"| first sync of {report.added} pages | {report.chunks_embedded:,} chunks in {report.seconds:.1f} s: "
+        f"{report.chunks_embedded / report.seconds:.0f} chunks/s, {busy:.2f} of {os.cpu_count()} cores busy |"
+    ]
 
 
 def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:

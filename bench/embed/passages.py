@@ -23,10 +23,11 @@ def read_pages(bundle: Path, count: int, seed: int = 7) -> list[str]:
         random.Random(seed).shuffle(names)
         asked = "".join(f"main:{name}\n" for name in names[:count])
         read = subprocess.run([*git, "cat-file", "--batch"], input=asked.encode(), check=True, capture_output=True)
-    return [_FRONTMATTER.sub("", page) for page in _blobs(read.stdout)]
+    return [_FRONTMATTER.sub("", page) for page in parse_blobs(read.stdout)]
 
 
-def _blobs(data: bytes) -> list[str]:
+def parse_blobs(data: bytes) -> list[str]:
+    """The texts in the output of `git cat-file --batch`."""
     pages, at = [], 0
     while at < len(data):
         end = data.index(b"\n", at)
