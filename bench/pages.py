@@ -27,8 +27,8 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.ranking import KEYWORD_WEIGHT, PAGE_WEIGHT, TITLE_WEIGHT
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
-from wikiholt.search.title_match import compute_dice
-from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+from wikiholt.search.title_match import compute_overlap, make_title_terms
+from wikiholt.text.keyword_query import parse_query, to_plain_query
 
 SIGNALS = ("nearest", "page", "share", "title", "three", "first", "centred", "hub", "moved")
 Weights = tuple[float, float, float]
@@ -106,7 +106,7 @@ class SignalReader:
         self._index, self._embedder = index, embedder
         _, listed = index.list_pages(PageFilter(), None)
         self._pages = {page.page_id: page for page in listed}
-        self._names = {page_id: get_significant_terms(page.name) for page_id, page in self._pages.items()}
+        self._titles = {page.page_id: make_title_terms(page.name, page.path) for page in listed}
         rows = index.get_page_vectors(sorted(self._pages))
         order = np.lexsort((rows.chunk_ids, rows.page_ids))
         self._page_of, self._vectors = rows.page_ids[order], rows.vectors[order]
@@ -133,7 +133,7 @@ class SignalReader:
         )
         columns = self._read_vectors(pages, vector, cosines, self._embedder.scale)
         columns["share"] = np.array([shares.get(page, 0.0) for page in pages])
-        columns["title"] = np.array([compute_dice(frozenset(words.terms), self._names[page]) for page in pages])
+        columns["title"] = np.array([compute_overlap(frozenset(words.terms), self._titles[page]) for page in pages])
         ideal = np.array(sorted(relevant.values(), reverse=True)[:10], np.float32)
         return JudgedCandidates(
             kind.name,
