@@ -116,7 +116,7 @@ def split_path_words(path: str) -> list[str]:
 
 
 def compute_overlap(query_terms: frozenset[str], title: TitleTerms, path_share: float = PATH_SHARE) -> float:
-    """The overlap of a query and a title: 1 if the terms are equal, whatever the path; otherwise the path counts too."""
+    """The overlap of a query and a title: 1 if their terms are equal, otherwise words of the path count too."""
     by_name = compute_dice(query_terms, title.name)
     if by_name == 1.0 or len(title.with_path) == len(title.name):
         return by_name
