@@ -21,8 +21,8 @@ from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, compute_evidence
 from wikiholt.search.request import MAX_HITS
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
-from wikiholt.search.title_match import compute_dice
-from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+from wikiholt.search.title_match import compute_overlap, make_title_terms
+from wikiholt.text.keyword_query import parse_query, to_plain_query
 from wikiholt.wikis.service import WikiService
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
@@ -108,7 +108,7 @@ class IndexSearcher:
         self._known = vectors
         _, listed = index.list_pages(PageFilter(), None)
         self._paths = {page.page_id: page.path for page in listed}
-        self._names = {page.page_id: get_significant_terms(page.name) for page in listed}
+        self._titles = {page.page_id: make_title_terms(page.name, page.path) for page in listed}
         rows = index.get_page_vectors(sorted(self._paths))
         order = np.argsort(rows.page_ids, kind="stable")
         self._chunks_of, self._vectors = rows.page_ids[order], rows.vectors[order]
@@ -136,7 +136,7 @@ class IndexSearcher:
                     self._paths[page_id] in relevant,
                     meaning.get(page_id, 0.0),
                     shares.get(page_id, 0.0),
-                    compute_dice(terms, self._names[page_id]),
+                    compute_overlap(terms, self._titles[page_id]),
                     page_id in hybrid,
                 )
                 for page_id in sorted({*shares, *near})

@@ -22,13 +22,13 @@ from bench.report import machine, write
 from bench.signals import open_indexes
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import Embedder
-from wikiholt.domain.search import PageFilter
+from wikiholt.domain.search import PageFilter, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.ranking import KEYWORD_WEIGHT, PAGE_WEIGHT, TITLE_WEIGHT
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
-from wikiholt.search.title_match import compute_dice
-from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+from wikiholt.search.title_match import compute_overlap, make_title_terms
+from wikiholt.text.keyword_query import parse_query, to_plain_query
 
 SIGNALS = ("nearest", "page", "share", "title", "three", "first", "centred", "hub", "moved")
 Weights = tuple[float, float, float]
@@ -102,12 +102,14 @@ def read_candidates(name: str, directory: Path, data: Path, model: str) -> list[
 class SignalReader:
     """Computes the signals of queries to one index, which it has in memory."""
 
+    names: tuple[str, ...] = SIGNALS
+
     def __init__(self, index: WikiIndex, embedder: Embedder) -> None:
         self._index, self._embedder = index, embedder
         _, listed = index.list_pages(PageFilter(), None)
-        self._pages = {page.page_id: page for page in listed}
-        self._names = {page_id: get_significant_terms(page.name) for page_id, page in self._pages.items()}
-        rows = index.get_page_vectors(sorted(self._pages))
+        self.pages = {page.page_id: page for page in listed}
+        self._titles = {page.page_id: make_title_terms(page.name, page.path) for page in listed}
+        rows = index.get_page_vectors(sorted(self.pages))
         order = np.lexsort((rows.chunk_ids, rows.page_ids))
         self._page_of, self._vectors = rows.page_ids[order], rows.vectors[order]
         ids, starts = np.unique(self._page_of, return_index=True)
@@ -129,36 +131,47 @@ class SignalReader:
         near = self._page_of[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
         left_out, relevant = kind.exclude.get(query, set()), kind.relevant[query]
         pages = sorted(
-            page for page in {*near, *shares} if self._pages[page].path not in left_out and page in self._rows
+            page for page in {*near, *shares} if self.pages[page].path not in left_out and page in self._rows
         )
-        columns = self._read_vectors(pages, vector, cosines, self._embedder.scale)
+        columns = self.score_vectors(pages, vector, cosines, self._embedder.scale)
         columns["share"] = np.array([shares.get(page, 0.0) for page in pages])
-        columns["title"] = np.array([compute_dice(frozenset(words.terms), self._names[page]) for page in pages])
+        columns |= self.score_titles(frozenset(words.terms), [self.pages[page] for page in pages])
         ideal = np.array(sorted(relevant.values(), reverse=True)[:10], np.float32)
         return JudgedCandidates(
             kind.name,
             kind.collection,
             float((ideal / np.log2(np.arange(2, len(ideal) + 2))).sum()),
-            np.array([relevant.get(self._pages[page].path, 0) for page in pages], np.float32),
-            np.column_stack([columns[name] for name in SIGNALS]).astype(np.float32),
+            np.array([relevant.get(self.pages[page].path, 0) for page in pages], np.float32),
+            np.column_stack([columns[name] for name in self.names]).astype(np.float32),
         )
 
-    def _read_vectors(
+    def score_titles(self, terms: frozenset[str], pages: Sequence[StoredPage]) -> dict[str, FloatArray]:
+        return {"title": np.array([compute_overlap(terms, self._titles[page.page_id]) for page in pages])}
+
+    def score_vectors(
         self, pages: Sequence[int], vector: FloatArray, cosines: FloatArray, scale: CosineScale
     ) -> dict[str, FloatArray]:
         nearest = np.array([self._rows[page].start + int(np.argmax(cosines[self._rows[page]])) for page in pages])
         best = self._vectors[nearest[np.argsort(-cosines[nearest])[:3]]]
         moved, centred = _to_unit(vector + MOVED_WEIGHT * best.mean(axis=0)), _to_unit(vector - self._mean)
         raw = {
-            "nearest": cosines[nearest],
-            "page": np.array([self._means[page] @ vector for page in pages]),
             "three": self._score(pages, lambda rows: float(np.sort(cosines[rows])[-3:].mean())),
             "first": self._score(pages, lambda rows: float(_to_unit(self._vectors[rows][:3].mean(axis=0)) @ vector)),
             "hub": self._score_neighbours(nearest),
             "moved": self._score(pages, lambda rows: float((self._vectors[rows] @ moved).max())),
         }
-        scaled = {name: (each - scale.unrelated) / (scale.related - scale.unrelated) for name, each in raw.items()}
-        return {**scaled, "centred": self._score(pages, lambda rows: float((self._centred[rows] @ centred).max()))}
+        scaled = {name: _to_scale(each, scale) for name, each in raw.items()}
+        centred_cosines = self._score(pages, lambda rows: float((self._centred[rows] @ centred).max()))
+        return {**self.score_pages(pages, vector, cosines, scale), **scaled, "centred": centred_cosines}
+
+    def score_pages(
+        self, pages: Sequence[int], vector: FloatArray, cosines: FloatArray, scale: CosineScale
+    ) -> dict[str, FloatArray]:
+        """The signals of the product."""
+        return {
+            "nearest": _to_scale(self._score(pages, lambda rows: float(cosines[rows].max())), scale),
+            "page": _to_scale(np.array([self._means[page] @ vector for page in pages]), scale),
+        }
 
     def _score(self, pages: Sequence[int], score: Callable[[slice], float]) -> FloatArray:
         return np.array([score(self._rows[page]) for page in pages], np.float32)
@@ -170,6 +183,10 @@ class SignalReader:
         return np.asarray(np.partition(cosines, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS:].mean(axis=1))
 
 
+def _to_scale(cosines: FloatArray, scale: CosineScale) -> FloatArray:
+    return np.asarray((cosines - scale.unrelated) / (scale.related - scale.unrelated))
+
+
 def _to_unit(vectors: FloatArray) -> FloatArray:
     return np.asarray(vectors / np.maximum(1e-9, np.linalg.norm(vectors, axis=-1, keepdims=True)), np.float32)
 
@@ -177,26 +194,28 @@ def _to_unit(vectors: FloatArray) -> FloatArray:
 class Trial:
     """All queries as arrays, one row each, padded to the same number of candidates."""
 
-    def __init__(self, queries: Sequence[JudgedCandidates]) -> None:
+    def __init__(self, queries: Sequence[JudgedCandidates], names: Sequence[str] = SIGNALS) -> None:
         self.kinds = list(dict.fromkeys(query.kind for query in queries))
         homes = {query.kind: query.collection for query in queries}
         self.groups = np.array([collections.get_group(homes[kind]) for kind in self.kinds])
-        self.is_shared = np.array([homes[kind] in collections.SHARED_NAMES for kind in self.kinds])
+        self.is_shared = np.array(
+            [homes[kind] in collections.SHARED_NAMES and not kind.endswith("(titles)") for kind in self.kinds]
+        )
         self.kind_of = np.array([self.kinds.index(query.kind) for query in queries])
         width = max(11, *(len(query.grades) for query in queries))
         self._ideal = np.array([query.ideal for query in queries])
         self._grades, self._exists = np.zeros((len(queries), width)), np.zeros((len(queries), width), bool)
-        self.signals = {name: np.zeros((len(queries), width), np.float32) for name in SIGNALS}
+        self.signals = {name: np.zeros((len(queries), width), np.float32) for name in names}
         for row, query in enumerate(queries):
             self._grades[row, : len(query.grades)], self._exists[row, : len(query.grades)] = query.grades, True
-            for column, name in enumerate(SIGNALS):
+            for column, name in enumerate(names):
                 self.signals[name][row, : len(query.grades)] = query.signals[:, column]
 
-    def compute_evidence(self, weights: Weights) -> FloatArray:
+    def compute_evidence(self, weights: Weights, overlap: str = "title") -> FloatArray:
         page, keywords, title = weights
         meaning = np.maximum(0, self.compute_meaning(page))
         return np.asarray(
-            (1 - keywords) * meaning + keywords * self.signals["share"] + title * self.signals["title"] * meaning
+            (1 - keywords) * meaning + keywords * self.signals["share"] + title * self.signals[overlap] * meaning
         )
 
     def compute_meaning(self, page: float) -> FloatArray:
@@ -211,7 +230,10 @@ class Trial:
 
     def average(self, scores: FloatArray) -> FloatArray:
         """The mean nDCG@10 of each kind of queries."""
-        values = self.measure(scores)
+        return self.average_values(self.measure(scores))
+
+    def average_values(self, values: FloatArray) -> FloatArray:
+        """The mean of each kind of queries."""
         return np.array([values[self.kind_of == kind].mean() for kind in range(len(self.kinds))])
 
     def format_head(self, label: str) -> Iterator[str]:
@@ -222,6 +244,15 @@ class Trial:
         means = [values[part].mean() if part.any() else 0.0 for part in (self.is_shared, ~self.is_shared)]
         return f"| {label} | {' | '.join(f'{value:{sign}.4f}' for value in (*values, *means))} |"
 
+    def format_chances(self, changes: FloatArray) -> str:
+        """A row with the chance of such differences of the queries without a cause, for each kind and for all."""
+        random, chances = np.random.default_rng(1), []
+        for kinds in (*np.eye(len(self.kinds), dtype=bool), self.is_shared, ~self.is_shared):
+            differences = changes[kinds[self.kind_of]]
+            signs = random.choice(np.array((-1, 1), np.int8), (EXCHANGES, len(differences)))
+            chances.append(float(np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-9)))
+        return f"| p, of all queries (exchanged {EXCHANGES:,} times) | {' | '.join(f'{p:.3f}' for p in chances)} |"
+
 
 def format_change(trial: Trial) -> Iterator[str]:
     """Hybrid search formerly and now, with the chance of such a difference without a cause."""
@@ -230,14 +261,7 @@ def format_change(trial: Trial) -> Iterator[str]:
     yield trial.format_row("formerly: .5 nearest + .5 share + .3 title × nearest", trial.average(formerly), "")
     yield trial.format_row("now", trial.average(now), "")
     yield trial.format_row("difference", trial.average(now) - trial.average(formerly))
-    random, changes = np.random.default_rng(1), trial.measure(now) - trial.measure(formerly)
-    chances = []
-    for kinds in (*np.eye(len(trial.kinds), dtype=bool), trial.is_shared, ~trial.is_shared):
-        differences = changes[kinds[trial.kind_of]]
-        signs = random.choice(np.array((-1, 1), np.int8), (EXCHANGES, len(differences)))
-        means = np.abs(signs @ differences) / max(1, len(differences))
-        chances.append(float(np.mean(means >= abs(differences.sum()) / max(1, len(differences)) - 1e-12)))
-    yield f"| p, of all queries (exchanged {EXCHANGES:,} times) | {' | '.join(f'{p:.3f}' for p in chances)} |"
+    yield trial.format_chances(trial.measure(now) - trial.measure(formerly))
 
 
 def format_held_out(trial: Trial) -> Iterator[str]:

@@ -31,7 +31,7 @@ from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.search.page_means import compute_page_means
 from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
-from wikiholt.search.title_match import compute_dice
+from wikiholt.search.title_match import compute_dice, compute_overlap, make_title_terms
 from wikiholt.text.bm25 import to_terms
 from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
 from wikiholt.wikis.service import WikiService
@@ -196,6 +196,7 @@ class IndexSignals:
             texts[page] += [found for c in each for found in re.findall(r"^#{1,6} +(.+?)[ #]*$", c.text, re.MULTILINE)]
         self._headings = {page: [get_significant_terms(text) for text in set(each)] for page, each in texts.items()}
         self._names = {page_id: get_significant_terms(page.name) for page_id, page in self._pages.items()}
+        self._titles = {page.page_id: make_title_terms(page.name, page.path) for page in listed}
         by_page = [set().union(*(self._terms[c.chunk_id] for c in each)) for each in chunks.values()]
         self._counts = Counter(term for terms in by_page for term in terms)
         self._links = calls(index, self._pages)
@@ -239,7 +240,7 @@ class IndexSignals:
             np.array([relevant.get(self._pages[page].path, 0) for page in pages], np.float32),
             np.maximum(0, (cosine - scale.unrelated) / (scale.related - scale.unrelated)),
             share,
-            np.array([compute_dice(terms, self._names[page]) for page in pages]),
+            np.array([compute_overlap(terms, self._titles[page]) for page in pages]),
             np.array(
                 [max((compute_dice(terms, h) for h in self._headings.get(page, ())), default=0.0) for page in pages]
             ),

@@ -14,7 +14,7 @@ from wikiholt.domain.search import SearchMode
 from wikiholt.errors import InvalidQuery, ModelMissing
 from wikiholt.search.ranking import Candidate, compute_evidence, get_competition, rank_candidates, with_likelihoods
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, format_path_words, reorder_candidates, should_rerank
+from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, reorder_candidates, should_rerank
 from wikiholt.testing import FakeReranker
 from wikiholt.wikis.handle import WikiHandle
 
@@ -82,21 +82,6 @@ def test_name_headings_and_passage_are_read_of_each_page_once(rerank_wiki: Reran
     assert "boiler / inspect\nBoiler inspect" in names
     assert not any("#" in text for text in texts)
     handle.close()
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("vault/dendron.topic.seed-bank.quick_start", "vault / dendron / topic / seed bank / quick start"),
-        ("docs/_index", "docs"),
-        ("2024/05/31", ""),
-        ("4711", ""),
-        ("Übersicht/日本", "Übersicht / 日本"),
-    ],
-    ids=["dots", "index", "date", "number", "letters"],
-)
-def test_a_path_is_read_as_words(path: str, words: str) -> None:
-    assert format_path_words(path) == words
 
 
 @pytest.mark.parametrize("mode", RERANKED_MODES)

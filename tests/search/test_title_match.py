@@ -18,7 +18,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
 )
 from wikiholt.search.request import SearchRequest
-from wikiholt.search.title_match import TitleMatcher
+from wikiholt.search.title_match import PATH_SHARE, TitleMatcher, split_path_words
 from wikiholt.text.keyword_query import parse_query
 
 
@@ -101,6 +101,54 @@ def test_a_larger_n_only_extends_the_list(notes: IndexedWiki) -> None:
 )
 def test_a_name_counts_by_the_words_both_have(typed: str, name: str, shared: float) -> None:
     assert measure_title_overlap(parse_query(typed), name)[0] == pytest.approx(shared)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("vault/dendron.topic.seed-bank.quick_start", ["vault", "dendron", "topic", "seed bank", "quick start"]),
+        ("docs/_index", ["docs"]),
+        ("docs/Tasks/index", ["docs", "Tasks"]),
+        ("docs/README", ["docs"]),
+        ("2024/05/31", []),
+        ("4711", []),
+        ("Übersicht/日本", ["Übersicht", "日本"]),
+    ],
+    ids=["dots", "index of a site", "index", "readme", "date", "number", "letters"],
+)
+def test_a_path_is_read_as_words(path: str, words: list[str]) -> None:
+    assert split_path_words(path) == words
+
+
+def measure_path_overlap(typed: str, name: str, path: str, aliases: tuple[str, ...] = ()) -> float:
+    page = make_stored_page(1, name)._replace(path=path, aliases=aliases)
+    return TitleMatcher(lambda _: {1: page}, "english").score_titles(parse_query(typed), [1], 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "shared"),
+    [
+        ("kitchen/machine", (1 - PATH_SHARE) * 0.5 + PATH_SHARE * 0.8),
+        ("house/kitchen/ground-floor/machine", (1 - PATH_SHARE) * 0.5 + PATH_SHARE * 4 / 7),
+        ("kitchen/house/ground-floor/machine", (1 - PATH_SHARE) * 0.5 + PATH_SHARE * 2 / 7),
+        ("machine", 0.5),
+        ("2024/05/31", 0.5),
+    ],
+    ids=["a directory names it", "further directories", "a directory too far up", "no directory", "a date"],
+)
+def test_the_last_parts_of_a_path_belong_to_the_title(path: str, shared: float) -> None:
+    assert measure_path_overlap("kitchen machine", "Coffee machine", path) == pytest.approx(shared)
+
+
+def test_the_name_of_a_page_is_a_complete_match_in_any_directory() -> None:
+    for path in ("machine", "kitchen/machine", "a/deep/path/to/some/machine"):
+        assert measure_path_overlap("coffee machines", "Coffee machine", path) == 1.0
+        assert measure_path_overlap("espresso maker", "Coffee machine", path, ("Espresso maker",)) == 1.0
+
+
+def test_a_directory_alone_is_a_weak_match() -> None:
+    by_directory = measure_path_overlap("kitchen", "Coffee machine", "kitchen/machine")
+    assert 0 < by_directory < measure_path_overlap("kitchen", "Kitchen rules", "rules") < 1
 
 
 def test_names_are_compared_in_the_language_of_the_wiki() -> None:

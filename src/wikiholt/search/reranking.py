@@ -5,7 +5,6 @@ only lengthens the list. If the reranker is late or fails, the results keep thei
 """
 
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from wikiholt.search.ranking import (
     with_likelihoods,
 )
 from wikiholt.search.request import SearchRequest
+from wikiholt.search.title_match import split_path_words
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.model_text import to_plain_text
 
@@ -43,8 +43,6 @@ Most wiki queries are names. A reranker trained on questions and answers scores 
 
 _CLEAR_LOGIT = 12.0
 """The logit of a clear yes. The negative value is a clear no."""
-
-_PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 
 _LOG = logging.getLogger(__name__)
 
@@ -165,14 +163,8 @@ def _to_share(logit: float) -> float:
 
 def _make_texts(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> RerankTexts:
     name = page.name if page is not None else ""
-    path_words = format_path_words(page.path) if page is not None else ""
+    path_words = " / ".join(split_path_words(page.path)) if page is not None else ""
     return RerankTexts(f"{path_words}\n{name}".strip(), _make_passage(name, chunk, dialect))
-
-
-def format_path_words(path: str) -> str:
-    """The parts of a path as words, without parts that have no letter."""
-    parts = (part for part in _PATH_SEPARATORS.split(path) if part != "_index" and any(map(str.isalpha, part)))
-    return " / ".join(_WORD_SEPARATORS.sub(" ", part).strip() for part in parts)
 
 
 def _make_passage(name: str, chunk: StoredChunk | None, dialect: Dialect) -> str:

@@ -1,15 +1,36 @@
-"""Overlap between a query and page titles."""
+"""Overlap between a query and page titles. The last parts of a page's path belong to its title."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from wikiholt.domain.search import KeywordQuery, StoredPage
 from wikiholt.text.analysis import split_languages
 from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
 
+PATH_PARTS = 3
+"""Number of last parts of a path whose words count as words of the title."""
+
+PATH_SHARE = 2 / 3
+"""Share of the title with its path in the overlap; the title alone has the rest. Chosen with bench/paths, see
+docs/adr/0045."""
+
 _MAX_CACHED_PAGES = 10_000
-_TitleTerms = Mapping[str, tuple[frozenset[str], ...]]
-"""Language → significant terms of each name of a page."""
-_Cache = tuple[int, dict[int, StoredPage], dict[int, _TitleTerms]]
+_PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
+_INDEX_PARTS = frozenset(("_index", "index", "readme"))
+"""File names that say nothing about a page."""
+
+
+class TitleTerms(NamedTuple):
+    """The significant terms of a name of a page, and those of the name and the last parts of the path together."""
+
+    name: frozenset[str]
+    with_path: frozenset[str]
+
+
+_PageTitles = Mapping[str, tuple[TitleTerms, ...]]
+"""Language → the terms of each name of a page."""
+_Cache = tuple[int, dict[int, StoredPage], dict[int, _PageTitles]]
 
 
 class TitleMatcher:
@@ -36,7 +57,7 @@ class TitleMatcher:
     def score_titles(
         self, query: KeywordQuery, page_ids: Collection[int], version: int, variants: Sequence[QueryVariant] = ()
     ) -> dict[int, float]:
-        """Page id → Dice coefficient of the significant terms of title and query; 1 for equal terms.
+        """Page id → overlap of the significant terms of title and query; 1 for equal terms.
 
         Of the query and its variants, and of the title and the aliases, those with the highest value count.
         """
@@ -49,11 +70,11 @@ class TitleMatcher:
         for language, terms in queries:
             for page_id, title in titles.items():
                 for name in title[language]:
-                    if not terms.isdisjoint(name):
-                        overlaps[page_id] = max(overlaps[page_id], compute_dice(terms, name))
+                    if not terms.isdisjoint(name.with_path):
+                        overlaps[page_id] = max(overlaps[page_id], compute_overlap(terms, name))
         return overlaps
 
-    def _get_titles(self, page_ids: Collection[int], version: int) -> dict[int, _TitleTerms]:
+    def _get_titles(self, page_ids: Collection[int], version: int) -> dict[int, _PageTitles]:
         _, cached = self._get_cache(version)
         titles = {page_id: title for page_id in page_ids if (title := cached.get(page_id)) is not None}
         if len(titles) < len(page_ids):
@@ -63,13 +84,13 @@ class TitleMatcher:
             titles.update(new_titles)
         return titles
 
-    def _analyse_titles(self, page: StoredPage) -> _TitleTerms:
+    def _analyse_titles(self, page: StoredPage) -> _PageTitles:
         return {
-            language: tuple(get_significant_terms(name, language) for name in (page.name, *page.aliases))
+            language: tuple(make_title_terms(name, page.path, language) for name in (page.name, *page.aliases))
             for language in self._languages
         }
 
-    def _get_cache(self, version: int) -> tuple[dict[int, StoredPage], dict[int, _TitleTerms]]:
+    def _get_cache(self, version: int) -> tuple[dict[int, StoredPage], dict[int, _PageTitles]]:
         cached_version, pages, titles = self._cache
         if cached_version != version or len(pages) > _MAX_CACHED_PAGES:
             # Other threads may use the old ones, so they are replaced and not cleared.
@@ -80,6 +101,26 @@ class TitleMatcher:
 
 def _get_query_terms(query: KeywordQuery) -> frozenset[str]:
     return frozenset((*query.terms, *(term for phrase in query.phrases for term in phrase)))
+
+
+def make_title_terms(name: str, path: str, language: str = "english", path_parts: int = PATH_PARTS) -> TitleTerms:
+    """The terms of a name of the page with this path."""
+    terms = get_significant_terms(name, language)
+    return TitleTerms(terms, terms | get_significant_terms(" ".join(split_path_words(path)[-path_parts:]), language))
+
+
+def split_path_words(path: str) -> list[str]:
+    """The words of each part of a path, without parts that have no letter or say nothing."""
+    parts = (part for part in _PATH_SEPARATORS.split(path) if any(map(str.isalpha, part)))
+    return [_WORD_SEPARATORS.sub(" ", part).strip() for part in parts if part.casefold() not in _INDEX_PARTS]
+
+
+def compute_overlap(query_terms: frozenset[str], title: TitleTerms, path_share: float = PATH_SHARE) -> float:
+    """The overlap of a query and a title: 1 if their terms are equal, otherwise words of the path count too."""
+    by_name = compute_dice(query_terms, title.name)
+    if by_name == 1.0 or len(title.with_path) == len(title.name):
+        return by_name
+    return (1 - path_share) * by_name + path_share * compute_dice(query_terms, title.with_path)
 
 
 def compute_dice(query_terms: frozenset[str], title_terms: frozenset[str]) -> float:

@@ -1,0 +1,160 @@
+"""Words of a page's path as words of its title, chosen by the other collections: the figures of docs/adr/0045.
+
+    python -m bench.paths [--collections DIR] [--data DIR] [--mdn DIR] [--write]
+
+Uses the indexes of bench.quality, also of `xquad` if bench.mining wrote it, and the one of MDN that bench.sync made:
+there, link texts are the queries, as in bench.mining. *Titles* are titles of pages as queries, which the other sets leave
+out; they show what a choice costs, and choose nothing. Signals are kept in bench/data/paths. A variant has the
+number of last parts of the path that count, and the share of the title with its path in the overlap.
+"""
+
+import argparse
+import itertools
+import pickle
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from bench import collections, mining
+from bench.pages import NOW, JudgedCandidates, SignalReader, Trial
+from bench.report import machine, write
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import CosineScale, FloatArray
+from wikiholt.domain.search import PageFilter, StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.title_match import PATH_PARTS, PATH_SHARE, TitleTerms, compute_overlap, make_title_terms
+
+COLLECTIONS = (*collections.SHARED_NAMES, "xquad")
+ALL_PARTS = 99
+TITLE_ALONE = (PATH_PARTS, 0.0)
+VARIANTS = (TITLE_ALONE, *itertools.product((1, 2, 3, ALL_PARTS), (1 / 3, 1 / 2, 2 / 3, 1.0)))
+NOW_VARIANT = (PATH_PARTS, PATH_SHARE)
+MAX_TITLES, MAX_LINKS = 250, 1_200
+
+
+def get_column(variant: tuple[int, float]) -> str:
+    return f"{variant[0]} parts, {variant[1]:.2f}".replace(str(ALL_PARTS), "all")
+
+
+class PathSignalReader(SignalReader):
+    """Scores titles in all variants."""
+
+    names = ("nearest", "page", "share", *map(get_column, VARIANTS))
+
+    def score_titles(self, terms: frozenset[str], pages: Sequence[StoredPage]) -> dict[str, FloatArray]:
+        return {
+            get_column((parts, share)): np.array(
+                [compute_overlap(terms, analyse_title(page.name, page.path, parts), share) for page in pages]
+            )
+            for parts, share in VARIANTS
+        }
+
+    def score_vectors(
+        self, pages: Sequence[int], vector: FloatArray, cosines: FloatArray, scale: CosineScale
+    ) -> dict[str, FloatArray]:
+        return self.score_pages(pages, vector, cosines, scale)
+
+
+@cache
+def analyse_title(name: str, path: str, parts: int) -> TitleTerms:
+    return make_title_terms(name, path, path_parts=parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser.add_argument("--mdn", type=Path, default=Path("bench/data/sync"), help="the data of bench.sync")
+    parser.add_argument("--write", action="store_true", help="write bench/results/paths.md")
+    arguments = parser.parse_args()
+    queries = [query for name in (*COLLECTIONS, "mdn") for query in read_candidates(name, arguments)]
+    trial = Trial(queries, PathSignalReader.names)
+    text = "\n".join([*format_variants(trial), "", *format_held_out(trial)])
+    print(text)
+    if arguments.write:
+        write("paths", f"{__doc__}\n{machine()} {len(queries)} queries.\n\n{text}\n")
+
+
+def read_candidates(name: str, arguments: argparse.Namespace) -> list[JudgedCandidates]:
+    """The candidates of a collection's queries, from the file if there is one."""
+    file = arguments.data / "paths" / f"{name}.pickle"
+    if not file.exists():
+        service = open_service(arguments.mdn if name == "mdn" else arguments.data / "quality")
+        index = service.components.store.open(service.get_handle(name).wiki.id)
+        reader = PathSignalReader(index, service.components.embedder())
+        if name == "mdn":
+            kinds = [read_links(index, arguments.data)]
+        else:
+            directory = collections.find_all(arguments.collections, arguments.data)[name]
+            kinds = [*collections.queries(directory), choose_titles(name, list(reader.pages.values()))]
+        found = [reader.read(kind, query) for kind in kinds for query in kind.texts]
+        index.close()
+        service.close()
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(pickle.dumps([vars(each) for each in found if each is not None]))
+        print(name, len(found), flush=True)
+    return [JudgedCandidates(**fields) for fields in pickle.loads(file.read_bytes())]
+
+
+def choose_titles(name: str, pages: Sequence[StoredPage]) -> collections.Queries:
+    """Titles that one page of the wiki has."""
+    counts = Counter(page.name.casefold() for page in pages)
+    chosen = sorted((page for page in pages if counts[page.name.casefold()] == 1), key=lambda page: page.path)
+    random.Random(3).shuffle(chosen)
+    texts = {page.path: page.name for page in chosen[:MAX_TITLES]}
+    return collections.Queries(name, "titles", texts, {path: {path: 1} for path in texts}, {})
+
+
+def read_links(index: WikiIndex, data: Path) -> collections.Queries:
+    """Link texts of MDN, whose pages have the paths of the index."""
+    sources = mining.read_bundle(Path("../shared/corpora/mdn.bundle"), data / "mdn.git")
+    _, listed = index.list_pages(PageFilter(), None)
+    paths = {page.path.removesuffix("/index").lower(): page.path for page in listed}
+    chosen = [each for each in mining.choose_queries(sources, mining.find_link_texts(sources)) if each[1] in paths]
+    random.Random(7).shuffle(chosen)
+    queries = collections.Queries("mdn", "links", {}, {}, {})
+    for number, (text, path, linking) in enumerate(chosen[:MAX_LINKS]):
+        query = f"q{number}"
+        queries.texts[query], queries.relevant[query] = text, {paths[path]: 1}
+        queries.exclude[query] = {paths[each] for each in linking if each in paths}
+    return queries
+
+
+def format_variants(trial: Trial) -> Iterator[str]:
+    alone = trial.measure(trial.compute_evidence(NOW, get_column(TITLE_ALONE)))
+    yield from trial.format_head("hybrid search, nDCG@10")
+    yield trial.format_row("title alone", trial.average_values(alone), "")
+    for variant in VARIANTS[1:]:
+        values = trial.measure(trial.compute_evidence(NOW, get_column(variant)))
+        label = f"**{get_column(variant)}**" if variant == NOW_VARIANT else get_column(variant)
+        yield trial.format_row(label, trial.average_values(values - alone))
+        if variant == NOW_VARIANT:
+            yield trial.format_chances(values - alone)
+
+
+def format_held_out(trial: Trial) -> Iterator[str]:
+    """What a variant chosen by the other collections gives."""
+    values = np.stack([trial.measure(trial.compute_evidence(NOW, get_column(variant))) for variant in VARIANTS])
+    results = np.stack([trial.average_values(each) for each in values])
+    changes, gains = np.zeros(values.shape[1], np.float32), results - results[0]
+    is_title = np.array([kind.endswith("(titles)") for kind in trial.kinds])
+    yield "| left out | chosen by the others | gain seen | gain on the one left out |"
+    yield "|---|---|---|---|"
+    for name in dict.fromkeys(trial.groups.tolist()):
+        unseen, seen = trial.groups == name, (trial.groups != name) & ~is_title
+        best = int(np.argmax(results[:, seen].mean(axis=1)))
+        changes += np.where(unseen[trial.kind_of], values[best] - values[0], 0.0)
+        judged = gains[best, unseen & ~is_title].mean()
+        yield f"| {name} | {get_column(VARIANTS[best])} | {gains[best, seen].mean():+.4f} | {judged:+.4f} |"
+    yield ""
+    yield from trial.format_head("each collection by the choice of the others")
+    yield trial.format_row("difference", trial.average_values(changes))
+    yield trial.format_chances(changes)
+
+
+if __name__ == "__main__":
+    main()
