@@ -124,26 +124,20 @@ def group_by_page(
     page_ids: Collection[int] | None = None,
 ) -> list[Candidate]:
     """Up to `per_page` candidates per page with its nearest chunks, nearest first; only of `page_ids` if given."""
-    chosen = _find_first_rows(hits.page_ids, per_page)
-    if page_ids is not None:
-        chosen = chosen[np.isin(hits.page_ids[chosen], list(page_ids))]
-    columns = (hits.page_ids[chosen], hits.chunk_ids[chosen], hits.distances[chosen])
     channels = ("semantic",)
-    return [
-        Candidate(page, chunk, distance, None, channels, 0.0, scale)
-        for page, chunk, distance in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-
-
-def _find_first_rows(page_ids: IntArray, per_page: int) -> IntArray:
-    """The positions of the first `per_page` rows of each page, ascending."""
-    if per_page == 1:
-        _, firsts = np.unique(page_ids, return_index=True)
-        return np.sort(firsts)
-    order = np.argsort(page_ids, kind="stable")
-    _, starts, counts = np.unique(page_ids[order], return_index=True, return_counts=True)
-    number_in_page = np.arange(len(order)) - np.repeat(starts, counts)
-    return np.sort(order[number_in_page < per_page])
+    # Loops over a few hundred rows take less time than the calls of numpy that would replace them.
+    left = {} if page_ids is None else dict.fromkeys(page_ids, per_page)
+    wanted = -1 if page_ids is None else per_page * len(left)
+    found: list[Candidate] = []
+    columns = hits.page_ids, hits.chunk_ids, hits.distances
+    for page_id, chunk_id, distance in zip(*(column.tolist() for column in columns), strict=True):
+        count = left.get(page_id, per_page if page_ids is None else 0)
+        if count:
+            left[page_id] = count - 1
+            found.append(Candidate(page_id, chunk_id, distance, None, channels, 0.0, scale))
+            if len(found) == wanted:
+                break
+    return found
 
 
 def merge_channels(

@@ -64,12 +64,6 @@ Fixed, so that a larger n only lengthens the list. Pages found by keyword are al
 search need not be deep. See docs/adr for the results of other depths.
 """
 
-LIKELY_PAGES = 10
-"""Of the pages found by meaning, those whose passages are read with the passages of pages found by keyword."""
-
-_MAX_CHUNKS = 1_000_000
-"""More chunks than a hundred pages have."""
-
 _Passages = Mapping[int, Sequence[Candidate]]
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
@@ -109,13 +103,20 @@ class Searcher:
         self._order = HitOrder(index, boost_rules)
         self._state: IndexState | None = None
 
-    def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
+    def start(self, request: SearchRequest) -> StartedQuery | None:
+        """Start to embed the query in another thread, for `search`. Raises InvalidQuery."""
+        if request.mode is SearchMode.KEYWORD:
+            return None
+        return self._query_embedder.start(to_plain_query(parse_fields(request.query).text))
+
+    def search(
+        self, request: SearchRequest, *, known: IndexVersion | None = None, started: StartedQuery | None = None
+    ) -> SearchResult:
         """The best pages for the request. Failures raise; an empty list means that nothing was found."""
         began = time.perf_counter()
         fields = parse_fields(request.query)
-        # The model runs in another thread until its vector is needed; opening the index lets that thread begin.
-        uses_model = request.mode is not SearchMode.KEYWORD
-        started = self._query_embedder.start(to_plain_query(fields.text)) if uses_model else None
+        # The model runs until its vector is needed; opening the index lets the thread that runs it begin.
+        started = started or self.start(request)
         with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
             return self._search(request, fields, started, known, began)
 
@@ -186,6 +187,7 @@ class Searcher:
                 candidates,
                 self._title_matcher.get_pages([candidate.page_id for candidate in candidates], context.version),
                 context.sentence_scorer,
+                context.matcher,
                 has_lead=bool(context.interpreted.text) and not request.offset,
             )
         )
@@ -237,7 +239,8 @@ class Searcher:
         )
         if started is not None:
             # While the model runs, so that less is left to do after it.
-            self._vectors.prepare(context)
+            context.matcher = self._hit_builder.make_matcher(context.interpreted.expanded)
+            self._vectors.prepare(context, shares)
             self._score_titles(context, shares)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
@@ -391,20 +394,16 @@ class Searcher:
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
     ) -> _Passages:
-        """The nearest chunks of pages found only by keyword, so that both channels judge every page.
-
-        The chunks of the other pages that are likely to be shown are searched too, for `_find_passages`.
-        """
-        found_by_meaning = [candidate.page_id for candidate in meaning]
-        pages = shares.keys() | set(found_by_meaning[:LIKELY_PAGES])
-        page_ids = np.array(sorted(pages), np.int64)
+        """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
+        if not shares:
+            return {}
         if context.nearest is not None and context.has_all_passages:
-            hits = context.nearest.select_pages(page_ids)
+            context.page_hits = context.nearest
         else:
-            hits = self._vectors.search(context, vector, _MAX_CHUNKS, page_ids)
-        context.page_hits, context.complete_pages = hits, pages
-        missing = shares.keys() - set(found_by_meaning)
-        return group_passages(hits, context.request.chunks_per_page, self._scale, missing) if missing else {}
+            context.page_hits = self._vectors.search_found(context, vector, shares)
+        context.complete_pages = shares.keys()
+        missing = shares.keys() - {candidate.page_id for candidate in meaning}
+        return group_passages(context.page_hits, context.request.chunks_per_page, self._scale, missing)
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
@@ -422,5 +421,5 @@ class Searcher:
         incomplete = [page_id for page_id in page_ids - complete if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
         if context.has_all_passages or not incomplete:
             return found
-        hits = self._vectors.search(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
-        return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale)
+        hits = self._vectors.search_pages(context, context.vector, incomplete)
+        return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale, incomplete)

@@ -1,9 +1,11 @@
 """Reads vectors for a search: from the vector cache, or from the index if the cache is not ready or fails."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TypeVar
+
+import numpy as np
 
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.protocols import VectorCache
@@ -14,6 +16,8 @@ from wikiholt.search.search_context import SearchContext
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
+_MAX_CHUNKS = 1_000_000
+"""More chunks than a hundred pages have."""
 
 
 class VectorChannel:
@@ -24,11 +28,16 @@ class VectorChannel:
         self._cache = cache
         self._page_means = PageMeans()
 
-    def prepare(self, context: SearchContext) -> None:
-        """Refresh the vector cache while the query is embedded. If that fails, the search itself reports it."""
+    def prepare(self, context: SearchContext, found: Collection[int]) -> None:
+        """Refresh the vector cache and read the passages of the pages found by keyword while the query is embedded.
+
+        If that fails, the search itself reports it.
+        """
         with suppress(Exception):
             self._cache.refresh()
             context.refreshed = True
+            if found and self._cache.version is not None:
+                context.found_rows = self._cache.get_page_vectors(np.array(sorted(found), np.int64))
 
     def search(self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
@@ -38,6 +47,17 @@ class VectorChannel:
         if hits.degraded:
             context.degrade("part of the vector cache is unavailable; searched by exact scores")
         return hits
+
+    def search_pages(self, context: SearchContext, vector: FloatArray, page_ids: Collection[int]) -> VectorHits:
+        """All passages of these pages, nearest first."""
+        return self.search(context, vector, _MAX_CHUNKS, np.array(sorted(page_ids), np.int64))
+
+    def search_found(self, context: SearchContext, vector: FloatArray, found: Collection[int]) -> VectorHits:
+        """All passages of the pages found by keyword, nearest first."""
+        rows = context.found_rows
+        if rows is None:
+            return self.search_pages(context, vector, found)
+        return VectorHits.rank(rows.chunk_ids, rows.page_ids, np.vecdot(rows.vectors, vector))
 
     def score_pages(self, context: SearchContext, vector: FloatArray, page_ids: IntArray) -> PageCosines:
         """Compare the query with the mean of the passages of each page (sorted ids)."""

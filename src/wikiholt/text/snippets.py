@@ -42,7 +42,7 @@ def build_snippet(
     dialect: Dialect = GFM,
 ) -> Snippet:
     """One snippet, as `SnippetBuilder.build` makes it."""
-    (snippet,) = SnippetBuilder(query, language, sentence_scorer, dialect).build([text], [length])
+    (snippet,) = SnippetBuilder(QueryMatcher(query, language), sentence_scorer, dialect).build([text], [length])
     return snippet
 
 
@@ -50,13 +50,9 @@ class SnippetBuilder:
     """Builds the snippets of one search."""
 
     def __init__(
-        self,
-        query: KeywordQuery,
-        language: str = "english",
-        sentence_scorer: SentenceScorer | None = None,
-        dialect: Dialect = GFM,
+        self, matcher: "QueryMatcher", sentence_scorer: SentenceScorer | None = None, dialect: Dialect = GFM
     ) -> None:
-        self._matcher = QueryMatcher(query, language)
+        self._matcher = matcher
         self._sentence_scorer = sentence_scorer
         self._dialect = dialect
 
@@ -186,8 +182,10 @@ class QueryMatcher:
             return
         end = -1
         for head in heads.finditer(plain.lower()):
-            if head.start() > end:
-                start = plain.rfind(" ", 0, head.start()) + 1
+            first = head.start()
+            # No word begins between three small letters.
+            if first > end and not ((around := plain[max(first - 1, 0) : first + 2]).isalpha() and around.islower() and first):
+                start = plain.rfind(" ", 0, first) + 1
                 end = plain.find(" ", head.end())
                 end = len(plain) if end < 0 else end
                 yield from ASCII_TOKEN_PATTERN.finditer(plain, start, end)

@@ -319,12 +319,12 @@ class VectorCacheState:
         chunk_ids = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
         page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
         cosines = np.concatenate((built_scores, added_scores))
-        return _make_hits(chunk_ids, page_ids, cosines, limit)
+        return VectorHits.rank(chunk_ids, page_ids, cosines, limit)
 
     def _rank_built(self, positions: IntArray, cosines: FloatArray, limit: int) -> VectorHits:
         """The same without added rows."""
         rows = self.built.rows
-        return _make_hits(rows.chunk_ids[positions], rows.page_ids[positions], cosines, limit)
+        return VectorHits.rank(rows.chunk_ids[positions], rows.page_ids[positions], cosines, limit)
 
     def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
         """Return every row of these pages (sorted ids), in no particular order."""
@@ -398,10 +398,3 @@ class VectorCacheState:
         scores = rows.score_positions(vector, positions)
         self.built.count_read()
         return positions, scores
-
-
-def _make_hits(chunk_ids: IntArray, page_ids: IntArray, cosines: FloatArray, limit: int) -> VectorHits:
-    """The nearest of these rows, by distance and then chunk id."""
-    distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
-    order = np.lexsort((chunk_ids, distances))[:limit]
-    return VectorHits(chunk_ids[order], page_ids[order], distances[order])
