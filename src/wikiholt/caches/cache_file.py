@@ -184,9 +184,7 @@ class MappedFile:
 
     def get_section(self, name: str) -> memoryview:
         """Return the bytes of a section. Raises CacheBroken if it is missing."""
-        section = self._sections.get(name)
-        if section is None:
-            raise CacheBroken(f"Section {name!r} of the cache is missing.", hint=_REBUILD_HINT)
+        section = self._find_section(name)
         return memoryview(self._map)[section.offset : section.offset + section.length]
 
     def count_read(self, name: str) -> None:
@@ -207,7 +205,7 @@ class MappedFile:
             crc = 0
             for block in self._read_blocks(name):
                 crc = zlib.crc32(block, crc)
-            if crc != self._sections[name].crc:
+            if crc != self._find_section(name).crc:
                 raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_REBUILD_HINT)
 
     def ensure_unchanged(self) -> None:
@@ -215,6 +213,13 @@ class MappedFile:
         status = self._get_status()
         if self.invalid or (status is not None and (status.st_size, status.st_mtime_ns) != self._opened_status):
             raise CacheBroken("The cache file was changed while in use.", hint=_REBUILD_HINT)
+
+    def _find_section(self, name: str) -> FileSection:
+        """The section; a file of an older version may have none of this name, and raises CacheBroken."""
+        section = self._sections.get(name)
+        if section is None:
+            raise CacheBroken(f"Section {name!r} of the cache is missing.", hint=_REBUILD_HINT)
+        return section
 
     def _get_status(self) -> os.stat_result | None:
         """The status of the file; None if a copied file was replaced or removed."""
@@ -237,7 +242,7 @@ class MappedFile:
 
         It is not read from the map, whose pages would stay in the memory of the process.
         """
-        section = self._sections[name]
+        section = self._find_section(name)
         end = section.offset + section.length
         with contextlib.ExitStack() as stack:
             descriptor = self._descriptor

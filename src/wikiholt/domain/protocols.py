@@ -260,8 +260,12 @@ class VectorCache(Protocol):
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
-        """Every chunk of these pages (sorted ids) with its vector, in any order."""
+    def get_page_vectors(self, page_ids: IntArray) -> VectorRows | None:
+        """Every chunk of these pages (sorted ids) with its vector, in any order. None if it has no copy of them."""
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
+        """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`
+        computes it. None if it has none."""
 
     def verify(self) -> None:
         """Verify every byte of its file. Raises on damage and never uses that file again."""

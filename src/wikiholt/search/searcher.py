@@ -44,7 +44,7 @@ from wikiholt.search.ranking import (
     rank_candidates,
     score_similar,
     with_likelihoods,
-    with_page_cosines,
+    with_page_evidence,
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
@@ -261,25 +261,26 @@ class Searcher:
     ) -> list[Candidate]:
         """The pages that compete, unordered, and enough of them to measure the lead of the best."""
         if vector is None:
-            return self._with_title_overlap(context, merge_channels((), shares, {}))
+            return self._with_page_evidence(context, None, merge_channels((), shares, {}))
         if context.request.mode is SearchMode.SEMANTIC:
             # At least one more page than the best one can fill, so that it has a competitor for every n.
             is_plain = self._order.is_plain(context.request, context.version)
             page_count = context.request.chunks_per_page + 1 if is_plain else MAX_HITS
             found = self._search_by_meaning(context, vector, page_count, VECTOR_CANDIDATES)[:MAX_HITS]
-            return self._with_page_cosines(context, vector, found)
+            return self._with_page_evidence(context, vector, found)
         hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
         meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
         found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
-        return self._with_title_overlap(context, self._with_page_cosines(context, vector, found))
+        return self._with_page_evidence(context, vector, found)
 
-    def _with_page_cosines(
-        self, context: SearchContext, vector: FloatArray, candidates: Sequence[Candidate]
+    def _with_page_evidence(
+        self, context: SearchContext, vector: FloatArray | None, candidates: Sequence[Candidate]
     ) -> list[Candidate]:
-        """The candidates with the cosine of query and page, by its passage and as a whole."""
-        page_ids = np.fromiter((candidate.page_id for candidate in candidates), np.int64, len(candidates))
-        scored = self._vectors.score_pages(context, vector, np.unique(page_ids))
-        return with_page_cosines(candidates, scored.get(page_ids).tolist())
+        """The candidates with the title overlap of the page, and with the cosine of the page as a whole."""
+        page_ids = list(dict.fromkeys(candidate.page_id for candidate in candidates))
+        cosines = self._vectors.score_pages(context, vector, page_ids) if vector is not None else {}
+        has_titles = context.request.mode is not SearchMode.SEMANTIC
+        return with_page_evidence(candidates, cosines, self._score_titles(context, page_ids) if has_titles else {})
 
     def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
         """Rerank the best candidates, if a reranker is configured and the request asks for it or they are unclear."""
@@ -290,14 +291,6 @@ class Searcher:
         if result.error:
             context.degrade(result.error)
         return result.candidates
-
-    def _with_title_overlap(self, context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates with their title overlap."""
-        overlaps = self._score_titles(context, [candidate.page_id for candidate in candidates])
-        return [
-            candidate._replace(title_overlap=overlap) if (overlap := overlaps.get(candidate.page_id)) else candidate
-            for candidate in candidates
-        ]
 
     def _score_titles(self, context: SearchContext, page_ids: Collection[int]) -> Mapping[int, float]:
         """Page id → title overlap, at least of these pages. Each page is compared once per search."""
@@ -381,7 +374,7 @@ class Searcher:
             more = self._search_by_meaning(context, vector, page_count)[:page_count]
         elif len(known) >= MAX_HITS:
             shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
-            found = self._with_title_overlap(context, merge_channels((), shares, {}))
+            found = self._with_page_evidence(context, None, merge_channels((), shares, {}))
             more = rank_candidates(SearchMode.KEYWORD, found)
         return [candidate for candidate in more if candidate.page_id not in known]
 

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable
-from wikiholt.search.page_means import PageCosines, PageMeans
+from wikiholt.search.page_means import PageMeans
 from wikiholt.search.search_context import SearchContext
 
 _T = TypeVar("_T")
@@ -59,14 +59,18 @@ class VectorChannel:
             return self.search_pages(context, vector, found)
         return VectorHits.rank(rows.chunk_ids, rows.page_ids, np.vecdot(rows.vectors, vector))
 
-    def score_pages(self, context: SearchContext, vector: FloatArray, page_ids: IntArray) -> PageCosines:
-        """Compare the query with the mean of the passages of each page (sorted ids)."""
-
-        def read_rows(missing: IntArray) -> VectorRows:
-            rows = self._ask_cache(context, lambda cache: cache.get_page_vectors(missing))
-            return self._index.get_page_vectors(missing.tolist()) if rows is None else rows
-
-        return self._page_means.score(vector, page_ids, context.version, read_rows)
+    def score_pages(self, context: SearchContext, vector: FloatArray, page_ids: Collection[int]) -> dict[int, float]:
+        """Compare the query with the mean of the passages of each page."""
+        ids = sorted(page_ids)
+        if not ids:
+            return {}
+        sorted_ids = np.array(ids, np.int64)
+        means = self._ask_cache(context, lambda cache: cache.get_page_means(sorted_ids))
+        if means is None:
+            means = self._page_means.get(
+                sorted_ids, context.version, lambda missing: self._index.get_page_vectors(missing.tolist())
+            )
+        return dict(zip(ids, np.vecdot(means, vector).tolist(), strict=True))
 
     def _ask_cache(self, context: SearchContext, ask: Callable[[VectorCache], _T]) -> _T | None:
         """The answer of the vector cache, or None with a note if it is not ready or fails."""

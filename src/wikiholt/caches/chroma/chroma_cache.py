@@ -110,6 +110,10 @@ class ChromaVectorCache:
         """Return every chunk of these pages with its vector."""
         return self._exact.get_page_vectors(page_ids)
 
+    def get_page_means(self, page_ids: IntArray) -> FloatArray:
+        """Return the mean of the vectors of each of these pages."""
+        return self._exact.get_page_means(page_ids)
+
     def verify(self) -> None:
         """Verify all checksums of the file, and schedule a check of the collection. Raises CacheBroken."""
         self._schedule_check()
