@@ -6,7 +6,8 @@ from wikiholt.domain.search import KeywordQuery, StoredPage
 from wikiholt.text.analysis import split_languages
 from wikiholt.text.keyword_query import QueryVariant, get_significant_terms
 
-_MAX_CACHED_PAGES = 10_000
+_MAX_CACHED_PAGES = 16_000
+"""25 MB."""
 _TitleTerms = Mapping[str, tuple[frozenset[str], ...]]
 """Language → significant terms of each name of a page."""
 _Cache = tuple[int, dict[int, StoredPage], dict[int, _TitleTerms]]
@@ -72,8 +73,9 @@ class TitleMatcher:
     def _get_cache(self, version: int) -> tuple[dict[int, StoredPage], dict[int, _TitleTerms]]:
         cached_version, pages, titles = self._cache
         if cached_version != version or len(pages) > _MAX_CACHED_PAGES:
-            # Other threads may use the old ones, so they are replaced and not cleared.
-            pages, titles = {}, {}
+            # Other threads may use the old ones, so they are replaced and not cleared. Half of the pages stay.
+            pages = dict(list(pages.items())[_MAX_CACHED_PAGES // 2 :]) if cached_version == version else {}
+            titles = {page_id: title for page_id, title in titles.items() if page_id in pages}
             self._cache = (version, pages, titles)
         return pages, titles
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
@@ -28,8 +28,16 @@ _SENTENCE_START_CHARS = 40
 _Match = tuple[int, int, str]
 SentenceScorer = Callable[[Sequence[str]], Sequence[float]]
 
-_to_display_text = lru_cache(maxsize=1024)(to_display_text)
-"""Searches return the same passages again: while a query is typed, and for the next person who asks."""
+
+@lru_cache(maxsize=1024)
+def _to_display_text(text: str, dialect: Dialect) -> tuple[DisplayText, tuple[str, ...]]:
+    """The display text and its sentences, if there are several.
+
+    Searches return the same passages again: while a query is typed, and for the next person who asks.
+    """
+    displayed = to_display_text(text, dialect)
+    spans = displayed.sentences if len(displayed.sentences) > 1 else ()
+    return displayed, tuple([displayed.text[start:end] for start, end in spans])
 
 
 def build_snippet(
@@ -65,25 +73,20 @@ class SnippetBuilder:
         words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
         """
         displayed = [_to_display_text(text, self._dialect) for text in texts]
-        rows = zip(displayed, self._score_sentences(displayed), lengths, strict=True)
-        return [self._build_one(text, scores, max(length, 1)) for text, scores, length in rows]
+        scores = self._score_sentences([sentences for _, sentences in displayed])
+        rows = zip(displayed, scores, lengths, strict=True)
+        return [self._build_one(text, scores, max(length, 1)) for (text, _), scores, length in rows]
 
     def find_spans(self, text: str) -> tuple[Span, ...]:
         """The ranges of a name or heading that match the query."""
         return _merge_spans(tuple(Span(start, end) for start, end, _ in self._matcher.find(text)))
 
-    def _score_sentences(self, displayed: Sequence[DisplayText]) -> Iterator[Sequence[float]]:
-        """The scores of the sentences of each text, made in one call; none for a text with a single sentence."""
-        counts = [len(text.sentences) if len(text.sentences) > 1 else 0 for text in displayed]
-        if self._sentence_scorer is None or not any(counts):
-            return iter([()] * len(displayed))
-        sentences = [
-            text.text[sentence.start : sentence.end]
-            for text, count in zip(displayed, counts, strict=True)
-            for sentence in text.sentences[:count]
-        ]
-        scores = iter(self._sentence_scorer(sentences))
-        return (list(islice(scores, count)) for count in counts)
+    def _score_sentences(self, texts: Sequence[Sequence[str]]) -> Iterator[Sequence[float]]:
+        """The scores of the sentences of each text, made in one call."""
+        if self._sentence_scorer is None or not any(texts):
+            return iter([()] * len(texts))
+        scores = iter(self._sentence_scorer(list(chain.from_iterable(texts))))
+        return (list(islice(scores, len(sentences))) for sentences in texts)
 
     def _build_one(self, displayed: DisplayText, scores: Sequence[float], length: int) -> Snippet:
         plain, sentences = displayed.text, displayed.sentences
@@ -183,8 +186,7 @@ class QueryMatcher:
         end = -1
         for head in heads.finditer(plain.lower()):
             first = head.start()
-            # No word begins between three small letters.
-            if first > end and not ((around := plain[max(first - 1, 0) : first + 2]).isalpha() and around.islower() and first):
+            if first > end and not _is_inside_word(plain, first):
                 start = plain.rfind(" ", 0, first) + 1
                 end = plain.find(" ", head.end())
                 end = len(plain) if end < 0 else end
@@ -225,6 +227,12 @@ class QueryMatcher:
         if term is None and self._prefix and not self._stop_terms.issuperset(terms):
             term = next((term for term in (*terms, *forms) if term.startswith(self._prefix)), None)
         return term
+
+
+def _is_inside_word(plain: str, position: int) -> bool:
+    """Whether no word or part of an identifier begins here or at the next letter: all of them are small letters."""
+    around = plain[position - 1 : position + 2] if position else ""
+    return around.isalpha() and around.islower()
 
 
 def _find_window(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:
