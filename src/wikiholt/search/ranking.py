@@ -284,7 +284,7 @@ def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
     likelihood = _apply_curves(mode, features)
     if mode is not SearchMode.HYBRID:
         return likelihood
-    by_meaning = features._replace(evidence=features.meaning, lead=features.meaning_lead)
+    by_meaning = ScoreFeatures(features.meaning, features.meaning, features.word_margin, features.meaning_lead)
     return max(likelihood, _apply_curves(SearchMode.SEMANTIC, by_meaning))
 
 

@@ -31,9 +31,6 @@ _TERMS_LEVEL = 4
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)
 """`json.dumps` with options makes an encoder per call, which takes longer than encoding."""
 
-_decode_shown_content = lru_cache(maxsize=1024)(decode_content)
-"""Searches show the same chunks again."""
-
 Row = Sequence[Any]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,9 +56,11 @@ def to_stored_link(row: Row) -> StoredLink:
 
 
 @translate_damage
+@lru_cache(maxsize=1024)
 def to_stored_chunk(row: Row) -> StoredChunk:
+    """Decode a chunk. Searches show the same ones again."""
     chunk_id, page_id, number, content, first_line, last_line = row
-    text, heading_path, anchor = _decode_shown_content(content)
+    text, heading_path, anchor = decode_content(content)
     return StoredChunk(chunk_id, page_id, number, text, _decode_strings(heading_path), anchor, first_line, last_line)
 
 
