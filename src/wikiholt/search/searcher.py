@@ -112,11 +112,12 @@ class Searcher:
     def search(
         self, request: SearchRequest, *, known: IndexVersion | None = None, started: StartedQuery | None = None
     ) -> SearchResult:
-        """The best pages for the request. Failures raise; an empty list means that nothing was found."""
+        """The best pages for the request. Failures raise; an empty list means that nothing was found.
+
+        The model runs until its vector is needed, if the query was started before.
+        """
         began = time.perf_counter()
         fields = parse_fields(request.query)
-        # The model runs until its vector is needed; opening the index lets the thread that runs it begin.
-        started = started or self.start(request)
         with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
             return self._search(request, fields, started, known, began)
 
