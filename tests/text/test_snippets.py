@@ -77,8 +77,15 @@ def test_function_words_are_not_marked_unless_the_query_has_no_other_words() -> 
     assert get_marked(build_snippet("To be or not", parse_query('"to be"'))) == ["To", "be"]
 
 
+def test_parts_of_identifiers_match_beside_letters_of_other_terms() -> None:
+    matcher = QueryMatcher(parse_query("user tube "), "english")
+    for text, expected in [("getUser", "getUser"), ("get_user", "get_user"), ("statues", ""), ("a Tube", "Tube")]:
+        assert "".join(text[start:end] for start, end, _ in matcher.find(text)) == expected
+
+
 def test_matches_of_a_name_are_ranges_of_it() -> None:
-    spans = SnippetBuilder(QueryMatcher(parse_query("key to the east-wing "), "english")).find_spans("Keys of the east wing")
+    matcher = QueryMatcher(parse_query("key to the east-wing "), "english")
+    spans = SnippetBuilder(matcher).find_spans("Keys of the east wing")
     assert [(span.start, span.end) for span in spans] == [(0, 4), (12, 16), (17, 21)]
     assert SnippetBuilder(QueryMatcher(parse_query(""), "english")).find_spans("Keys") == ()
 

@@ -260,8 +260,11 @@ class VectorCache(Protocol):
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows | None:
-        """Every chunk of these pages (sorted ids) with its vector, in any order. None if it has no copy of them."""
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """Every chunk of these pages (sorted ids) with its vector, in any order, before the query's vector is known.
+
+        None if a search in these pages takes no longer than that.
+        """
 
     def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
         """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
 from wikiholt.domain.search import Confidence, SearchMode
 
 KEYWORD_WEIGHT = 0.4
@@ -162,18 +162,17 @@ def merge_channels(
 def with_page_evidence(
     candidates: Sequence[Candidate], page_cosines: Mapping[int, float], title_overlaps: Mapping[int, float]
 ) -> list[Candidate]:
-    """The same candidates with their title overlaps; their meaning includes the cosine of the page as a whole.
+    """The unranked candidates with their title overlaps; their meaning includes the cosine of the page as a whole.
 
     Faster than `_replace`.
     """
     found = []
-    for page_id, chunk_id, distance, share, channels, _, scale, likelihood, order_score, cosine in candidates:
+    for page_id, chunk_id, distance, share, channels, _, scale, _, _, _ in candidates:
+        cosine = None
         if distance is not None and page_cosines:
             cosine = (1 - PAGE_WEIGHT) * (1.0 - distance) + PAGE_WEIGHT * page_cosines[page_id]
         overlap = title_overlaps.get(page_id, 0.0)
-        found.append(
-            Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, likelihood, order_score, cosine)
-        )
+        found.append(Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, None, None, cosine))
     return found
 
 
@@ -225,9 +224,7 @@ def get_competition(mode: SearchMode, candidates: Sequence[Candidate]) -> Compet
     shares = {candidate.page_id: candidate.keyword_share for candidate in candidates if candidate.keyword_share}
     best_shares = sorted(((share, page_id) for page_id, share in shares.items()), reverse=True)[: COMPETING_PAGES + 1]
     meanings = _find_best_meanings(candidates)
-    return Competition(
-        tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares), meanings
-    )
+    return Competition(tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares), meanings)
 
 
 def _find_best_meanings(candidates: Sequence[Candidate]) -> tuple[tuple[float, int], ...]:

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import (

@@ -37,7 +37,7 @@ class VectorChannel:
             self._cache.refresh()
             context.refreshed = True
             if found and self._cache.version is not None:
-                context.found_rows = self._cache.get_page_vectors(np.array(sorted(found), np.int64))
+                context.found_rows = self._cache.read_ahead(np.array(sorted(found), np.int64))
 
     def search(self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""

@@ -33,7 +33,7 @@ class DatabaseVectorCache:
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         return self._index.search_vectors(vector, limit, page_ids)
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
         """None: a search in the database takes less time than reading vectors from it."""
         return None
 

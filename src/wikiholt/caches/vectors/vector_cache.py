@@ -277,11 +277,14 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
             self._invalidate(state, error)
             raise
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
-        """Return every chunk of these pages (sorted ids) with its vector. Raises CacheNotReady, CacheBroken."""
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """Return every chunk of these pages (sorted ids) with its vector; None if every row is scored anyway.
+
+        Raises CacheNotReady, CacheBroken.
+        """
         state = self._get_state()
         try:
-            return state.get_page_vectors(page_ids)
+            return state.get_page_vectors(page_ids) if state.built.finder is not None else None
         except CacheBroken as error:
             self._invalidate(state, error)
             raise
