@@ -51,7 +51,7 @@ FORMAT_VERSION = 2
 ALIGNMENT_BYTES = 4096
 _REBUILD_HINT = "no action needed: the cache is rebuilt from the index"
 _CHECKSUM_BLOCK_BYTES = 1 << 20
-_READS_PER_RELEASE = 32
+_READS_PER_RELEASE = 8
 _COPY_MAX_BYTES = 256 << 10
 """A file up to this size is read into memory: a mapped file needs two descriptors, too many for thousands of wikis."""
 _BACKDATE_NS = 3_600_000_000_000
@@ -187,17 +187,17 @@ class MappedFile:
         section = self._find_section(name)
         return memoryview(self._map)[section.offset : section.offset + section.length]
 
-    def count_read(self, name: str) -> None:
-        """Count a search that read some rows of a section, and sometimes give the memory of the section back.
+    def count_read(self, *names: str) -> None:
+        """Count a search that read some rows of sections, and sometimes give the memory of these sections back.
 
         Each row that is read brings its neighbours into the memory of the process, in the end the complete file.
         """
         self._reads += 1
-        section = self._sections[name]
         if self._reads % _READS_PER_RELEASE or not isinstance(self._map, mmap.mmap):
             return
-        if hasattr(mmap, "MADV_DONTNEED") and not section.offset % mmap.PAGESIZE:
-            self._map.madvise(mmap.MADV_DONTNEED, section.offset, section.length)
+        for section in map(self._find_section, names):
+            if section.length and hasattr(mmap, "MADV_DONTNEED") and not section.offset % mmap.PAGESIZE:
+                self._map.madvise(mmap.MADV_DONTNEED, section.offset, section.length)
 
     def verify_checksums(self, names: Iterable[str] | None = None) -> None:
         """Verify the checksums of these sections, or of all. Raises CacheBroken on a mismatch."""

@@ -170,7 +170,7 @@ class BuiltRows:
     def count_read(self) -> None:
         """Count a read of some rows; every row of a small cache is read anyway."""
         if self.file is not None and self.finder is not None:
-            self.file.count_read("vectors")
+            self.file.count_read("vectors", "means")
 
 
 @dataclass(frozen=True, slots=True)
