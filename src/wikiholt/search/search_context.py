@@ -58,6 +58,8 @@ class SearchContext:
     page_hits: VectorHits | None = None
     """All passages of `complete_pages`, and possibly of others, nearest first."""
     complete_pages: Set[int] = frozenset()
+    likely_pages: Set[int] = frozenset()
+    """The nearest pages of a hybrid search."""
     title_overlaps: dict[int, float] = field(default_factory=dict)
     """Page id → title overlap, of the pages that were compared."""
     matcher: QueryMatcher | None = None

@@ -62,6 +62,9 @@ Fixed, so that a larger n only lengthens the list. Pages found by keyword are al
 search need not be deep. See docs/adr for the results of other depths.
 """
 
+LIKELY_PAGES = 10
+"""The nearest pages, of which all passages are compared if they are shown: the codes of a cache may miss one."""
+
 _Passages = Mapping[int, Sequence[Candidate]]
 _NO_FILTER = PageFilter()
 _DEFAULT_SCALE = CosineScale()
@@ -387,6 +390,8 @@ class Searcher:
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
     ) -> _Passages:
         """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
+        found_by_meaning = [candidate.page_id for candidate in meaning]
+        context.likely_pages = frozenset(found_by_meaning[:LIKELY_PAGES])
         if not shares:
             return {}
         if context.nearest is not None and context.has_all_passages:
@@ -394,7 +399,7 @@ class Searcher:
         else:
             context.page_hits = self._vectors.search_found(context, vector, shares)
         context.complete_pages = shares.keys()
-        missing = shares.keys() - {candidate.page_id for candidate in meaning}
+        missing = shares.keys() - set(found_by_meaning)
         return group_passages(context.page_hits, context.request.chunks_per_page, self._scale, missing)
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
@@ -409,8 +414,12 @@ class Searcher:
         if page_ids == complete:
             return found
         found |= group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids - complete)
-        # Three passages of a page among the nearest of all are also the nearest of the page.
-        incomplete = [page_id for page_id in page_ids - complete if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
+        # Three passages of a page among the nearest of all are mostly the nearest of the page.
+        incomplete = [
+            page_id
+            for page_id in page_ids - complete
+            if page_id in context.likely_pages or len(found.get(page_id, ())) < PASSAGES_PER_PAGE
+        ]
         if context.has_all_passages or not incomplete:
             return found
         hits = self._vectors.search_pages(context, context.vector, incomplete)
