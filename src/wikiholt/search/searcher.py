@@ -117,7 +117,7 @@ class Searcher:
 
         The model runs until its vector is needed, if the query was started before.
         """
-        began = time.perf_counter()
+        began = time.perf_counter() if started is None else started.began
         fields = parse_fields(request.query)
         with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
             return self._search(request, fields, started, known, began)
