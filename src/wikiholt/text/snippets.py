@@ -29,7 +29,7 @@ _Match = tuple[int, int, str]
 SentenceScorer = Callable[[Sequence[str]], Sequence[float]]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def _to_display_text(text: str, dialect: Dialect) -> tuple[DisplayText, tuple[str, ...]]:
     """The display text and its sentences, if there are several.
 

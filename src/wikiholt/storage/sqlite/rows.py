@@ -56,7 +56,7 @@ def to_stored_link(row: Row) -> StoredLink:
 
 
 @translate_damage
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def to_stored_chunk(row: Row) -> StoredChunk:
     """Decode a chunk. Searches show the same ones again."""
     chunk_id, page_id, number, content, first_line, last_line = row
