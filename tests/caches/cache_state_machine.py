@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from wikiholt.domain.protocols import VectorCache
+from wikiholt.search.page_means import compute_page_means
 
 QUERIES = random_vectors(8, seed=77)
 
@@ -87,7 +88,13 @@ class VectorCacheMachine(RuleBasedStateMachine):
     def read_pages(self, pages: set[int]) -> None:
         self.cache.refresh()
         expected = self.index.get_table([i for i, (page, _) in sorted(self.index.rows.items()) if page in pages])
-        rows = self.cache.get_page_vectors(np.array(sorted(pages), np.int64))
+        page_ids = np.array(sorted(pages), np.int64)
+        means = self.cache.get_page_means(page_ids)
+        assert means is not None
+        np.testing.assert_array_equal(means, compute_page_means(expected, page_ids))
+        rows = self.cache.read_ahead(page_ids)
+        if rows is None:
+            return
         order = np.argsort(rows.chunk_ids)
         np.testing.assert_array_equal(rows.chunk_ids[order], expected.chunk_ids)
         np.testing.assert_array_equal(rows.page_ids[order], expected.page_ids)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.caches.brute_force_index import random_vectors
 from wikiholt.domain.index import IntArray, VectorHits, VectorRows
 from wikiholt.search.page_means import _MAX_CACHED_PAGES, PageMeans, compute_page_means
-from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, with_page_cosines
+from wikiholt.search.ranking import PAGE_WEIGHT, Candidate, group_by_page, with_page_evidence
 
 QUERY = random_vectors(1, seed=9)[0]
 
@@ -37,10 +37,9 @@ class PageReader:
 def test_the_cosine_of_a_page_is_that_of_the_mean_of_its_passages() -> None:
     rows = make_rows([3, 1])
     mean = rows.vectors[:3].mean(axis=0)
-    scored = PageMeans().score(QUERY, np.array([1, 2, 7]), 1, PageReader(rows))
+    means = PageMeans().get(np.array([1, 2, 7]), 1, PageReader(rows))
     expected = [float(mean @ QUERY / np.linalg.norm(mean)), float(rows.vectors[3] @ QUERY), 0.0]
-    assert scored.cosines.tolist() == pytest.approx(expected, abs=1e-6)
-    assert scored.get(np.array([2, 1, 2])).tolist() == pytest.approx([expected[1], expected[0], expected[1]], abs=1e-6)
+    assert (means @ QUERY).tolist() == pytest.approx(expected, abs=1e-6)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.data())
@@ -57,42 +56,40 @@ def test_passages_that_cancel_out_have_no_direction() -> None:
 
 def test_pages_are_read_once_for_a_version_of_the_index() -> None:
     means, reader = PageMeans(), PageReader(make_rows([2, 2, 2]))
-    first = means.score(QUERY, np.array([1, 2]), 1, reader).cosines
-    again = means.score(QUERY, np.array([1, 2, 3]), 1, reader).cosines
+    first = means.get(np.array([1, 2]), 1, reader)
+    again = means.get(np.array([1, 2, 3]), 1, reader)
     assert again[:2].tolist() == first.tolist()
     assert reader.requested == [1, 2, 3]
-    means.score(QUERY, np.array([1]), 2, reader)
+    means.get(np.array([1]), 2, reader)
     assert reader.requested == [1, 2, 3, 1]
 
 
 def test_the_means_of_a_large_wiki_do_not_fill_the_memory() -> None:
     count = _MAX_CACHED_PAGES + 1
     means, reader = PageMeans(), PageReader(make_rows([1] * count))
-    means.score(QUERY, np.arange(1, count + 1), 1, reader)
-    means.score(QUERY, np.array([1]), 1, reader)
+    means.get(np.arange(1, count + 1), 1, reader)
+    means.get(np.array([1]), 1, reader)
     assert len(reader.requested) == count + 1
-
-
-def test_without_pages_there_is_no_cosine() -> None:
-    scored = PageMeans().score(QUERY, np.array([], np.int64), 1, PageReader(make_rows([1])))
-    assert len(scored.cosines) == 0
 
 
 def test_the_page_as_a_whole_is_a_part_of_the_meaning() -> None:
     found = [Candidate(1, 10, 0.2), Candidate(2, None, None, 0.5)]
-    by_passage, by_keyword = with_page_cosines(found, [0.4, 0.0])
+    by_passage, by_keyword = with_page_evidence(found, {1: 0.4, 2: 0.0}, {})
     assert by_passage.meaning == pytest.approx((1 - PAGE_WEIGHT) * 0.8 + PAGE_WEIGHT * 0.4)
     assert by_passage.distance == 0.2, "the distance remains that of the passage"
     assert by_keyword == found[1]
 
 
-def test_the_passages_of_some_pages_keep_their_order() -> None:
-    hits = VectorHits(np.array([4, 2, 9, 1]), np.array([7, 8, 7, 6]), np.array([0.1, 0.2, 0.3, 0.4], np.float32))
-    chosen = hits.select_pages(np.array([6, 7]))
-    assert (chosen.chunk_ids.tolist(), chosen.page_ids.tolist()) == ([4, 9, 1], [7, 7, 6])
-    assert chosen.distances.tolist() == pytest.approx([0.1, 0.3, 0.4])
+def test_passages_are_grouped_by_page_the_nearest_first() -> None:
+    hits = VectorHits.rank(np.array([4, 2, 9, 1]), np.array([7, 8, 7, 6]), np.array([0.9, 0.8, 0.9, 1.1], np.float32))
+    assert (hits.chunk_ids.tolist(), hits.page_ids.tolist()) == ([1, 4, 9, 2], [6, 7, 7, 8])
+    assert hits.distances.tolist() == pytest.approx([0.0, 0.1, 0.1, 0.2])
+    assert [found.chunk_id for found in group_by_page(hits)] == [1, 4, 2]
+    assert [found.chunk_id for found in group_by_page(hits, 2)] == [1, 4, 9, 2]
+    assert [found.chunk_id for found in group_by_page(hits, 2, page_ids=[8, 7, 5])] == [4, 9, 2]
+    assert group_by_page(hits, 2, page_ids=[]) == []
 
 
 def test_of_two_equally_near_passages_the_one_of_the_nearer_page_means_more() -> None:
-    far, near = with_page_cosines([Candidate(1, 10, 0.3), Candidate(2, 20, 0.3)], [0.4, 0.6])
+    far, near = with_page_evidence([Candidate(1, 10, 0.3), Candidate(2, 20, 0.3)], {1: 0.4, 2: 0.6}, {})
     assert near.meaning > far.meaning

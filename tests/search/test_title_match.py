@@ -9,6 +9,7 @@ from tests.support.indexed_wiki import IndexedWiki, PageFiles
 from wikiholt.domain.protocols import Embedder
 from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
 from wikiholt.embedding import load_embedder
+from wikiholt.search import title_match
 from wikiholt.search.ranking import (
     TITLE_WEIGHT,
     Candidate,
@@ -175,6 +176,21 @@ def test_names_are_read_once_per_version_of_the_index() -> None:
     assert naming.score_titles(query, [1], 7) == {1: 1.0}
     assert naming.score_titles(query, [1], 8) == {1: 0.0}
     assert requests == [[1], [2, 3], [1]]
+
+
+def test_of_many_names_half_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(title_match, "_MAX_CACHED_PAGES", 10)
+    read: list[int] = []
+
+    def read_pages(page_ids: Sequence[int]) -> dict[int, StoredPage]:
+        read.extend(page_ids)
+        return {number: make_stored_page(number, f"page {number}") for number in page_ids}
+
+    matcher = TitleMatcher(read_pages, "english")
+    first = matcher.score_titles(parse_query("page 9 "), range(12), 1)
+    again = matcher.score_titles(parse_query("page 9 "), range(12), 1)
+    assert again == first
+    assert read == [*range(12), *range(5)]
 
 
 def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: IndexedWiki) -> None:

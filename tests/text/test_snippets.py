@@ -11,7 +11,7 @@ from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
 from wikiholt.domain.search import Snippet
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.model_text import to_plain_text
-from wikiholt.text.snippets import SnippetBuilder, build_snippet
+from wikiholt.text.snippets import QueryMatcher, SnippetBuilder, build_snippet
 
 FILLER = "Lorem ipsum dolor sit amet consectetur. " * 12
 
@@ -77,10 +77,17 @@ def test_function_words_are_not_marked_unless_the_query_has_no_other_words() -> 
     assert get_marked(build_snippet("To be or not", parse_query('"to be"'))) == ["To", "be"]
 
 
+def test_parts_of_identifiers_match_beside_letters_of_other_terms() -> None:
+    matcher = QueryMatcher(parse_query("user tube "), "english")
+    for text, expected in [("getUser", "getUser"), ("get_user", "get_user"), ("statues", ""), ("a Tube", "Tube")]:
+        assert "".join(text[start:end] for start, end, _ in matcher.find(text)) == expected
+
+
 def test_matches_of_a_name_are_ranges_of_it() -> None:
-    spans = SnippetBuilder(parse_query("key to the east-wing ")).find_spans("Keys of the east wing")
+    matcher = QueryMatcher(parse_query("key to the east-wing "), "english")
+    spans = SnippetBuilder(matcher).find_spans("Keys of the east wing")
     assert [(span.start, span.end) for span in spans] == [(0, 4), (12, 16), (17, 21)]
-    assert SnippetBuilder(parse_query("")).find_spans("Keys") == ()
+    assert SnippetBuilder(QueryMatcher(parse_query(""), "english")).find_spans("Keys") == ()
 
 
 def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:

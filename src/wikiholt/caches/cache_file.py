@@ -51,7 +51,7 @@ FORMAT_VERSION = 2
 ALIGNMENT_BYTES = 4096
 _REBUILD_HINT = "no action needed: the cache is rebuilt from the index"
 _CHECKSUM_BLOCK_BYTES = 1 << 20
-_READS_PER_RELEASE = 32
+_READS_PER_RELEASE = 8
 _COPY_MAX_BYTES = 256 << 10
 """A file up to this size is read into memory: a mapped file needs two descriptors, too many for thousands of wikis."""
 _BACKDATE_NS = 3_600_000_000_000
@@ -184,22 +184,20 @@ class MappedFile:
 
     def get_section(self, name: str) -> memoryview:
         """Return the bytes of a section. Raises CacheBroken if it is missing."""
-        section = self._sections.get(name)
-        if section is None:
-            raise CacheBroken(f"Section {name!r} of the cache is missing.", hint=_REBUILD_HINT)
+        section = self._find_section(name)
         return memoryview(self._map)[section.offset : section.offset + section.length]
 
-    def count_read(self, name: str) -> None:
-        """Count a search that read some rows of a section, and sometimes give the memory of the section back.
+    def count_read(self, *names: str) -> None:
+        """Count a search that read some rows of sections, and sometimes give the memory of these sections back.
 
         Each row that is read brings its neighbours into the memory of the process, in the end the complete file.
         """
         self._reads += 1
-        section = self._sections[name]
         if self._reads % _READS_PER_RELEASE or not isinstance(self._map, mmap.mmap):
             return
-        if hasattr(mmap, "MADV_DONTNEED") and not section.offset % mmap.PAGESIZE:
-            self._map.madvise(mmap.MADV_DONTNEED, section.offset, section.length)
+        for section in map(self._find_section, names):
+            if section.length and hasattr(mmap, "MADV_DONTNEED") and not section.offset % mmap.PAGESIZE:
+                self._map.madvise(mmap.MADV_DONTNEED, section.offset, section.length)
 
     def verify_checksums(self, names: Iterable[str] | None = None) -> None:
         """Verify the checksums of these sections, or of all. Raises CacheBroken on a mismatch."""
@@ -207,7 +205,7 @@ class MappedFile:
             crc = 0
             for block in self._read_blocks(name):
                 crc = zlib.crc32(block, crc)
-            if crc != self._sections[name].crc:
+            if crc != self._find_section(name).crc:
                 raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_REBUILD_HINT)
 
     def ensure_unchanged(self) -> None:
@@ -215,6 +213,13 @@ class MappedFile:
         status = self._get_status()
         if self.invalid or (status is not None and (status.st_size, status.st_mtime_ns) != self._opened_status):
             raise CacheBroken("The cache file was changed while in use.", hint=_REBUILD_HINT)
+
+    def _find_section(self, name: str) -> FileSection:
+        """The section; a file of an older version may have none of this name, and raises CacheBroken."""
+        section = self._sections.get(name)
+        if section is None:
+            raise CacheBroken(f"Section {name!r} of the cache is missing.", hint=_REBUILD_HINT)
+        return section
 
     def _get_status(self) -> os.stat_result | None:
         """The status of the file; None if a copied file was replaced or removed."""
@@ -237,7 +242,7 @@ class MappedFile:
 
         It is not read from the map, whose pages would stay in the memory of the process.
         """
-        section = self._sections[name]
+        section = self._find_section(name)
         end = section.offset + section.length
         with contextlib.ExitStack() as stack:
             descriptor = self._descriptor

@@ -164,10 +164,15 @@ class VectorHits:
     degraded: bool = False
     """Whether a cache used its fallback because part of it was unavailable. The hits are correct."""
 
-    def select_pages(self, page_ids: IntArray) -> "VectorHits":
-        """The chunks of these pages, in the same order."""
-        chosen = np.isin(self.page_ids, page_ids)
-        return VectorHits(self.chunk_ids[chosen], self.page_ids[chosen], self.distances[chosen], self.degraded)
+    @classmethod
+    def rank(
+        cls, chunk_ids: IntArray, page_ids: IntArray, cosines: FloatArray, limit: int | None = None
+    ) -> "VectorHits":
+        """The nearest of these rows, or all, by distance and then chunk id."""
+        # A stored vector is rounded and may be a little longer than 1.
+        distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
+        order = np.lexsort((chunk_ids, distances))[:limit]
+        return cls(chunk_ids[order], page_ids[order], distances[order])
 
 
 # Health.

@@ -260,8 +260,15 @@ class VectorCache(Protocol):
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
-        """Every chunk of these pages (sorted ids) with its vector, in any order."""
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """Every chunk of these pages (sorted ids) with its vector, in any order, before the query's vector is known.
+
+        None if a search in these pages takes no longer than that.
+        """
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:
+        """The mean of the vectors of each of these pages (sorted ids) as a unit vector, as `compute_page_means`
+        computes it. None if it has none."""
 
     def verify(self) -> None:
         """Verify every byte of its file. Raises on damage and never uses that file again."""

@@ -19,7 +19,7 @@ _SPACE_MARKS = ("Ġ", "▁")
 """How byte-level (RoBERTa) and unigram (XLM-R) vocabularies write the space, which is a part of the word after it."""
 _FIRST_BERT_WORD_ID, _FIRST_MARKED_WORD_ID = 1996, 4
 _MAX_CACHED_WORDS = 50_000
-_MAX_CACHED_TEXTS = 4_000
+_MAX_CACHED_TEXTS = 8_000
 
 
 class ModelTokenizer:

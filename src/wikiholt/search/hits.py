@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from wikiholt.domain.search import Hit, SearchMode, Snippet, StoredChunk, StoredPage
+from wikiholt.domain.search import Hit, KeywordQuery, SearchMode, Snippet, StoredChunk, StoredPage
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.search.passages import PassageChooser
 from wikiholt.search.ranking import Candidate, HitRating, rate_hits
 from wikiholt.text.dialect import GFM, Dialect
-from wikiholt.text.snippets import SentenceScorer, SnippetBuilder
+from wikiholt.text.snippets import QueryMatcher, SentenceScorer, SnippetBuilder
 
 _LEADING_HEADINGS = re.compile(r"\A(?:\s*#{1,6}[ \t][^\n]*(?:\n|\Z))+\s*")
 
@@ -30,6 +30,10 @@ class HitBuilder:
         self._language = language
         self.dialect = dialect
 
+    def make_matcher(self, query: KeywordQuery) -> QueryMatcher:
+        """Finds the words of the query in the hits of one search."""
+        return QueryMatcher(query, self._language)
+
     def build(
         self,
         chooser: PassageChooser,
@@ -37,16 +41,17 @@ class HitBuilder:
         candidates: Sequence[Candidate],
         pages: Mapping[int, StoredPage],
         sentence_scorer: SentenceScorer | None = None,
+        matcher: QueryMatcher | None = None,
         *,
         has_lead: bool = False,
     ) -> list[Hit]:
         """One hit per candidate of these pages, in the same order. Repeated passages are left out.
 
-        `sentence_scorer` finds the sentence of a passage that is closest to the query. With `has_lead`, the first hit
-        has a longer snippet.
+        `sentence_scorer` finds the sentence of a passage that is closest to the query, and `matcher` its words. With
+        `has_lead`, the first hit has a longer snippet.
         """
         existing = [candidate for candidate in candidates if candidate.page_id in pages]
-        snippets = SnippetBuilder(chooser.query, self._language, sentence_scorer, self.dialect)
+        snippets = SnippetBuilder(matcher or self.make_matcher(chooser.query), sentence_scorer, self.dialect)
         chosen = chooser.choose(self._index, existing, pages)
         rows: dict[tuple[int, int | None], _Row] = {}
         for candidate, chunk, rating in zip(existing, chosen, rate_hits(mode, existing), strict=True):

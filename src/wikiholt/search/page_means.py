@@ -1,7 +1,6 @@
 """The means of the passages of pages, which say what a page as a whole is about."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,17 +9,6 @@ from wikiholt.domain.index import FloatArray, IntArray, VectorRows
 _MAX_CACHED_PAGES = 8_192
 """12 MB of vectors with 384 dimensions."""
 _MIN_LENGTH = 1e-6
-
-
-class PageCosines(NamedTuple):
-    """The cosines of a query and the means of pages. The page ids are sorted."""
-
-    page_ids: IntArray
-    cosines: FloatArray
-
-    def get(self, page_ids: IntArray) -> FloatArray:
-        """The cosines of these pages, each of which is known."""
-        return self.cosines[np.searchsorted(self.page_ids, page_ids)]
 
 
 def compute_page_means(rows: VectorRows, page_ids: IntArray) -> FloatArray:
@@ -41,25 +29,20 @@ def compute_page_means(rows: VectorRows, page_ids: IntArray) -> FloatArray:
 
 
 class PageMeans:
-    """The means of one wiki's pages, cached for one version of the index. Safe to use from many threads."""
+    """The means of one wiki's pages for caches without means, kept for one version of the index. Safe to use from many
+    threads."""
 
     def __init__(self) -> None:
         self._cache: tuple[int, dict[int, FloatArray]] = (-1, {})
 
-    def score(
-        self, vector: FloatArray, page_ids: IntArray, version: int, read_rows: Callable[[IntArray], VectorRows]
-    ) -> PageCosines:
-        """Compare the vector with the mean of each of these pages (sorted ids)."""
+    def get(self, page_ids: IntArray, version: int, read_rows: Callable[[IntArray], VectorRows]) -> FloatArray:
+        """The mean of each of these pages (sorted ids)."""
         cached = self._get_cache(version)
         ids = page_ids.tolist()
-        means = [cached.get(page_id) for page_id in ids]
-        missing = [position for position, mean in enumerate(means) if mean is None]
-        if missing:
-            read = page_ids[missing]
-            for position, mean in zip(missing, compute_page_means(read_rows(read), read), strict=True):
-                means[position] = cached[ids[position]] = mean
-        table = np.concatenate([mean for mean in means if mean is not None] or [vector[:0]])
-        return PageCosines(page_ids, np.vecdot(table.reshape(len(ids), len(vector)), vector))
+        missing = page_ids[[page_id not in cached for page_id in ids]]
+        if len(missing):
+            cached.update(zip(missing.tolist(), compute_page_means(read_rows(missing), missing), strict=True))
+        return np.stack([cached[page_id] for page_id in ids])
 
     def _get_cache(self, version: int) -> dict[int, FloatArray]:
         cached_version, means = self._cache

@@ -54,9 +54,9 @@ class PassageChooser:
 
 
 def group_passages(
-    hits: VectorHits, per_page: int, scale: CosineScale, page_ids: Collection[int] | None = None
+    hits: VectorHits, per_page: int, scale: CosineScale, page_ids: Collection[int]
 ) -> dict[int, list[Candidate]]:
-    """Page id → up to `per_page` of its passages, nearest first; only of `page_ids` if given."""
+    """Page id → up to `per_page` passages of these pages, nearest first."""
     by_page: dict[int, list[Candidate]] = {}
     for candidate in group_by_page(hits, per_page, scale, page_ids):
         by_page.setdefault(candidate.page_id, []).append(candidate)

@@ -1,5 +1,6 @@
 """Embeds the query of a search. A model that can do so embeds it while the query is read and its words are searched."""
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,8 @@ class StartedQuery(NamedTuple):
     embedder: Embedder
     get_vector: Callable[[], FloatArray]
     """Waits for the vector. Raises what `Embedder.embed_query` raises."""
+    began: float
+    """When it was started, in seconds of `time.perf_counter`."""
 
 
 class EmbeddedQuery(NamedTuple):
@@ -41,13 +44,14 @@ class QueryEmbedder:
         """
         if not self._is_warm or not text:
             return None
+        began = time.perf_counter()
         try:
             embedder = self._get_embedder()
             start = _find_method(SupportsQueryThreads.start_query, embedder)
             get_vector = start(text) if start is not None else None
         except ModelError:
             return None  # `embed` raises it, if the search needs the vector
-        return None if get_vector is None else StartedQuery(text, embedder, get_vector)
+        return None if get_vector is None else StartedQuery(text, embedder, get_vector, began)
 
     def embed(self, text: str, fingerprint: str, started: StartedQuery | None) -> EmbeddedQuery:
         """Embed a text with the model of the index, or wait for `started` if it is the same. Raises ModelError."""

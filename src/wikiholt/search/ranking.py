@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.domain.index import CosineScale, FloatArray, IntArray, VectorHits, VectorRows
+from wikiholt.domain.index import CosineScale, FloatArray, VectorHits, VectorRows
 from wikiholt.domain.search import Confidence, SearchMode
 
 KEYWORD_WEIGHT = 0.4
@@ -81,6 +81,8 @@ _RELATED_MIDPOINT, _RELATED_WIDTH = 0.565, 0.09
 """The cosine share at which a page is as likely related as not. Chosen by eye; there are no judgements for it."""
 
 _DEFAULT_SCALE = CosineScale()
+_SEMANTIC, _KEYWORD = SearchMode.SEMANTIC, SearchMode.KEYWORD
+"""Reading a member of an enumeration takes longer than the rest of a comparison."""
 
 
 class Candidate(NamedTuple):
@@ -124,26 +126,20 @@ def group_by_page(
     page_ids: Collection[int] | None = None,
 ) -> list[Candidate]:
     """Up to `per_page` candidates per page with its nearest chunks, nearest first; only of `page_ids` if given."""
-    chosen = _find_first_rows(hits.page_ids, per_page)
-    if page_ids is not None:
-        chosen = chosen[np.isin(hits.page_ids[chosen], list(page_ids))]
-    columns = (hits.page_ids[chosen], hits.chunk_ids[chosen], hits.distances[chosen])
     channels = ("semantic",)
-    return [
-        Candidate(page, chunk, distance, None, channels, 0.0, scale)
-        for page, chunk, distance in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-
-
-def _find_first_rows(page_ids: IntArray, per_page: int) -> IntArray:
-    """The positions of the first `per_page` rows of each page, ascending."""
-    if per_page == 1:
-        _, firsts = np.unique(page_ids, return_index=True)
-        return np.sort(firsts)
-    order = np.argsort(page_ids, kind="stable")
-    _, starts, counts = np.unique(page_ids[order], return_index=True, return_counts=True)
-    number_in_page = np.arange(len(order)) - np.repeat(starts, counts)
-    return np.sort(order[number_in_page < per_page])
+    # Loops over a few hundred rows take less time than the calls of numpy that would replace them.
+    left = {} if page_ids is None else dict.fromkeys(page_ids, per_page)
+    wanted = -1 if page_ids is None else per_page * len(left)
+    found: list[Candidate] = []
+    columns = hits.page_ids, hits.chunk_ids, hits.distances
+    for page_id, chunk_id, distance in zip(*(column.tolist() for column in columns), strict=True):
+        count = left.get(page_id, per_page if page_ids is None else 0)
+        if count:
+            left[page_id] = count - 1
+            found.append(Candidate(page_id, chunk_id, distance, None, channels, 0.0, scale))
+            if len(found) == wanted:
+                break
+    return found
 
 
 def merge_channels(
@@ -163,23 +159,30 @@ def merge_channels(
     return pages
 
 
-def with_page_cosines(candidates: Sequence[Candidate], page_cosines: Sequence[float]) -> list[Candidate]:
-    """The same candidates, whose meaning includes the cosine of the page as a whole. Faster than `_replace`."""
-    return [
-        candidate
-        if candidate.distance is None
-        else Candidate(*candidate[:9], (1 - PAGE_WEIGHT) * (1.0 - candidate.distance) + PAGE_WEIGHT * page_cosine)
-        for candidate, page_cosine in zip(candidates, page_cosines, strict=True)
-    ]
+def with_page_evidence(
+    candidates: Sequence[Candidate], page_cosines: Mapping[int, float], title_overlaps: Mapping[int, float]
+) -> list[Candidate]:
+    """The unranked candidates with their title overlaps; their meaning includes the cosine of the page as a whole.
+
+    Faster than `_replace`.
+    """
+    found = []
+    for page_id, chunk_id, distance, share, channels, _, scale, _, _, _ in candidates:
+        cosine = None
+        if distance is not None and page_cosines:
+            cosine = (1 - PAGE_WEIGHT) * (1.0 - distance) + PAGE_WEIGHT * page_cosines[page_id]
+        overlap = title_overlaps.get(page_id, 0.0)
+        found.append(Candidate(page_id, chunk_id, distance, share, channels, overlap, scale, None, None, cosine))
+    return found
 
 
 def compute_evidence(mode: SearchMode, candidate: Candidate) -> float:
     """Evidence for a candidate: at most 1, or slightly more with title overlap."""
     meaning = candidate.meaning
-    words = candidate.keyword_share or 0.0
-    if mode is SearchMode.SEMANTIC:
+    if mode is _SEMANTIC:
         return meaning
-    if mode is SearchMode.KEYWORD:
+    words = candidate.keyword_share or 0.0
+    if mode is _KEYWORD:
         return words + TITLE_WEIGHT_KEYWORD * candidate.title_overlap
     return (1 - KEYWORD_WEIGHT) * meaning + KEYWORD_WEIGHT * words + TITLE_WEIGHT * candidate.title_overlap * meaning
 
@@ -191,14 +194,16 @@ def get_order_score(mode: SearchMode, candidate: Candidate) -> float:
 
 def rank_candidates(mode: SearchMode, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Best first. Ties go to the nearer page (evidence is cut off at zero, distance is not), then to the lower id."""
-    return sorted(
-        candidates,
-        key=lambda candidate: (
+    keys = [
+        (
             -compute_evidence(mode, candidate),
             candidate.distance if candidate.distance is not None else math.inf,
             candidate.page_id,
-        ),
-    )
+            number,
+        )
+        for number, candidate in enumerate(candidates)
+    ]
+    return [candidates[number] for _, _, _, number in sorted(keys)]
 
 
 class Competition(NamedTuple):
@@ -218,15 +223,23 @@ def get_competition(mode: SearchMode, candidates: Sequence[Candidate]) -> Compet
             break
     shares = {candidate.page_id: candidate.keyword_share for candidate in candidates if candidate.keyword_share}
     best_shares = sorted(((share, page_id) for page_id, share in shares.items()), reverse=True)[: COMPETING_PAGES + 1]
-    meanings: dict[int, float] = {}
+    meanings = _find_best_meanings(candidates)
+    return Competition(tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares), meanings)
+
+
+def _find_best_meanings(candidates: Sequence[Candidate]) -> tuple[tuple[float, int], ...]:
+    """The highest meanings of two pages, each with its page id."""
+    best = second = (0.0, -1)
     for candidate in candidates:
         meaning = candidate.meaning
-        if meaning >= meanings.get(candidate.page_id, 0.0):
-            meanings[candidate.page_id] = meaning
-    best_meanings = sorted(((meaning, page_id) for page_id, meaning in meanings.items()), reverse=True)[:2]
-    return Competition(
-        tuple((evidence, page_id) for page_id, evidence in best.items()), tuple(best_shares), tuple(best_meanings)
-    )
+        if meaning <= second[0]:
+            continue
+        page_id = candidate.page_id
+        if meaning > best[0]:
+            best, second = (meaning, page_id), best if best[1] != page_id else second
+        elif page_id != best[1]:
+            second = (meaning, page_id)
+    return best, second
 
 
 class ScoreFeatures(NamedTuple):
@@ -268,7 +281,7 @@ def compute_likelihood(mode: SearchMode, features: ScoreFeatures) -> float:
     likelihood = _apply_curves(mode, features)
     if mode is not SearchMode.HYBRID:
         return likelihood
-    by_meaning = features._replace(evidence=features.meaning, lead=features.meaning_lead)
+    by_meaning = ScoreFeatures(features.meaning, features.meaning, features.word_margin, features.meaning_lead)
     return max(likelihood, _apply_curves(SearchMode.SEMANTIC, by_meaning))
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.search import SearchMode
 from wikiholt.errors import WikiholtError
 from wikiholt.search.query import InterpretedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
-from wikiholt.text.snippets import SentenceScorer
+from wikiholt.text.snippets import QueryMatcher, SentenceScorer
 
 
 class Head(NamedTuple):
@@ -53,11 +53,17 @@ class SearchContext:
     """The passages nearest to the query."""
     has_all_passages: bool = False
     """Whether `nearest` has every passage of the pages that may be found."""
+    found_rows: VectorRows | None = None
+    """All passages of the pages found by keyword, if they were read before the query's vector was known."""
     page_hits: VectorHits | None = None
-    """All passages of `complete_pages`, nearest first."""
+    """All passages of `complete_pages`, and possibly of others, nearest first."""
     complete_pages: Set[int] = frozenset()
+    likely_pages: Set[int] = frozenset()
+    """The nearest pages of a hybrid search."""
     title_overlaps: dict[int, float] = field(default_factory=dict)
     """Page id → title overlap, of the pages that were compared."""
+    matcher: QueryMatcher | None = None
+    """Finds the words of the query, if it was made before the hits were known."""
     sentence_scorer: SentenceScorer | None = None
     """Scores the sentences of a passage by their closeness to the query."""
 

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from wikiholt.domain.index import CosineScale, FloatArray, IndexState, VectorHits
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, VectorCache
 from wikiholt.domain.search import (
@@ -44,7 +42,7 @@ from wikiholt.search.ranking import (
     rank_candidates,
     score_similar,
     with_likelihoods,
-    with_page_cosines,
+    with_page_evidence,
     with_related_likelihoods,
 )
 from wikiholt.search.request import MAX_HITS, MAX_OFFSET, IndexVersion, SearchRequest
@@ -65,10 +63,7 @@ search need not be deep. See docs/adr for the results of other depths.
 """
 
 LIKELY_PAGES = 10
-"""Of the pages found by meaning, those whose passages are read with the passages of pages found by keyword."""
-
-_MAX_CHUNKS = 1_000_000
-"""More chunks than a hundred pages have."""
+"""The nearest pages, of which all passages are compared if they are shown: the codes of a cache may miss one."""
 
 _Passages = Mapping[int, Sequence[Candidate]]
 _NO_FILTER = PageFilter()
@@ -109,13 +104,21 @@ class Searcher:
         self._order = HitOrder(index, boost_rules)
         self._state: IndexState | None = None
 
-    def search(self, request: SearchRequest, *, known: IndexVersion | None = None) -> SearchResult:
-        """The best pages for the request. Failures raise; an empty list means that nothing was found."""
-        began = time.perf_counter()
+    def start(self, request: SearchRequest) -> StartedQuery | None:
+        """Start to embed the query in another thread, for `search`. Raises InvalidQuery."""
+        if request.mode is SearchMode.KEYWORD:
+            return None
+        return self._query_embedder.start(to_plain_query(parse_fields(request.query).text))
+
+    def search(
+        self, request: SearchRequest, *, known: IndexVersion | None = None, started: StartedQuery | None = None
+    ) -> SearchResult:
+        """The best pages for the request. Failures raise; an empty list means that nothing was found.
+
+        The model runs until its vector is needed, if the query was started before.
+        """
+        began = time.perf_counter() if started is None else started.began
         fields = parse_fields(request.query)
-        # The model runs in another thread until its vector is needed; opening the index lets that thread begin.
-        uses_model = request.mode is not SearchMode.KEYWORD
-        started = self._query_embedder.start(to_plain_query(fields.text)) if uses_model else None
         with self._index.open_search(lambda: self._interpreter.guess_query(request.query)):
             return self._search(request, fields, started, known, began)
 
@@ -186,6 +189,7 @@ class Searcher:
                 candidates,
                 self._title_matcher.get_pages([candidate.page_id for candidate in candidates], context.version),
                 context.sentence_scorer,
+                context.matcher,
                 has_lead=bool(context.interpreted.text) and not request.offset,
             )
         )
@@ -237,7 +241,8 @@ class Searcher:
         )
         if started is not None:
             # While the model runs, so that less is left to do after it.
-            self._vectors.prepare(context)
+            context.matcher = self._hit_builder.make_matcher(context.interpreted.expanded)
+            self._vectors.prepare(context, shares)
             self._score_titles(context, shares)
         vector = self._embed_query(context, fingerprint, started) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
@@ -258,25 +263,26 @@ class Searcher:
     ) -> list[Candidate]:
         """The pages that compete, unordered, and enough of them to measure the lead of the best."""
         if vector is None:
-            return self._with_title_overlap(context, merge_channels((), shares, {}))
+            return self._with_page_evidence(context, None, merge_channels((), shares, {}))
         if context.request.mode is SearchMode.SEMANTIC:
             # At least one more page than the best one can fill, so that it has a competitor for every n.
             is_plain = self._order.is_plain(context.request, context.version)
             page_count = context.request.chunks_per_page + 1 if is_plain else MAX_HITS
             found = self._search_by_meaning(context, vector, page_count, VECTOR_CANDIDATES)[:MAX_HITS]
-            return self._with_page_cosines(context, vector, found)
+            return self._with_page_evidence(context, vector, found)
         hits = self._search_allowed_vectors(context, vector, VECTOR_CANDIDATES)
         meaning = group_by_page(hits, context.request.chunks_per_page, self._scale)
         found = merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
-        return self._with_title_overlap(context, self._with_page_cosines(context, vector, found))
+        return self._with_page_evidence(context, vector, found)
 
-    def _with_page_cosines(
-        self, context: SearchContext, vector: FloatArray, candidates: Sequence[Candidate]
+    def _with_page_evidence(
+        self, context: SearchContext, vector: FloatArray | None, candidates: Sequence[Candidate]
     ) -> list[Candidate]:
-        """The candidates with the cosine of query and page, by its passage and as a whole."""
-        page_ids = np.fromiter((candidate.page_id for candidate in candidates), np.int64, len(candidates))
-        scored = self._vectors.score_pages(context, vector, np.unique(page_ids))
-        return with_page_cosines(candidates, scored.get(page_ids).tolist())
+        """The candidates with the title overlap of the page, and with the cosine of the page as a whole."""
+        page_ids = list(dict.fromkeys(candidate.page_id for candidate in candidates))
+        cosines = self._vectors.score_pages(context, vector, page_ids) if vector is not None else {}
+        has_titles = context.request.mode is not SearchMode.SEMANTIC
+        return with_page_evidence(candidates, cosines, self._score_titles(context, page_ids) if has_titles else {})
 
     def _rerank(self, context: SearchContext, candidates: list[Candidate], competition: Competition) -> list[Candidate]:
         """Rerank the best candidates, if a reranker is configured and the request asks for it or they are unclear."""
@@ -287,14 +293,6 @@ class Searcher:
         if result.error:
             context.degrade(result.error)
         return result.candidates
-
-    def _with_title_overlap(self, context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates with their title overlap."""
-        overlaps = self._score_titles(context, [candidate.page_id for candidate in candidates])
-        return [
-            candidate._replace(title_overlap=overlap) if (overlap := overlaps.get(candidate.page_id)) else candidate
-            for candidate in candidates
-        ]
 
     def _score_titles(self, context: SearchContext, page_ids: Collection[int]) -> Mapping[int, float]:
         """Page id → title overlap, at least of these pages. Each page is compared once per search."""
@@ -378,7 +376,7 @@ class Searcher:
             more = self._search_by_meaning(context, vector, page_count)[:page_count]
         elif len(known) >= MAX_HITS:
             shares = self._get_keyword_shares(context, MAX_OFFSET + MAX_HITS)
-            found = self._with_title_overlap(context, merge_channels((), shares, {}))
+            found = self._with_page_evidence(context, None, merge_channels((), shares, {}))
             more = rank_candidates(SearchMode.KEYWORD, found)
         return [candidate for candidate in more if candidate.page_id not in known]
 
@@ -391,20 +389,18 @@ class Searcher:
     def _search_page_vectors(
         self, context: SearchContext, vector: FloatArray, meaning: Sequence[Candidate], shares: Mapping[int, float]
     ) -> _Passages:
-        """The nearest chunks of pages found only by keyword, so that both channels judge every page.
-
-        The chunks of the other pages that are likely to be shown are searched too, for `_find_passages`.
-        """
+        """The nearest chunks of pages found only by keyword, so that both channels judge every page."""
         found_by_meaning = [candidate.page_id for candidate in meaning]
-        pages = shares.keys() | set(found_by_meaning[:LIKELY_PAGES])
-        page_ids = np.array(sorted(pages), np.int64)
+        context.likely_pages = frozenset(found_by_meaning[:LIKELY_PAGES])
+        if not shares:
+            return {}
         if context.nearest is not None and context.has_all_passages:
-            hits = context.nearest.select_pages(page_ids)
+            context.page_hits = context.nearest
         else:
-            hits = self._vectors.search(context, vector, _MAX_CHUNKS, page_ids)
-        context.page_hits, context.complete_pages = hits, pages
+            context.page_hits = self._vectors.search_found(context, vector, shares)
+        context.complete_pages = shares.keys()
         missing = shares.keys() - set(found_by_meaning)
-        return group_passages(hits, context.request.chunks_per_page, self._scale, missing) if missing else {}
+        return group_passages(context.page_hits, context.request.chunks_per_page, self._scale, missing)
 
     def _find_passages(self, context: SearchContext, shown: Sequence[Candidate]) -> _Passages:
         """The nearest passages of the pages to show. Empty if each passage is a hit, or without a vector."""
@@ -418,9 +414,13 @@ class Searcher:
         if page_ids == complete:
             return found
         found |= group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids - complete)
-        # Three passages of a page among the nearest of all are also the nearest of the page.
-        incomplete = [page_id for page_id in page_ids - complete if len(found.get(page_id, ())) < PASSAGES_PER_PAGE]
+        # Three passages of a page among the nearest of all are mostly the nearest of the page.
+        incomplete = [
+            page_id
+            for page_id in page_ids - complete
+            if page_id in context.likely_pages or len(found.get(page_id, ())) < PASSAGES_PER_PAGE
+        ]
         if context.has_all_passages or not incomplete:
             return found
-        hits = self._vectors.search(context, context.vector, _MAX_CHUNKS, np.array(sorted(incomplete), np.int64))
-        return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale)
+        hits = self._vectors.search_pages(context, context.vector, incomplete)
+        return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale, incomplete)

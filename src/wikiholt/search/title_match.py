@@ -15,7 +15,8 @@ PATH_SHARE = 2 / 3
 """Share of the title with its path in the overlap; the title alone has the rest. Chosen with bench/paths, see
 docs/adr/0045."""
 
-_MAX_CACHED_PAGES = 10_000
+_MAX_CACHED_PAGES = 16_000
+"""About 30 MB."""
 _PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 _INDEX_PARTS = frozenset(("_index", "index", "readme"))
 """File names that say nothing about a page."""
@@ -93,8 +94,9 @@ class TitleMatcher:
     def _get_cache(self, version: int) -> tuple[dict[int, StoredPage], dict[int, _PageTitles]]:
         cached_version, pages, titles = self._cache
         if cached_version != version or len(pages) > _MAX_CACHED_PAGES:
-            # Other threads may use the old ones, so they are replaced and not cleared.
-            pages, titles = {}, {}
+            # Other threads may use the old ones, so they are replaced and not cleared. Half of the pages stay.
+            pages = dict(list(pages.items())[_MAX_CACHED_PAGES // 2 :]) if cached_version == version else {}
+            titles = {page_id: title for page_id, title in titles.items() if page_id in pages}
             self._cache = (version, pages, titles)
         return pages, titles
 

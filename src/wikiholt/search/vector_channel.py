@@ -1,19 +1,23 @@
 """Reads vectors for a search: from the vector cache, or from the index if the cache is not ready or fails."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TypeVar
 
-from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
+import numpy as np
+
+from wikiholt.domain.index import FloatArray, IntArray, VectorHits
 from wikiholt.domain.protocols import VectorCache
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import DatabaseUnavailable
-from wikiholt.search.page_means import PageCosines, PageMeans
+from wikiholt.search.page_means import PageMeans
 from wikiholt.search.search_context import SearchContext
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
+_MAX_CHUNKS = 1_000_000
+"""More chunks than a hundred pages have."""
 
 
 class VectorChannel:
@@ -24,11 +28,16 @@ class VectorChannel:
         self._cache = cache
         self._page_means = PageMeans()
 
-    def prepare(self, context: SearchContext) -> None:
-        """Refresh the vector cache while the query is embedded. If that fails, the search itself reports it."""
+    def prepare(self, context: SearchContext, found: Collection[int]) -> None:
+        """Refresh the vector cache and read the passages of the pages found by keyword while the query is embedded.
+
+        If that fails, the search itself reports it.
+        """
         with suppress(Exception):
             self._cache.refresh()
             context.refreshed = True
+            if found and self._cache.version is not None:
+                context.found_rows = self._cache.read_ahead(np.array(sorted(found), np.int64))
 
     def search(self, context: SearchContext, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks; with `page_ids` (sorted), only of these pages."""
@@ -39,14 +48,29 @@ class VectorChannel:
             context.degrade("part of the vector cache is unavailable; searched by exact scores")
         return hits
 
-    def score_pages(self, context: SearchContext, vector: FloatArray, page_ids: IntArray) -> PageCosines:
-        """Compare the query with the mean of the passages of each page (sorted ids)."""
+    def search_pages(self, context: SearchContext, vector: FloatArray, page_ids: Collection[int]) -> VectorHits:
+        """All passages of these pages, nearest first."""
+        return self.search(context, vector, _MAX_CHUNKS, np.array(sorted(page_ids), np.int64))
 
-        def read_rows(missing: IntArray) -> VectorRows:
-            rows = self._ask_cache(context, lambda cache: cache.get_page_vectors(missing))
-            return self._index.get_page_vectors(missing.tolist()) if rows is None else rows
+    def search_found(self, context: SearchContext, vector: FloatArray, found: Collection[int]) -> VectorHits:
+        """All passages of the pages found by keyword, nearest first."""
+        rows = context.found_rows
+        if rows is None:
+            return self.search_pages(context, vector, found)
+        return VectorHits.rank(rows.chunk_ids, rows.page_ids, np.vecdot(rows.vectors, vector))
 
-        return self._page_means.score(vector, page_ids, context.version, read_rows)
+    def score_pages(self, context: SearchContext, vector: FloatArray, page_ids: Collection[int]) -> dict[int, float]:
+        """Compare the query with the mean of the passages of each page."""
+        ids = sorted(page_ids)
+        if not ids:
+            return {}
+        sorted_ids = np.array(ids, np.int64)
+        means = self._ask_cache(context, lambda cache: cache.get_page_means(sorted_ids))
+        if means is None:
+            means = self._page_means.get(
+                sorted_ids, context.version, lambda missing: self._index.get_page_vectors(missing.tolist())
+            )
+        return dict(zip(ids, np.vecdot(means, vector).tolist(), strict=True))
 
     def _ask_cache(self, context: SearchContext, ask: Callable[[VectorCache], _T]) -> _T | None:
         """The answer of the vector cache, or None with a note if it is not ready or fails."""

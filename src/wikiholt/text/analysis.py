@@ -68,6 +68,7 @@ _LETTERS_PATTERN = re.compile(rf"(?:[^\W\d_]|[{_COMBINING_MARKS}])+")
 _LETTER_REPLACEMENTS = str.maketrans(
     "øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643"
 ) | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""})
+_REPLACED_LETTERS = frozenset(map(chr, _LETTER_REPLACEMENTS))
 
 _TokenTerms = tuple[tuple[str, ...], tuple[str, ...]]
 """A token's terms, and further terms that find it: words that differ from their stems, characters of bigrams."""
@@ -230,9 +231,12 @@ def strip_accents(text: str) -> str:
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
-    for mark in filter(unicodedata.combining, set(decomposed)):
+    characters = set(decomposed)
+    for mark in filter(unicodedata.combining, characters):
         decomposed = decomposed.replace(mark, "")
-    return unicodedata.normalize("NFKC", decomposed.translate(_LETTER_REPLACEMENTS))
+    if not _REPLACED_LETTERS.isdisjoint(characters):
+        decomposed = decomposed.translate(_LETTER_REPLACEMENTS)
+    return unicodedata.normalize("NFKC", decomposed)
 
 
 def iter_script_runs(token: str) -> Iterator[tuple[bool, str, int]]:

@@ -1,9 +1,9 @@
 """Builds snippets: a line or two of plain text around the best match, with the matched words marked."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 
 from wikiholt.domain.search import KeywordQuery, Snippet, Span
@@ -28,8 +28,16 @@ _SENTENCE_START_CHARS = 40
 _Match = tuple[int, int, str]
 SentenceScorer = Callable[[Sequence[str]], Sequence[float]]
 
-_to_display_text = lru_cache(maxsize=1024)(to_display_text)
-"""Searches return the same passages again: while a query is typed, and for the next person who asks."""
+
+@lru_cache(maxsize=2048)
+def _to_display_text(text: str, dialect: Dialect) -> tuple[DisplayText, tuple[str, ...]]:
+    """The display text and its sentences, if there are several.
+
+    Searches return the same passages again: while a query is typed, and for the next person who asks.
+    """
+    displayed = to_display_text(text, dialect)
+    spans = displayed.sentences if len(displayed.sentences) > 1 else ()
+    return displayed, tuple([displayed.text[start:end] for start, end in spans])
 
 
 def build_snippet(
@@ -42,7 +50,7 @@ def build_snippet(
     dialect: Dialect = GFM,
 ) -> Snippet:
     """One snippet, as `SnippetBuilder.build` makes it."""
-    (snippet,) = SnippetBuilder(query, language, sentence_scorer, dialect).build([text], [length])
+    (snippet,) = SnippetBuilder(QueryMatcher(query, language), sentence_scorer, dialect).build([text], [length])
     return snippet
 
 
@@ -50,13 +58,9 @@ class SnippetBuilder:
     """Builds the snippets of one search."""
 
     def __init__(
-        self,
-        query: KeywordQuery,
-        language: str = "english",
-        sentence_scorer: SentenceScorer | None = None,
-        dialect: Dialect = GFM,
+        self, matcher: "QueryMatcher", sentence_scorer: SentenceScorer | None = None, dialect: Dialect = GFM
     ) -> None:
-        self._matcher = QueryMatcher(query, language)
+        self._matcher = matcher
         self._sentence_scorer = sentence_scorer
         self._dialect = dialect
 
@@ -69,25 +73,20 @@ class SnippetBuilder:
         words. Without a match it is the beginning of the text; text without visible content gives an empty snippet.
         """
         displayed = [_to_display_text(text, self._dialect) for text in texts]
-        rows = zip(displayed, self._score_sentences(displayed), lengths, strict=True)
-        return [self._build_one(text, scores, max(length, 1)) for text, scores, length in rows]
+        scores = self._score_sentences([sentences for _, sentences in displayed])
+        rows = zip(displayed, scores, lengths, strict=True)
+        return [self._build_one(text, scores, max(length, 1)) for (text, _), scores, length in rows]
 
     def find_spans(self, text: str) -> tuple[Span, ...]:
         """The ranges of a name or heading that match the query."""
         return _merge_spans(tuple(Span(start, end) for start, end, _ in self._matcher.find(text)))
 
-    def _score_sentences(self, displayed: Sequence[DisplayText]) -> Iterator[Sequence[float]]:
-        """The scores of the sentences of each text, made in one call; none for a text with a single sentence."""
-        counts = [len(text.sentences) if len(text.sentences) > 1 else 0 for text in displayed]
-        if self._sentence_scorer is None or not any(counts):
-            return iter([()] * len(displayed))
-        sentences = [
-            text.text[sentence.start : sentence.end]
-            for text, count in zip(displayed, counts, strict=True)
-            for sentence in text.sentences[:count]
-        ]
-        scores = iter(self._sentence_scorer(sentences))
-        return (list(islice(scores, count)) for count in counts)
+    def _score_sentences(self, texts: Sequence[Sequence[str]]) -> Iterator[Sequence[float]]:
+        """The scores of the sentences of each text, made in one call."""
+        if self._sentence_scorer is None or not any(texts):
+            return iter([()] * len(texts))
+        scores = iter(self._sentence_scorer(list(chain.from_iterable(texts))))
+        return (list(islice(scores, len(sentences))) for sentences in texts)
 
     def _build_one(self, displayed: DisplayText, scores: Sequence[float], length: int) -> Snippet:
         plain, sentences = displayed.text, displayed.sentences
@@ -157,38 +156,36 @@ class QueryMatcher:
         self._significant_terms = self._terms - self._stop_terms or self._terms
         self._prefix = query.prefix
         # A stem begins like its word, so most words can be skipped without analysis.
-        heads = {term[:2] for term in (*self._terms, query.prefix) if term}
-        self._heads = re.compile("|".join(map(re.escape, heads))) if query else None
+        self._heads = {term[:2] for term in (*self._terms, query.prefix) if term}
         self._matches_by_token: dict[str, tuple[_Match, ...]] = {}
 
     def find(self, plain: str) -> list[_Match]:
         """Start, end and term of each word of a text that matches the query."""
-        if self._heads is None:
+        if not self._heads:
             return []
         found: list[_Match] = []
         known = self._matches_by_token
-        for match in self._iter_tokens(plain, self._heads):
+        for match in self._iter_tokens(plain):
             token = match[0]
             matches = known.get(token)
             if matches is None:
-                is_skipped = token.isascii() and not self._heads.search(token.lower())
-                matches = known[token] = () if is_skipped else tuple(self._iter_token_matches(token))
+                may_match = not token.isascii() or next(_iter_positions(token.lower(), self._heads), None) is not None
+                matches = known[token] = tuple(self._iter_token_matches(token)) if may_match else ()
             if matches:
                 begin = match.start()
                 found += [(begin + start, begin + end, term) for start, end, term in matches]
         return found
 
-    @staticmethod
-    def _iter_tokens(plain: str, heads: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    def _iter_tokens(self, plain: str) -> Iterator[re.Match[str]]:
         """The tokens of a text; of ASCII text, only those between two spaces where a term may begin."""
         if not plain.isascii():
             yield from TOKEN_PATTERN.finditer(plain)
             return
         end = -1
-        for head in heads.finditer(plain.lower()):
-            if head.start() > end:
-                start = plain.rfind(" ", 0, head.start()) + 1
-                end = plain.find(" ", head.end())
+        for position in sorted(_iter_positions(plain.lower(), self._heads)):
+            if position > end and not _is_inside_word(plain, position):
+                start = plain.rfind(" ", 0, position) + 1
+                end = plain.find(" ", position)
                 end = len(plain) if end < 0 else end
                 yield from ASCII_TOKEN_PATTERN.finditer(plain, start, end)
 
@@ -227,6 +224,21 @@ class QueryMatcher:
         if term is None and self._prefix and not self._stop_terms.issuperset(terms):
             term = next((term for term in (*terms, *forms) if term.startswith(self._prefix)), None)
         return term
+
+
+def _iter_positions(text: str, parts: Iterable[str]) -> Iterator[int]:
+    """Where the parts occur in a text. For a few parts, faster than to compile a regular expression."""
+    for part in parts:
+        position = text.find(part)
+        while position >= 0:
+            yield position
+            position = text.find(part, position + 1)
+
+
+def _is_inside_word(plain: str, position: int) -> bool:
+    """Whether no word or part of an identifier begins here, because this letter and the one before are small."""
+    around = plain[position - 1 : position + 1] if position else ""
+    return around.isalpha() and around.islower()
 
 
 def _find_window(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from wikiholt.errors import (
     IndexMissing,
     IndexRepairing,
     IndexUnavailable,
+    InvalidQuery,
     NothingIndexed,
     PageNotFound,
     QueryLogNotFound,
@@ -36,6 +37,7 @@ from wikiholt.indexing.reconciler import ProgressCallback, ignore_progress
 from wikiholt.indexing.repair import CONFIRMATION_TTL_S, EMPTY_CONFIRMATION_TTL_S, IndexRepair
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
+from wikiholt.search.query_embedding import StartedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.evaluation.mined_questions import (
@@ -107,7 +109,10 @@ class WikiHandle:
 
         With a snapshot, the published generation and HEAD are not read again.
         """
-        result = self._run_search(lambda searcher, known: searcher.search(request, known=known), snapshot)
+        started = self._start_query(request)
+        result = self._run_search(
+            lambda searcher, known: searcher.search(request, known=known, started=started), snapshot
+        )
         if self._query_log is not None and not request.offset:  # more hits of a query are not another search
             self._query_log.record(result, interface, filtered=bool(request.where))
         return result
@@ -134,6 +139,13 @@ class WikiHandle:
     def build_link(self, path: str) -> str:
         """The link to a page, as in hits."""
         return format_page_link(self._config.url, path)
+
+    def _start_query(self, request: SearchRequest) -> StartedQuery | None:
+        """Start to embed the query before the published generation is read. None if that cannot be done now."""
+        live_index = self._live_index
+        with suppress(InvalidQuery):  # the search raises it, unless there is nothing to search
+            return live_index.searcher.start(request) if live_index is not None else None
+        return None
 
     def _run_search(
         self, search: Callable[[Searcher, IndexVersion | None], SearchResult], snapshot: IndexSnapshot | None

@@ -106,9 +106,13 @@ class ChromaVectorCache:
         self._metrics.add("fallbacks")
         return replace(self._exact.search(vector, limit, None), degraded=True)
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
-        """Return every chunk of these pages with its vector."""
-        return self._exact.get_page_vectors(page_ids)
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """Return every chunk of these pages with its vector, if that is useful."""
+        return self._exact.read_ahead(page_ids)
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray:
+        """Return the mean of the vectors of each of these pages."""
+        return self._exact.get_page_means(page_ids)
 
     def verify(self) -> None:
         """Verify all checksums of the file, and schedule a check of the collection. Raises CacheBroken."""

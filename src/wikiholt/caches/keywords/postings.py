@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ RowNumbers = NDArray[np.int32]
 _AFTER_ANY_TERM = b"\xff"
 """No UTF-8 text contains this byte, so a prefix followed by it sorts after every term with the prefix."""
 
+_MAX_KNOWN_NUMBERS = 4_096
+
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
@@ -30,6 +32,8 @@ class Vocabulary:
     text: memoryview
     ends: memoryview
     """The end offset of each term in `text`, as 64-bit integers."""
+    known_numbers: dict[str, int | None] = field(default_factory=dict, repr=False, compare=False)
+    """The results of `find_number`. A search needs those of each term several times."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -45,9 +49,16 @@ class Vocabulary:
 
     def find_number(self, term: str) -> int | None:
         """Return the number of a term, or None if no page contains it."""
+        known = self.known_numbers
+        try:
+            return known[term]
+        except KeyError:
+            if len(known) >= _MAX_KNOWN_NUMBERS:
+                known.clear()
         encoded = term.encode()
         number = self._find_position(encoded)
-        return number if number < len(self) and self._get_bytes(number) == encoded else None
+        known[term] = found = number if number < len(self) and self._get_bytes(number) == encoded else None
+        return found
 
     def find_prefix_range(self, prefix: str) -> tuple[int, int]:
         """Return the half-open range of the numbers of all terms with the prefix."""

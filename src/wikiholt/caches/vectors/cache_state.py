@@ -9,16 +9,16 @@ and ties are resolved by chunk id; and it starts no threads, which would compete
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.caches.cache_file import CacheBroken, MappedFile
+from wikiholt.caches.cache_file import MappedFile
+from wikiholt.caches.vectors.vector_table import MeanTable, VectorTable, check_unit_length, is_in_sorted
 from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorHits, VectorRows
+from wikiholt.search.page_means import compute_page_means
 
-UNIT_LENGTH_TOLERANCE = 1e-3
 NO_ROWS: IntArray = np.empty(0, np.int64)
 NO_SCORES: FloatArray = np.empty(0, np.float32)
 
@@ -31,78 +31,6 @@ def select_best(scores: FloatArray, count: int) -> IntArray:
         return NO_ROWS
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
     return np.flatnonzero(scores >= least) if least > -np.inf else np.flatnonzero(scores > -np.inf)
-
-
-def check_unit_length(vectors: FloatArray, chunk_ids: IntArray) -> None:
-    """Raise CacheBroken unless every row is finite and has length one: a damaged row must not give a wrong result."""
-    squares = np.vecdot(vectors, vectors)
-    wrong = ~(np.abs(squares - 1.0) <= 2 * UNIT_LENGTH_TOLERANCE)
-    if wrong.any():
-        first = int(chunk_ids[np.flatnonzero(wrong)[0]])
-        raise CacheBroken(
-            f"The vector of chunk {first} is not of length one ({int(wrong.sum())} such rows).",
-            hint="the cache is rebuilt from the index; if this happens again, check the index",
-        )
-
-
-@dataclass(frozen=True)
-class VectorTable:
-    """Immutable rows."""
-
-    chunk_ids: IntArray
-    page_ids: IntArray
-    vectors: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.chunk_ids)
-
-    def find_positions(self, chunk_ids: IntArray) -> IntArray:
-        """Return the sorted positions of these chunks. Unknown ids are ignored."""
-        order = self._chunk_order
-        ordered = self.chunk_ids if order is None else self.chunk_ids[order]
-        positions = np.searchsorted(ordered, chunk_ids)
-        inside = positions < len(self)
-        positions = positions[inside]
-        positions = positions[ordered[positions] == chunk_ids[inside]]
-        return np.unique(positions if order is None else order[positions])
-
-    def find_page_positions(self, page_ids: IntArray) -> IntArray:
-        """Return the positions of the chunks of these pages (sorted ids), in no particular order."""
-        order = self._page_order
-        ordered = self.page_ids if order is None else self._sorted_page_ids
-        starts, ends = np.searchsorted(ordered, page_ids), np.searchsorted(ordered, page_ids, side="right")
-        lengths = ends - starts
-        before = np.cumsum(lengths) - lengths
-        positions = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
-        return positions if order is None else order[positions]
-
-    def score_positions(self, vector: FloatArray, positions: IntArray) -> FloatArray:
-        """Return the cosines of these rows. Raises CacheBroken if a row is damaged."""
-        vectors = self.vectors[positions]
-        check_unit_length(vectors, self.chunk_ids[positions])
-        scores: FloatArray = np.vecdot(vectors, vector)
-        return scores
-
-    def score_all(self, vector: FloatArray) -> FloatArray:
-        """Return the cosine of every row. Raises CacheBroken if one is not finite."""
-        scores: FloatArray = np.vecdot(self.vectors, vector)
-        if not np.isfinite(scores).all():
-            raise CacheBroken("A vector of the cache is not finite.", hint="the cache is rebuilt from the index")
-        return scores
-
-    @cached_property
-    def _chunk_order(self) -> IntArray | None:
-        ascending = bool((self.chunk_ids[1:] > self.chunk_ids[:-1]).all())
-        return None if ascending else np.argsort(self.chunk_ids, kind="stable")
-
-    @cached_property
-    def _page_order(self) -> IntArray | None:
-        ascending = bool((self.page_ids[1:] >= self.page_ids[:-1]).all())
-        return None if ascending else np.argsort(self.page_ids, kind="stable")
-
-    @cached_property
-    def _sorted_page_ids(self) -> IntArray:
-        return self.page_ids if self._page_order is None else self.page_ids[self._page_order]
 
 
 class _RowBuffer:
@@ -179,15 +107,6 @@ class AppendedRows:
         return VectorRows(self.chunk_ids[keep], self.page_ids[keep], self.vectors[keep])
 
 
-def is_in_sorted(sorted_values: IntArray, values: IntArray) -> NDArray[np.bool_]:
-    """Return for each value whether it is among `sorted_values`."""
-    if not len(sorted_values):
-        return np.zeros(len(values), np.bool_)
-    positions = np.minimum(np.searchsorted(sorted_values, values), len(sorted_values) - 1)
-    matches: NDArray[np.bool_] = sorted_values[positions] == values
-    return matches
-
-
 # The state of a cache
 
 
@@ -239,6 +158,7 @@ class BuiltRows:
 
     version: int
     rows: VectorTable
+    means: MeanTable
     finder: CandidateFinder | None
     file: MappedFile | None
 
@@ -250,7 +170,7 @@ class BuiltRows:
     def count_read(self) -> None:
         """Count a read of some rows; every row of a small cache is read anyway."""
         if self.file is not None and self.finder is not None:
-            self.file.count_read("vectors")
+            self.file.count_read("vectors", "means")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +181,8 @@ class VectorCacheState:
     built: BuiltRows
     added: AppendedRows
     dropped: IntArray
+    changed_page_ids: IntArray = field(default_factory=lambda: NO_ROWS)
+    """The pages of dropped and added rows, sorted."""
     recent_scores: dict[None, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False, compare=False)
     """The last vector with which every built row was scored, and the scores. One search needs them three times."""
     recent_positions: dict[None, tuple[IntArray, IntArray]] = field(default_factory=dict, repr=False, compare=False)
@@ -289,7 +211,15 @@ class VectorCacheState:
         removed = np.union1d(delta.dropped, delta.added.chunk_ids)
         dropped = np.union1d(self.dropped, self.built.rows.find_positions(removed))
         added = self.added.with_changes(delta.added, removed)
-        return replace(self, version=delta.version, added=added, dropped=dropped, recent_scores={}, recent_positions={})
+        return replace(
+            self,
+            version=delta.version,
+            added=added,
+            dropped=dropped,
+            changed_page_ids=np.union1d(self.built.rows.page_ids[dropped], added.page_ids),
+            recent_scores={},
+            recent_positions={},
+        )
 
     def search(self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None) -> VectorHits:
         """Return the nearest rows, only of these pages if given, by distance and then chunk id."""
@@ -319,12 +249,12 @@ class VectorCacheState:
         chunk_ids = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
         page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
         cosines = np.concatenate((built_scores, added_scores))
-        return _make_hits(chunk_ids, page_ids, cosines, limit)
+        return VectorHits.rank(chunk_ids, page_ids, cosines, limit)
 
     def _rank_built(self, positions: IntArray, cosines: FloatArray, limit: int) -> VectorHits:
         """The same without added rows."""
         rows = self.built.rows
-        return _make_hits(rows.chunk_ids[positions], rows.page_ids[positions], cosines, limit)
+        return VectorHits.rank(rows.chunk_ids[positions], rows.page_ids[positions], cosines, limit)
 
     def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
         """Return every row of these pages (sorted ids), in no particular order."""
@@ -344,6 +274,20 @@ class VectorCacheState:
             of_pages = np.concatenate((of_pages, added.page_ids[chosen]))
             vectors = np.concatenate((vectors, added.vectors[chosen]))
         return VectorRows(chunk_ids, of_pages, vectors)
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray:
+        """Return the mean of the rows of each of these pages (sorted ids) as a unit vector; zeros without rows."""
+        self.built.ensure_unchanged()
+        unchanged = np.flatnonzero(~is_in_sorted(self.changed_page_ids, page_ids))
+        known, vectors = self.built.means.read(page_ids[unchanged])
+        self.built.ensure_unchanged()
+        if len(known) == len(page_ids):
+            return vectors
+        means = np.zeros((len(page_ids), vectors.shape[1]), np.float32)
+        means[unchanged[known]] = vectors
+        others = np.setdiff1d(np.arange(len(page_ids)), unchanged[known], assume_unique=True)
+        means[others] = compute_page_means(self.get_page_vectors(page_ids[others]), page_ids[others])
+        return means
 
     def sample(self, count: int, seed: int) -> VectorRows:
         """Return random rows of those that were built and not dropped."""
@@ -398,10 +342,3 @@ class VectorCacheState:
         scores = rows.score_positions(vector, positions)
         self.built.count_read()
         return positions, scores
-
-
-def _make_hits(chunk_ids: IntArray, page_ids: IntArray, cosines: FloatArray, limit: int) -> VectorHits:
-    """The nearest of these rows, by distance and then chunk id."""
-    distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
-    order = np.lexsort((chunk_ids, distances))[:limit]
-    return VectorHits(chunk_ids[order], page_ids[order], distances[order])

@@ -90,8 +90,9 @@ def select_closest(differences: BitDifferences, count: int) -> NDArray[np.bool_]
         return np.zeros(len(differences), np.bool_)
     # There are few different values: counting the rows up to one takes a tenth of the time of a partition. A sample
     # tells where to begin.
-    sample = np.sort(differences[::_THRESHOLD_SAMPLE_EVERY_ROWS])
-    most = int(sample[count * len(sample) // len(differences)])
+    sample = np.bincount(differences[::_THRESHOLD_SAMPLE_EVERY_ROWS])
+    wanted = count * int(sample.sum()) // len(differences)
+    most = int(np.searchsorted(np.cumsum(sample), wanted, side="right"))
     mask: NDArray[np.bool_] = differences <= most
     if np.count_nonzero(mask) >= count:
         while most and np.count_nonzero(smaller := differences <= most - 1) >= count:
@@ -190,9 +191,16 @@ class QuantizedFinder:
         """Return approximate cosines of these rows, computed in blocks that fit the processor cache."""
         weights = vector * self.scales
         scores: FloatArray = np.empty(len(positions), np.float32)
+        block_rows = min(_SCORE_BLOCK_ROWS, len(positions))
+        byte_buffer = np.empty((block_rows, len(vector)), np.int8)
+        float_buffer = np.empty((block_rows, len(vector)), np.float32)
         for start in range(0, len(positions), _SCORE_BLOCK_ROWS):
-            block = self.quantized_rows[positions[start : start + _SCORE_BLOCK_ROWS]].astype(np.float32)
-            np.vecdot(block, weights, out=scores[start : start + _SCORE_BLOCK_ROWS])
+            block = positions[start : start + _SCORE_BLOCK_ROWS]
+            quantized, rows = byte_buffer[: len(block)], float_buffer[: len(block)]
+            # In half of the time of `quantized_rows[block]`; with "clip", into the buffer without another copy.
+            np.take(self.quantized_rows, block, axis=0, out=quantized, mode="clip")
+            rows[...] = quantized
+            np.dot(rows, weights, out=scores[start : start + len(block)])
         return scores
 
 

@@ -33,8 +33,13 @@ class DatabaseVectorCache:
     def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         return self._index.search_vectors(vector, limit, page_ids)
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
-        return self._index.get_page_vectors(page_ids.tolist())
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:  # noqa: ARG002
+        """None: a search in the database takes less time than reading vectors from it."""
+        return None
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray | None:  # noqa: ARG002
+        """None: the database has no means."""
+        return None
 
     def verify(self) -> None:
         """Do nothing: there is no file."""

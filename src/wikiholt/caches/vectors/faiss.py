@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from wikiholt.caches.cache_file import CacheBroken
-from wikiholt.caches.vectors.cache_state import Array, is_in_sorted
+from wikiholt.caches.vectors.cache_state import Array
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
+from wikiholt.caches.vectors.vector_table import is_in_sorted
 from wikiholt.domain.index import FloatArray, IntArray
 from wikiholt.errors import MissingDependency, make_extra_hint
 

@@ -19,10 +19,9 @@ from wikiholt.caches.vectors.cache_state import (
     BuiltRows,
     CandidateEngine,
     VectorCacheState,
-    VectorTable,
-    check_unit_length,
     to_float_array,
 )
+from wikiholt.caches.vectors.vector_table import MeanTable, VectorTable, check_unit_length
 from wikiholt.caches.versioned_cache import VersionedCache
 from wikiholt.domain.index import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.domain.storage_protocols import WikiIndex
@@ -33,7 +32,7 @@ _Build = Callable[[int, int, Iterable[VectorRows]], BuiltRows]
 """Builds rows from a version, the number of rows, and the blocks."""
 
 CACHE_FAMILY = "vectors"
-_ID_SECTIONS = ("chunks", "pages")
+_ID_SECTIONS = ("chunks", "pages", "mean_pages")
 
 
 def build_file(
@@ -55,11 +54,19 @@ def build_file(
             writer.write("vectors", np.asarray(block.vectors, np.float32))
             chunk_ids.append(block.chunk_ids)
             page_ids.append(block.page_ids)
-        count = sum(map(len, chunk_ids))
-        writer.write("chunks", _concatenate_ids(chunk_ids))
-        writer.write("pages", _concatenate_ids(page_ids))
+        vectors = writer.read_floats("vectors", dimensions)
+        rows = VectorTable(_concatenate_ids(chunk_ids), _concatenate_ids(page_ids), vectors)
+        count = len(rows)
+        writer.write("chunks", rows.chunk_ids)
+        writer.write("pages", rows.page_ids)
+        writer.write("means", np.empty(0, np.float32))
+        mean_page_ids = []
+        for means in rows.iter_means():
+            writer.write("means", means.vectors)
+            mean_page_ids.append(means.page_ids)
+        writer.write("mean_pages", _concatenate_ids(mean_page_ids))
         if count > engine.scan_max_rows:
-            for section, part in engine.build_sections(writer.read_floats("vectors", dimensions)):
+            for section, part in engine.build_sections(vectors):
                 writer.write(section, part)
         writer.finish(engine.kind, directory.owner, generation, version, {"dimensions": dimensions, "count": count})
         # Open it before the rename: afterwards another process may replace or remove it.
@@ -83,7 +90,13 @@ def build_in_memory(engine: CandidateEngine, version: int, dimensions: int, bloc
         finder = engine.open_finder(
             {name: _concatenate_bytes(part) for name, part in parts.items()}, len(vectors), dimensions
         )
-    return BuiltRows(version, VectorTable(chunk_ids, page_ids, vectors), finder, None)
+    rows = VectorTable(chunk_ids, page_ids, vectors)
+    all_means = list(rows.iter_means())
+    means = MeanTable(
+        _concatenate_ids([block.page_ids for block in all_means]),
+        np.concatenate([vectors[:0], *(block.vectors for block in all_means)]),
+    )
+    return BuiltRows(version, rows, means, finder, None)
 
 
 def open_file(
@@ -101,9 +114,10 @@ def open_file(
     scanned = count <= engine.scan_max_rows
     if not trusted:
         # If every row is scored there are few rows, and a damaged row would go unnoticed: verify them all.
-        file.verify_checksums((*_ID_SECTIONS, "vectors") if scanned else (*_ID_SECTIONS, *engine.verified_sections))
+        file.verify_checksums((*_ID_SECTIONS, *(("vectors", "means") if scanned else engine.verified_sections)))
     try:
-        chunk_ids, page_ids = (np.frombuffer(file.get_section(section), np.int64) for section in _ID_SECTIONS)
+        chunk_ids, page_ids, mean_ids = (np.frombuffer(file.get_section(name), np.int64) for name in _ID_SECTIONS)
+        means = MeanTable(mean_ids, to_float_array(file.get_section("means"), len(mean_ids), dimensions))
         rows = VectorTable(chunk_ids, page_ids, to_float_array(file.get_section("vectors"), count, dimensions))
         if len(chunk_ids) != count or len(page_ids) != count:
             raise ValueError("the number of rows and ids differs")
@@ -111,7 +125,7 @@ def open_file(
         finder = None if scanned else engine.open_finder(sections, count, dimensions)
     except (ValueError, KeyError) as error:
         raise CacheBroken(f"The vector cache {name} is invalid: {error}.") from error
-    return BuiltRows(header.version, rows, finder, file)
+    return BuiltRows(header.version, rows, means, finder, file)
 
 
 def _concatenate_ids(parts: list[IntArray]) -> IntArray:
@@ -263,11 +277,23 @@ class FileVectorCache(VersionedCache[VectorCacheState]):
             self._invalidate(state, error)
             raise
 
-    def get_page_vectors(self, page_ids: IntArray) -> VectorRows:
-        """Return every chunk of these pages (sorted ids) with its vector. Raises CacheNotReady, CacheBroken."""
+    def read_ahead(self, page_ids: IntArray) -> VectorRows | None:
+        """Return every chunk of these pages (sorted ids) with its vector; None if every row is scored anyway.
+
+        Raises CacheNotReady, CacheBroken.
+        """
         state = self._get_state()
         try:
-            return state.get_page_vectors(page_ids)
+            return state.get_page_vectors(page_ids) if state.built.finder is not None else None
+        except CacheBroken as error:
+            self._invalidate(state, error)
+            raise
+
+    def get_page_means(self, page_ids: IntArray) -> FloatArray:
+        """Return the mean of the vectors of each of these pages (sorted ids). Raises CacheNotReady, CacheBroken."""
+        state = self._get_state()
+        try:
+            return state.get_page_means(page_ids)
         except CacheBroken as error:
             self._invalidate(state, error)
             raise

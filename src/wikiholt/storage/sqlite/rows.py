@@ -5,7 +5,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -56,7 +56,9 @@ def to_stored_link(row: Row) -> StoredLink:
 
 
 @translate_damage
+@lru_cache(maxsize=2048)
 def to_stored_chunk(row: Row) -> StoredChunk:
+    """Decode a chunk. Searches show the same ones again."""
     chunk_id, page_id, number, content, first_line, last_line = row
     text, heading_path, anchor = decode_content(content)
     return StoredChunk(chunk_id, page_id, number, text, _decode_strings(heading_path), anchor, first_line, last_line)
