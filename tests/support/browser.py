@@ -114,10 +114,12 @@ def revisit(browser: Browser, used_tabs: dict[str, BrowserTab]) -> Iterator[Open
 
     This takes half of the time, for tests that only look at a page. Nothing stored in the tab is kept.
     """
-    visited: list[tuple[BrowserTab, str]] = []
+    visited: dict[str, str] = {}
 
-    def go(url: str, *, wait: str, **options: object) -> BrowserTab:
+    def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
         key = repr(sorted(options.items()))
+        if key in visited:
+            used_tabs[key].assert_no_faults(visited[key])
         if key in used_tabs:
             page = used_tabs[key].page
             page.evaluate("localStorage.clear(); sessionStorage.clear()")
@@ -125,17 +127,18 @@ def revisit(browser: Browser, used_tabs: dict[str, BrowserTab]) -> Iterator[Open
             page.set_viewport_size(options.get("viewport", DEFAULT_SIZE))  # type: ignore[arg-type]
         else:
             used_tabs[key] = _open_tab(browser, (), **options)
-        tab = used_tabs[key]
-        visited.append((tab, url))
+        visited[key], tab = url, used_tabs[key]
         tab.errors.clear()
         tab.requests.clear()
+        tab.expected_errors = expected
         tab.page.goto(url)
-        tab.page.wait_for_selector(wait)
+        if wait:
+            tab.page.wait_for_selector(wait)
         return tab
 
     yield go
-    for tab, url in visited:
-        tab.assert_no_faults(url)
+    for key, url in visited.items():
+        used_tabs[key].assert_no_faults(url)
 
 
 def _open_tab(browser: Browser, expected: tuple[str, ...], **options: object) -> BrowserTab:
