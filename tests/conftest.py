@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    # Collections as often as by default take a twentieth of the time of all tests.
+    # Tests create many objects, and collections as often as by default take a few percent of the CPU time.
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
