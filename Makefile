@@ -42,8 +42,12 @@ unit: $(READY)       ## The tests that need neither a server nor a model
 test: $(READY)       ## Every check and every test, side by side, without the long forms
 	$(MAKE) --no-print-directory -j 2 check suite
 
-suite: $(READY)      ## Every test, without the long forms
+suite: $(READY) tests/__pycache__ ## Every test, without the long forms
 	$(PYTEST) $(GROUPED) -m "not long"
+
+# In a new checkout each worker would compile all tests. What is wrong with a test, the suite itself says.
+tests/__pycache__: | $(READY)
+	-@$(PYTEST) --collect-only -qq > /dev/null
 
 lint: $(READY)       ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.fork_server import ForkedPopen, run_forked
+
 LINE_COUNT = 2_600
 
 
 def run_wikiholt(data: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(data), *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=300)
+    return run_forked(command, check=False, timeout=300)
 
 
 def test_acknowledged_lines_survive_a_kill_and_the_import_can_be_repeated(tmp_path: Path) -> None:
@@ -30,7 +32,7 @@ def test_acknowledged_lines_survive_a_kill_and_the_import_can_be_repeated(tmp_pa
         "notes",
         str(file),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with ForkedPopen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         acknowledged = [json.loads(process.stdout.readline()) for _ in range(600)]
         process.send_signal(signal.SIGKILL)

@@ -1,12 +1,12 @@
 """On a full disk searches still work, and writes end in an error with a hint."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.damaged_wiki import DamagedWiki
+from tests.support.fork_server import run_forked
 
 FULL_DISK_SCRIPT = """
 import resource, sys
@@ -52,9 +52,7 @@ def wiki(tmp_path: Path) -> DamagedWiki:
 def test_searches_work_on_a_full_disk_and_writes_are_refused(wiki: DamagedWiki) -> None:
     data = wiki.place / "data"
     assert not list(data.rglob("*-shm")), "no index is open"
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK_SCRIPT, str(data)], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_forked([sys.executable, "-c", FULL_DISK_SCRIPT, str(data)], text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[:3] == [f"{mode} page-7 False" for mode in ("hybrid", "semantic", "keyword")]

@@ -13,6 +13,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.support.damaged_wiki import DamagedWiki, GatedEmbedder, overwrite_bytes
+from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
@@ -276,7 +277,7 @@ service.get_handle("notes").sync()
 def test_one_generation_answers_after_a_rebuild_is_killed_at_any_moment(wiki: DamagedWiki) -> None:
     for delay in (0.0, 0.15, 0.4, 0.8, 1.2)[:: choose(1, 2)]:
         command = [sys.executable, "-c", KILLED_SCRIPT, str(wiki.place / "data")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        with ForkedPopen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
             time.sleep(delay)  # the test needs an arbitrary moment

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.errors import Busy
@@ -23,7 +24,7 @@ def run_scheduler_process(directory: Path, seconds: float, *reindexed: str) -> I
     """Run a scheduler on the same directories in a separate process."""
     command = [sys.executable, "-m", "tests.scheduler.scheduler_process", str(directory), str(seconds), *reindexed]
     environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as running:
+    with ForkedPopen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as running:
         try:
             assert running.stdout is not None
             assert running.stdout.readline() == b"begun\n"

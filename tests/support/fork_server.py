@@ -1,5 +1,7 @@
 """Starts Python programs as forks of a process that has imported their libraries, which takes seconds otherwise.
 
+The process has also loaded the default model, if its libraries are those of Wikiholt.
+
 The program is a process like any other: it has its own arguments, environment, directory, streams, signals and exit
 code, and it is a child of the tests. A program whose start itself is tested needs a new interpreter instead.
 """
@@ -38,6 +40,7 @@ WIKIHOLT_MODULES = (
 # gunicorn is not among them: it reads the current directory when it is imported.
 OTTERWIKI_MODULES = (
     "PIL.Image",
+    "a2wsgi",
     "bs4",
     "feedgen.feed",
     "flask.cli",
@@ -52,11 +55,13 @@ OTTERWIKI_MODULES = (
     "pygments.formatters",
     "pygments.lexers",
     "regex",
+    "sqlalchemy.dialects.sqlite",
     "tokenizers",
     "unidiff",
     "werkzeug.middleware.proxy_fix",
     "werkzeug.serving",
     "wikiholt.interfaces.http.app",
+    "wikiholt.interfaces.otterwiki.plugin_runtime",
 )
 CHROMA_MODULES = ("chromadb", "chromadb.config")
 _PR_SET_CHILD_SUBREAPER = 36
@@ -247,6 +252,19 @@ def _open_streams() -> None:
         setattr(sys, f"__{name}__", stream)
 
 
+def _load_default_model() -> None:
+    """Load the default model, so that every fork has it. A session has no threads, which a fork would lose."""
+    from wikiholt.app.settings.definitions import Settings
+    from wikiholt.embedding import DEFAULT_MODEL, model_loader
+
+    load_model = model_loader.load_model
+    default = (DEFAULT_MODEL, None), {"device": Settings().device}
+    loaded = load_model(*default[0], **default[1])
+    model_loader.load_model = lambda *values, **options: (
+        loaded if (values, options) == default else load_model(*values, **options)
+    )
+
+
 def _run_program(command: list[str]) -> None:
     kind, program = command[:2]
     if kind == "-m":
@@ -259,6 +277,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the tests end it
     for name in sys.argv[2:]:
         importlib.import_module(name)
+    if "onnxruntime" in sys.argv:
+        _load_default_model()
     gc.collect()
     gc.freeze()
     _run_program(_prepare(*_serve(socket.socket(fileno=int(sys.argv[1])))))

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.fork_server import ForkedPopen, run_forked
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.interfaces.cli.demo_wikis.demo_repositories import write_demo_wikis
 
@@ -52,9 +53,8 @@ class WebServer:
 
 def run_command(data: Path, *arguments: str) -> str:
     command = [*_COMMAND, "--data", str(data), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env=_make_environment()
-    ).stdout
+    output: str = run_forked(command, text=True, check=True, timeout=_TIMEOUT_S, env=_make_environment()).stdout
+    return output
 
 
 def _make_environment() -> dict[str, str]:
@@ -74,7 +74,7 @@ def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = 
     program = f"{_PATIENT_OIDC}; {_PROGRAM}" if any("oidc_issuer" in setting for setting in settings) else _PROGRAM
     command = [sys.executable, "-c", program, "--data", str(data), *chosen, "serve", "--port", "0", "--json"]
     command.append(str(repositories))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_make_environment()) as process:
+    with ForkedPopen(command, stdout=subprocess.PIPE, text=True, env=_make_environment()) as process:
         try:
             assert process.stdout is not None
             server = WebServer(json.loads(process.stdout.readline())["listening"], data, repositories)

@@ -19,6 +19,7 @@ from tests.caches.keywords.keyword_fixtures import (
     make_random_pages,
     open_cache,
 )
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import PYTHON_PATH
 from tests.support.wait import TIMEOUT_S
 from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady
@@ -257,7 +258,7 @@ def test_several_processes_share_a_directory(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
     roles = ["writer", "reader", "reader"]
     running = [
-        subprocess.Popen(
+        ForkedPopen(
             [sys.executable, "-c", OTHER_PROCESS_SCRIPT, str(tmp_path), role], env=environment, stderr=subprocess.PIPE
         )
         for role in roles

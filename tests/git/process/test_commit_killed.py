@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository, limit_lock_wait
 from tests.support.tiers import choose
 from tests.support.wait import TIMEOUT_S, wait_until
@@ -47,7 +48,7 @@ _WRITER_COUNT, _ROUNDS_PER_WRITER = 4, choose(6, 3)
 
 def start_writer(repository: Repository, name: str, rounds: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", _WRITER, str(repository.path), name, str(rounds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    return ForkedPopen(command, stdout=subprocess.PIPE, start_new_session=True)
 
 
 @pytest.mark.parametrize("options", [(), ("--bare",)])

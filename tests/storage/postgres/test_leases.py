@@ -9,6 +9,7 @@ from threading import Event
 
 import pytest
 
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import ROOT
 from tests.support.postgres_stores import (
     EMBEDDER,
@@ -162,7 +163,7 @@ def test_after_a_writer_is_killed_another_can_write_when_the_lease_has_ended(
 ) -> None:
     index = create_filled_index(store, WIKI_ID)
     command = [sys.executable, "-c", _HOLDER_SCRIPT, ROOT, addresses[0], tmp_path / "holder"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+    with ForkedPopen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"writing\n"
         assert store.get_activity(WIKI_ID) == "at work"

@@ -11,6 +11,7 @@ from threading import Event, Thread
 import pytest
 from psycopg import sql
 
+from tests.support.fork_server import run_forked
 from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
@@ -69,7 +70,7 @@ def store(database: str, tmp_path: Path) -> Iterator[PostgresStore]:
 
 def start_newer_version(database: str, place: Path, killed_at: str = "nowhere") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", _NEWER_SCRIPT, ROOT, database, place, killed_at]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+    return run_forked(command, check=False, text=True, timeout=TIMEOUT_S)
 
 
 def count_upgraded(store: PostgresStore) -> int:

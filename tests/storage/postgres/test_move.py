@@ -1,7 +1,6 @@
 """A wiki moves to another database while it answers. Killing the move loses nothing."""
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from threading import Event, Thread
 import psycopg
 import pytest
 
+from tests.support.fork_server import run_forked
 from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
@@ -241,9 +241,8 @@ def test_after_a_killed_move_the_wiki_answers_and_is_writable(
     store: PostgresStore, database: str, tmp_path: Path
 ) -> None:
     index = create_filled_index(store, WIKI_ID, 3)
-    ended = subprocess.run(
-        [sys.executable, "-c", _MOVER_SCRIPT, ROOT, database, tmp_path / "mover"], check=False, timeout=120
-    )
+    command = [sys.executable, "-c", _MOVER_SCRIPT, ROOT, database, tmp_path / "mover"]
+    ended = run_forked(command, check=False, timeout=120)
     assert ended.returncode == -signal.SIGKILL
     assert len(index.search_keywords(NEEDLE_QUERY, 10, PageFilter())) == 3
     with store.write_lock(WIKI_ID, 60):

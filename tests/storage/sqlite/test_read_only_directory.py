@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fork_server import run_forked
 from wikiholt.domain.index import IndexChange, Recipe
 from wikiholt.storage.sqlite.schema import open_connection
 from wikiholt.storage.sqlite.store import SqliteStore
@@ -85,9 +85,7 @@ def create_index(root: Path) -> SqliteStore:
 
 def run_as_nobody(root: Path, command: str = "read") -> Any:
     """Read the index in a process without write permission; root becomes a user without rights."""
-    done = subprocess.run(
-        [sys.executable, "-c", READER_SCRIPT, str(root), command], capture_output=True, text=True, check=False
-    )
+    done = run_forked([sys.executable, "-c", READER_SCRIPT, str(root), command], text=True, check=False)
     if os.geteuid() == 0 and "os.set" in done.stderr and "PermissionError" in done.stderr:
         pytest.skip("this root may not become another user")
     if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in root.parents):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact
+from tests.support.fork_server import ForkedPopen
 from tests.support.paths import ROOT
 from tests.support.wait import TIMEOUT_S
 
@@ -32,7 +33,7 @@ for round_ in range(6):
 
 def test_processes_that_build_at_the_same_time_do_not_conflict(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BUILDER_SCRIPT, str(tmp_path), str(ROOT)]
-    builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
+    builders = [ForkedPopen(command, stderr=subprocess.PIPE) for _ in range(3)]
     for builder in builders:
         _, errors = builder.communicate(timeout=TIMEOUT_S)
         assert builder.returncode == 0, errors.decode()

@@ -1,31 +1,19 @@
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support.browser import BrowserTab, OpenTab
-from tests.support.fork_server import ForkedPopen
 from tests.support.http_server import run_handler
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, run_oidc_provider
 from tests.support.web_server import WebServer, run_web_server
-
-
-@contextmanager
-def run_forked_server(place: Path, **options: Any) -> Iterator[tuple[WebServer, str]]:
-    """`run_web_server` whose processes have the libraries imported already."""
-    with ExitStack() as stack:
-        with patch("subprocess.Popen", ForkedPopen):
-            server_and_key = stack.enter_context(run_web_server(place, **options))
-        yield server_and_key
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -47,7 +35,7 @@ def server(
 ) -> Iterator[WebServer]:
     """The demo wikis, open to local clients and to the other site; tests only read them."""
     settings = ["limit.address_per_minute=0", f"serve.cors_origins={other_site[0]}"]
-    with run_forked_server(tmp_path_factory.mktemp("open"), settings=settings) as (server, _):
+    with run_web_server(tmp_path_factory.mktemp("open"), settings=settings) as (server, _):
         yield server
 
 
@@ -55,7 +43,7 @@ def server(
 def locked(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebServer, str]]:
     """The private demo wikis, and a key that reads the allotment."""
     place = tmp_path_factory.mktemp("locked")
-    with run_forked_server(place, settings=["limit.address_per_minute=0"], key_for="allotment") as server_and_key:
+    with run_web_server(place, settings=["limit.address_per_minute=0"], key_for="allotment") as server_and_key:
         yield server_and_key
 
 
@@ -109,7 +97,7 @@ class ManagedServer:
 @pytest.fixture(scope="session")
 def managed(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagedServer]:
     settings = ["limit.address_per_minute=0", "limit.key_per_minute=0", "queries.log=true"]
-    with run_forked_server(tmp_path_factory.mktemp("managed"), settings=settings, key_for="runbook") as (server, token):
+    with run_web_server(tmp_path_factory.mktemp("managed"), settings=settings, key_for="runbook") as (server, token):
         operator = server.run_command("key", "create", "--operator", "--label", "operator", "--json")["token"]
         managed = ManagedServer(server, {"read": token, "operator": operator})
         for scope in ("write", "admin"):
@@ -132,5 +120,5 @@ def sign_in_server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -
             "people.groups=gardeners=allotment:read",
         ]
         place = tmp_path_factory.mktemp("sign-in")
-        with run_forked_server(place, settings=settings, key_for="allotment") as server_and_key:
+        with run_web_server(place, settings=settings, key_for="allotment") as server_and_key:
             yield server_and_key
