@@ -234,6 +234,7 @@ def _check_backups(service: WikiService, wiki: WikiHandle, case: RecoveryCase) -
     assert taken.state is not None
     assert taken.state.revision == wiki.get_status().head
     service.registry.backups.create_if_changed()
+    wiki.wait_for_caches(TIMEOUT_S)  # a cache that is being written is not a leftover
     left = [str(file) for file in list_files(case.data) if get_file_kind(file, case.data) == LEFTOVER]
     left = [file for file in left if file not in case.damaged]
     assert not left, f"leftover files were not removed: {left}"

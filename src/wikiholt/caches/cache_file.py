@@ -349,11 +349,22 @@ class CacheDirectory:
             if older or same:
                 self.remove(name)
 
+    def remove_abandoned(self) -> None:
+        """Remove temporary files of killed writers. A live writer holds the lock of its file."""
+        for path in self.path.glob(f"{self.family}-*{_TEMPORARY_SUFFIX}"):
+            with contextlib.suppress(OSError):
+                descriptor = open_regular(path)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(descriptor)
+
     @contextlib.contextmanager
     def open_for_writing(self, name: CacheFileName) -> Iterator[BinaryIO]:
         """Open a temporary file that is renamed to this name on success and removed on failure."""
         # The directory is never created here: if it is gone, the wiki was removed and must not reappear.
-        self._remove_abandoned()
+        self.remove_abandoned()
         temporary, file = self._create_temporary(name)
         try:
             with file:
@@ -384,17 +395,6 @@ class CacheDirectory:
             if os.fstat(file.fileno()).st_nlink:
                 return path, file
             file.close()
-
-    def _remove_abandoned(self) -> None:
-        """Remove temporary files of killed writers. A live writer holds the lock of its file."""
-        for path in self.path.glob(f"{self.family}-*{_TEMPORARY_SUFFIX}"):
-            with contextlib.suppress(OSError):
-                descriptor = open_regular(path)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-                finally:
-                    os.close(descriptor)
 
     def _fsync_directory(self) -> None:
         """Make the rename durable, best effort."""

@@ -162,6 +162,16 @@ def test_files_of_a_killed_writer_are_removed_and_those_of_a_live_one_are_not(tm
     assert (folder / "vectors-g000001-v1.exact").exists()
 
 
+def test_files_of_a_killed_writer_are_removed_if_another_has_written_the_cache(tmp_path: Path) -> None:
+    index = create_index(tmp_path, make_random_pages(10))
+    open_cache(index, tmp_path)
+    (written,) = list_files(tmp_path)
+    (tmp_path / WIKI / f"{written}.0123.writing").write_bytes(b"half")
+    open_cache(index, tmp_path)
+    assert not list((tmp_path / WIKI).glob("*.writing"))
+    assert list_files(tmp_path) == [written]
+
+
 def test_a_large_index_is_built_in_the_background(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(120))
     cache = open_cache(index, tmp_path, background=True, inline_build_pages=50)

@@ -163,6 +163,15 @@ def test_files_of_a_killed_writer_are_removed_and_that_of_a_live_writer_is_not(t
         assert alive.exists()
 
 
+def test_files_of_a_killed_writer_are_removed_if_another_has_written_the_cache(tmp_path: Path) -> None:
+    reference = BruteForceIndex(ROWS)
+    exact(reference, tmp_path).refresh()
+    written = get_only_file(tmp_path)
+    Path(f"{written}.aaaa.writing").write_bytes(b"half")
+    exact(reference, tmp_path).refresh()
+    assert get_only_file(tmp_path) == written
+
+
 def test_a_failed_build_gives_its_reason_and_is_not_retried_on_every_search(tmp_path: Path) -> None:
     reference = BruteForceIndex(ROWS)
     reference.replace(4, np.full(24, np.nan, np.float32))

@@ -125,6 +125,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
 
     def _load_from_disk(self) -> KeywordCacheState | None:
         """Open the newest usable file and advance it. Removes unusable files."""
+        self._directory.remove_abandoned()
         for name in self._directory.list_files(self._index.generation, CACHE_KIND):
             try:
                 state = self._advance(self._open_file(name))

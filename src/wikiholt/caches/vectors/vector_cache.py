@@ -146,6 +146,7 @@ class VectorCacheFiles:
 
     def open_newest(self, after: int, before: int | None = None) -> BuiltRows | None:
         """Open the newest usable file with `after` < version < `before`. Removes unusable files."""
+        self._directory.remove_abandoned()
         names = self._directory.list_files(self._index.generation, self._engine.kind)
         state = self._index.get_state()
         for name in names:
