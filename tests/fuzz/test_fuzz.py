@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.runner import ALL_TARGETS, run_target
 from tests.support.tiers import choose
 
-EXAMPLES = int(os.environ.get("WIKIHOLT_FUZZ_EXAMPLES", choose(400, 100)))
+EXAMPLES = int(os.environ.get("WIKIHOLT_FUZZ_EXAMPLES", choose(400, 60)))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,7 +22,7 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
-WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, choose(2500, 500)
+WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, choose(2500, 300)
 _MIN_SEARCHES = 15
 """Searches of each thread without a pause."""
 _PAUSE_S = choose(0, 50) / 1000

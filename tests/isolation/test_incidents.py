@@ -28,7 +28,7 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.service import WikiService
 
-HUGE_PAGE_COUNT, TINY_PAGE_COUNT, QUERY_COUNT = choose(3000, 1000), 7, choose(60, 20)
+HUGE_PAGE_COUNT, TINY_PAGE_COUNT, QUERY_COUNT = choose(3000, 500), 7, choose(60, 10)
 OBJECTS = ("pump", "valve", "boiler", "filter", "gauge", "rotor", "intake")
 ACTIONS = ("restart", "drain", "inspect", "replace", "calibrate", "seal")
 

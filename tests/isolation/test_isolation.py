@@ -30,7 +30,7 @@ from wikiholt.storage.sqlite.schema import open_connection
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.service import WikiService
 
-_PAIR_STEP = choose(1, 10)
+_PAIR_STEP = choose(1, 20)
 """With 1, every wiki is searched for the words of the next one; with 4, every fourth wiki is."""
 
 

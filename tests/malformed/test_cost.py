@@ -48,12 +48,18 @@ _MAX_MEMORY_KB = 400_000
 """Maximum memory for reading one page."""
 
 
+def _choose_pages(step: str) -> list[tuple[str, bytes]]:
+    """All malformed pages, or in the short form another third of them for each step."""
+    share = choose(1, 3)
+    return list(MALFORMED_PAGES.items())[list(STEPS).index(step) % share :: share]
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_no_malformed_page_takes_much_longer_than_an_ordinary_one(step: str) -> None:
     run = STEPS[step]
     ordinary = {size: max(measure_seconds(run, make_prose(size)), _MIN_MEASURED_S) for size in (4_000, 40_000, 400_000)}
     slow = {}
-    for name, data in MALFORMED_PAGES.items():
+    for name, data in _choose_pages(step):
         nearest_size = next((size for size in ordinary if size >= len(data)), 400_000)
         if measure_seconds(run, data) > MAX_SLOWDOWN * ordinary[nearest_size]:
             slow[name] = min(measure_seconds(run, data) for _ in range(2)) / ordinary[nearest_size]
@@ -64,7 +70,7 @@ def test_no_malformed_page_takes_much_longer_than_an_ordinary_one(step: str) -> 
 def test_no_repeated_piece_takes_quadratic_time(step: str) -> None:
     run = STEPS[step]
     slow = []
-    for piece in HOSTILE_PIECES[:: choose(1, 8)]:
+    for piece in HOSTILE_PIECES[:: choose(1, 16)]:
         short, long = ((piece * (size // len(piece))).encode("utf-8", "replace") for size in (4_000, 32_000))
         if measure_seconds(run, short) > 0.06:
             times = min(measure_seconds(run, long) for _ in range(2)) / min(

@@ -17,7 +17,7 @@ from wikiholt.storage.checksums import compute_row_checksum
 from wikiholt.storage.sqlite.schema import open_connection
 from wikiholt.storage.sqlite.store import SqliteStore
 
-IDLE_WIKI_COUNT = choose(2000, 250)
+IDLE_WIKI_COUNT = choose(2000, 150)
 
 
 class IdleWikis:

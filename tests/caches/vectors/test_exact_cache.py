@@ -286,7 +286,7 @@ def test_a_search_sees_one_version_while_others_refresh(tmp_path: Path) -> None:
     threads = [threading.Thread(target=search) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for round_ in range(choose(300, 100)):
+    for round_ in range(choose(300, 40)):
         ids = sorted(reference.rows)[:10]
         new = reference.next_id
         reference.rows.update({new + i: (1, vector) for i, vector in enumerate(random_vectors(10, seed=round_))})

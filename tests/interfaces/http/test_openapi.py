@@ -21,7 +21,7 @@ from tests.support.tiers import IS_FULL, choose
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 
-EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", choose(12, 2)))
+EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", choose(12, 1)))
 
 
 @pytest.fixture(scope="module")

@@ -31,5 +31,5 @@ def test_the_state_machine_finds_no_difference(shared: PostgresStore) -> None:
         made.append(1)
         return remove_all_wikis(shared)
 
-    run_state_machine(fresh, examples=choose(12, 6), steps=20)
+    run_state_machine(fresh, examples=choose(12, 4), steps=20)
     assert made

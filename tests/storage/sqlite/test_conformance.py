@@ -32,5 +32,5 @@ def test_the_state_machine_finds_no_difference(scratch: Path) -> None:
         made.append(1)
         return SqliteStore(scratch / str(len(made)))
 
-    run_state_machine(fresh, examples=choose(40, 15))
+    run_state_machine(fresh, examples=choose(40, 8))
     assert made
