@@ -105,6 +105,10 @@ class CacheFileHeader:
         return cls(**fields, sections=sections)
 
 
+_WRITE_BYTES = 128 * 1024
+"""Bytes of a write. Linux maps what was written at once as a whole, also for a reader that needs one row of it."""
+
+
 class SectionWriter:
     """Writes sections in sequence into an open, empty file. `finish` makes the file durable."""
 
@@ -122,7 +126,8 @@ class SectionWriter:
             offset = -(-self._file.tell() // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
             self._file.seek(offset)
             last = FileSection(name, offset, 0, 0)
-        self._file.write(content)
+        for start in range(0, len(content), _WRITE_BYTES):
+            self._file.write(content[start : start + _WRITE_BYTES])
         self._sections.append(
             FileSection(name, last.offset, last.length + len(content), zlib.crc32(content, last.crc)),
         )
