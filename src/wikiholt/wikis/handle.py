@@ -24,7 +24,6 @@ from wikiholt.errors import (
     IndexMissing,
     IndexRepairing,
     IndexUnavailable,
-    InvalidQuery,
     NothingIndexed,
     PageNotFound,
     QueryLogNotFound,
@@ -37,7 +36,6 @@ from wikiholt.indexing.reconciler import ProgressCallback, ignore_progress
 from wikiholt.indexing.repair import CONFIRMATION_TTL_S, EMPTY_CONFIRMATION_TTL_S, IndexRepair
 from wikiholt.indexing.sync import Syncer
 from wikiholt.search.hits import format_page_link
-from wikiholt.search.query_embedding import StartedQuery
 from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.searcher import Searcher
 from wikiholt.wikis.evaluation.mined_questions import (
@@ -109,7 +107,8 @@ class WikiHandle:
 
         With a snapshot, the published generation and HEAD are not read again.
         """
-        started = self._start_query(request)
+        live_index = self._live_index
+        started = live_index.start_query(request) if live_index is not None else None
         result = self._run_search(
             lambda searcher, known: searcher.search(request, known=known, started=started), snapshot
         )
@@ -140,13 +139,6 @@ class WikiHandle:
         """The link to a page, as in hits."""
         return format_page_link(self._config.url, path)
 
-    def _start_query(self, request: SearchRequest) -> StartedQuery | None:
-        """Start to embed the query before the published generation is read. None if that cannot be done now."""
-        live_index = self._live_index
-        with suppress(InvalidQuery):  # the search raises it, unless there is nothing to search
-            return live_index.searcher.start(request) if live_index is not None else None
-        return None
-
     def _run_search(
         self, search: Callable[[Searcher, IndexVersion | None], SearchResult], snapshot: IndexSnapshot | None
     ) -> SearchResult:
@@ -163,8 +155,7 @@ class WikiHandle:
             return self._with_damage_note(search(live_index.searcher, None))
 
     def _with_damage_note(self, result: SearchResult) -> SearchResult:
-        """The result, with a note if the index is damaged. Raises IndexCorrupt for an empty result from an index
-        whose checksum has changed."""
+        """The result, with a note if the index is damaged. Raises IndexCorrupt if empty and a checksum changed."""
         if not result.hits:
             self._repair.confirm(EMPTY_CONFIRMATION_TTL_S)
         note = self._repair.report_suspicion()
@@ -217,8 +208,7 @@ class WikiHandle:
         try:
             components, config = self._components, self._config
             directory = components.store.get_directory(self.wiki.id)
-            embedder = components.embedder()
-            pipeline = self.pages.get_pipeline()
+            embedder, pipeline = components.embedder(), self.pages.get_pipeline()
             try:
                 with self._open_index() as index:
                     return estimate_reindex(config.source, pipeline, embedder, index, directory, time_limit_s)

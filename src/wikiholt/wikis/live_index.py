@@ -8,12 +8,13 @@ from threading import Lock
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, ModelInfo, Source, VectorCache, VectorEngine
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, WikiIndex
-from wikiholt.errors import ModelError, ModelMismatch
+from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch
 from wikiholt.free_memory import release_free_memory
 from wikiholt.indexing.backup_directory import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.search.hits import HitBuilder
-from wikiholt.search.request import IndexVersion
+from wikiholt.search.query_embedding import StartedQuery
+from wikiholt.search.request import IndexVersion, SearchRequest
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.search.searcher import Searcher
 from wikiholt.search.sort_order import BoostRule
@@ -143,6 +144,12 @@ class LiveIndex:
         if self._previous_model is None:
             self._previous_model = self._components.previous_model(self._recipe)
         return self._previous_model
+
+    def start_query(self, request: SearchRequest) -> StartedQuery | None:
+        """Start to embed the query before the published generation is read. None if that cannot be done now."""
+        with suppress(InvalidQuery):  # the search raises it, unless there is nothing to search
+            return self.searcher.start(request)
+        return None
 
     def refresh(self) -> None:
         self._vectors.refresh()
