@@ -30,7 +30,7 @@ _MODEL_FAULTS = (ModelMissing, ModelCorrupt, ModelMismatch, ModelUnavailable)
 _EMBED_TEXTS_PER_CORE = 16
 """Texts per core and embedding call: enough to use every core, few enough to pause within a second or two."""
 _EMBED_TEXTS_ON_GPU = 4_096
-"""Texts per embedding call on a GPU: it takes about as long for a few hundred as for a thousand."""
+"""Texts per embedding call on a GPU, which computes them in large batches."""
 _MOVED_BATCH_PAGES = 400
 """Moved pages per transaction: they take little time, so that a transaction may have more of them."""
 _BATCHES_AHEAD = 8

@@ -89,6 +89,7 @@ def test_other_processes_count_tokens_without_the_model(monkeypatch: pytest.Monk
     embedder = load_local_embedder(DEFAULT_MODEL, device="cuda")
     make_tokenizer = embedder.get_tokenizer_factory()
     assert make_tokenizer is not None
+    assert embedder._encoder is None  # it starts later, beside these processes
     tokenizer = make_tokenizer()
     assert tokenizer.get_token_spans(TEXTS[2]) == embedder.get_token_spans(TEXTS[2])
     assert tokenizer.max_tokens == embedder.max_tokens
