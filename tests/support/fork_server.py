@@ -243,7 +243,7 @@ def _open_streams() -> None:
     """Open the standard streams as the interpreter does when it starts."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
-        buffering = 0 if old.write_through else -1  # PYTHONUNBUFFERED
+        buffering = 0 if number and old.write_through else -1  # PYTHONUNBUFFERED
         raw = open(number, "rb" if number == 0 else "wb", buffering, closefd=False)  # noqa: SIM115
         lines = number == 2 or raw.isatty()
         stream = io.TextIOWrapper(raw, old.encoding, old.errors, line_buffering=lines, write_through=old.write_through)

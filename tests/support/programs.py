@@ -1,11 +1,12 @@
 """Programs of other projects that tests start on loopback ports."""
 
+import atexit
 import os
 import random
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.wait import TIMEOUT_S, wait_until
@@ -13,7 +14,9 @@ from tests.support.wait import TIMEOUT_S, wait_until
 _PORTS = range(20_000, 30_000)
 """Below the ports that systems give to connections and to servers without a port of their own."""
 _RESERVATION_ADDRESS = "127.0.0.77"
-_reservations: list[socket.socket] = []
+_reservations = ExitStack()
+"""Sockets that are open until this process ends."""
+atexit.register(_reservations.close)
 
 
 def find_free_port() -> int:
@@ -26,7 +29,7 @@ def find_free_port() -> int:
         except OSError:
             reservation.close()
         else:
-            _reservations.append(reservation)
+            _reservations.enter_context(reservation)
             return port
     raise AssertionError("no port is free")
 
