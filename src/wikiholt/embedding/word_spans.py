@@ -33,15 +33,19 @@ _UNCERTAIN = re.compile(
 )
 _MAX_WORD_CHARS = 1_000
 """Tables have words of hundreds of spaces or hyphens."""
-_MAX_WORDS = 50_000
-_MAX_CHARS = 2_000_000
-_MAX_TOKENS = 200_000
+_MAX_WORDS = 200_000
+"""A wiki of 14,600 pages has 150,000 words. They take 23 MB."""
+_MAX_CHARS = 4_000_000
+_MAX_TOKENS = 1_000_000
 
 _COUNT_BITS = _SIZE_BITS = 20
 """Bits of the tokens and of the characters of a word: enough for the sum of the words of a text."""
 _COUNT_MASK, _SIZE_MASK = (1 << _COUNT_BITS) - 1, (1 << _SIZE_BITS) - 1
 
+_NO_ROW = -1
+
 _Numbers = NDArray[np.int64]
+_Offsets = NDArray[np.int16]
 
 
 def can_split_words(tokenizer: Tokenizer) -> bool:
@@ -94,44 +98,48 @@ class WordSpanCache:
 
     def compute_spans(self, text: str, words: Sequence[str]) -> tuple[_Numbers, _Numbers]:
         """The starts and ends of the tokens of a text that consists of these words."""
-        try:
-            return self._table.compute_spans(words)
-        except KeyError:
-            if (table := self._add_words(words)) is not None:
-                return table.compute_spans(words)
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        starts, ends = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
-        return starts, ends
-
-    def _add_words(self, words: Sequence[str]) -> "_WordTable | None":
-        """A table with all of these words; None if one is too long for it."""
-        with self._lock:
-            table = self._table
-            new_words = list(set(words).difference(table.rows))
+        table = self._table
+        rows = table.find_rows(words)
+        missing = np.flatnonzero(rows == _NO_ROW)
+        if missing.size:
+            new_words = [words[index] for index in missing.tolist()]
             if any(len(word) > _MAX_WORD_CHARS for word in new_words):
-                return None
+                encoding = self._tokenizer.encode(text, add_special_tokens=False)
+                starts, ends = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
+                return starts, ends
+            known, table = table, self._add_words(table, words, new_words)
+            if table is known:
+                rows[missing] = table.find_rows(new_words)
+            else:
+                rows = table.find_rows(words)
+        return table.compute_spans(rows)
+
+    def _add_words(self, table: "_WordTable", words: Sequence[str], new_words: Sequence[str]) -> "_WordTable":
+        """The table with the new words; if it is full, a new one with all words."""
+        with self._lock:
             if table.is_full(len(new_words)):
                 # Other threads may read the old table, so it is replaced and not cleared.
-                table, new_words = _WordTable(), list(set(words))
-                self._table = table
-            table.add(new_words, self._tokenizer.encode(new_words, is_pretokenized=True, add_special_tokens=False))
+                self._table = table = _WordTable()
+                new_words = words
+            added = list(set(new_words).difference(table.rows))
+            table.add(added, self._tokenizer.encode(added, is_pretokenized=True, add_special_tokens=False))
             return table
 
 
 class _Column:
-    """Numbers in an array that grows. The array of an earlier moment stays valid for the rows it had."""
+    """Offsets in an array that grows. The array of an earlier moment stays valid for the rows it had."""
 
     def __init__(self) -> None:
-        self.array: _Numbers = np.empty(1024, np.int64)
+        self.array: _Offsets = np.empty(1024, np.int16)
         self.size = 0
 
-    def extend(self, numbers: _Numbers) -> None:
-        end = self.size + len(numbers)
+    def extend(self, offsets: _Offsets) -> None:
+        end = self.size + len(offsets)
         if end > len(self.array):
-            grown = np.empty(2 * end, np.int64)
+            grown = np.empty(2 * end, np.int16)
             grown[: self.size] = self.array[: self.size]
             self.array = grown
-        self.array[self.size : end] = numbers
+        self.array[self.size : end] = offsets
         self.size = end
 
 
@@ -151,7 +159,7 @@ class _WordTable:
     def add(self, words: Sequence[str], encoding: Encoding) -> None:
         self._chars += sum(map(len, words))
         first = self.starts.size
-        offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+        offsets = np.array(encoding.offsets, np.int16).reshape(-1, 2)
         self.starts.extend(offsets[:, 0])
         self.ends.extend(offsets[:, 1])
         # Last: a reader that finds a word finds its tokens.
@@ -160,13 +168,15 @@ class _WordTable:
             self.rows[word] = (first << _SIZE_BITS | len(word)) << _COUNT_BITS | count
             first += count
 
-    def compute_spans(self, words: Sequence[str]) -> tuple[_Numbers, _Numbers]:
-        """The starts and ends of the tokens of a text that consists of these words. Raises KeyError."""
-        rows = np.fromiter(map(self.rows.__getitem__, words), np.int64, len(words))
+    def find_rows(self, words: Sequence[str]) -> _Numbers:
+        """The number of each word in `rows`, or _NO_ROW."""
+        return np.fromiter(map(self.rows.get, words, repeat(_NO_ROW)), np.int64, len(words))
+
+    def compute_spans(self, rows: _Numbers) -> tuple[_Numbers, _Numbers]:
+        """The starts and ends of the tokens of a text of which the words have these rows."""
         counts, sizes, firsts = rows & _COUNT_MASK, rows >> _COUNT_BITS & _SIZE_MASK, rows >> _COUNT_BITS + _SIZE_BITS
-        last_tokens = np.cumsum(counts)
-        word_starts = np.repeat(np.cumsum(sizes) - sizes, counts)
-        tokens = np.repeat(firsts - last_tokens + counts, counts)
+        word_starts = (sizes.cumsum() - sizes).repeat(counts)
+        tokens = (firsts - counts.cumsum() + counts).repeat(counts)
         tokens += np.arange(len(tokens))
         return self.starts.array[tokens] + word_starts, self.ends.array[tokens] + word_starts
 
