@@ -25,7 +25,7 @@ class FakeLexicon:
     """The terms of a text as a lexicon."""
 
     def __init__(self, language: str) -> None:
-        self._page_counts = get_analyser(language).to_field_terms(TEXTS.get(language, ""))
+        self._page_counts = get_analyser(language).to_field_text(TEXTS.get(language, "")).split()
 
     def count_pages(self, term: str) -> int:
         return self._page_counts.count(term)

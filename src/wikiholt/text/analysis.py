@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from threading import Lock
+from typing import cast
 
 import Stemmer
 
@@ -50,9 +51,10 @@ _COMBINING_MARKS = (
 )
 # scripts written without spaces between words
 _UNSPACED_SCRIPTS = f"{CJK_RANGES}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
-_SHARP_SUFFIX = r"(?:(?<=\b[a-zA-Z])(?<![.\-'’·][a-zA-Z])(?:\+\+|#)(?!\w))?"
+# An alternative that begins with a character is tried only before that character, an optional group after every token.
+_SHARP_SUFFIX = r"(?:[+#](?<=\b[a-zA-Z].)(?<![.\-'’·][a-zA-Z].)(?:(?<=#)|\+)(?!\w)|)"
 TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-'’·]\w++|[{_COMBINING_MARKS}]++\w*+){{0,99999}}){_SHARP_SUFFIX}")
-ASCII_TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-']\w++){{0,99999}}){_SHARP_SUFFIX}", re.ASCII)
+ASCII_TOKEN_PATTERN = re.compile(rf"\w++(?:[.\-']\w++(?>(?:[.\-']\w++){{0,99999}})|){_SHARP_SUFFIX}", re.ASCII)
 """Finds the same tokens in ASCII text, in less time."""
 _SCRIPT_RUN_PATTERN = re.compile(rf"([{_UNSPACED_SCRIPTS}]+)|[^{_UNSPACED_SCRIPTS}]+")
 _TOKEN_PART_PATTERN = re.compile(rf"(?:[^\W_]|[{_COMBINING_MARKS}])+")
@@ -70,9 +72,10 @@ _LETTER_REPLACEMENTS = str.maketrans(
 ) | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""})
 _REPLACED_LETTERS = frozenset(map(chr, _LETTER_REPLACEMENTS))
 
-_TokenTerms = tuple[tuple[str, ...], tuple[str, ...]]
-"""A token's terms, and further terms that find it: words that differ from their stems, characters of bigrams."""
-_get_terms, _get_forms = itemgetter(0), itemgetter(1)
+_TokenTerms = tuple[tuple[str, ...], tuple[str, ...], str]
+"""A token's terms, further terms that find it (words that differ from their stems, characters of bigrams), and the
+terms joined by spaces."""
+_get_terms, _get_forms, _get_joined_terms = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
 class Analyser:
@@ -93,16 +96,17 @@ class Analyser:
         """All terms of the text, in order."""
         return list(chain.from_iterable(map(_get_terms, self._find_token_terms(_find_tokens(text)))))
 
-    def to_field_terms(self, text: str) -> list[str]:
-        """All terms of the text, in order, followed by further terms that find it, each once.
+    def to_field_text(self, text: str) -> str:
+        """All terms of the text, in order, followed by further terms that find it, each once; joined by spaces.
 
         These are words that differ from their stems, so that any prefix of a word finds it, even one longer than its
         stem; single characters where terms are bigrams; and identifiers such as /etc/hosts.
         """
         found = self._find_token_terms(_find_tokens(text))
-        out = list(chain.from_iterable(map(_get_terms, found)))
-        out.extend(dict.fromkeys(chain(chain.from_iterable(map(_get_forms, found)), find_identifiers(text))))
-        return out
+        forms = chain.from_iterable(filter(None, map(_get_forms, found)))
+        field = " ".join((*map(_get_joined_terms, found), *dict.fromkeys(chain(forms, find_identifiers(text)))))
+        # A token without terms is between two spaces.
+        return " ".join(field.split()) if "  " in f" {field} " else field
 
     def get_token_terms(self, token: str) -> tuple[str, ...]:
         """The terms of one token of TOKEN_PATTERN."""
@@ -117,12 +121,12 @@ class Analyser:
 
     def _find_token_terms(self, tokens: Sequence[str]) -> list[_TokenTerms]:
         """The terms of each token. Most tokens are cached, so that no statement runs for each of them."""
-        cache = self._cache
-        new_tokens = {token: self._analyse_token(token) for token in set(tokens).difference(cache)}
-        try:
-            return list(map(cache.__getitem__, tokens))
-        except KeyError:  # some are not cached, or no longer
-            return [new_tokens.get(token) or self._get_token_terms_cached(token) for token in tokens]
+        found = list(map(self._cache.get, tokens))
+        new_tokens: dict[str, _TokenTerms] = {}
+        for index in [index for index, terms in enumerate(found) if terms is None]:
+            token = tokens[index]
+            found[index] = new_tokens[token] = new_tokens.get(token) or self._analyse_token(token)
+        return cast(list[_TokenTerms], found)
 
     def _analyse_token(self, token: str) -> _TokenTerms:
         if not token.isascii():
@@ -132,7 +136,7 @@ class Analyser:
         words = _split_token(token)
         stems = tuple([self._stem(word, folded) for word, folded in words])
         if len(token) > MAX_TERM_CHARS:
-            return stems, ()
+            return stems, (), " ".join(stems)
         if self._has_significant_accents:
             forms = tuple(
                 form
@@ -143,8 +147,8 @@ class Analyser:
             forms = tuple([folded for (_, folded), stem in zip(words, stems, strict=True) if folded != stem])
         if len(self._cache) >= _MAX_CACHED_TOKENS:
             self._cache.clear()
-        self._cache[token] = stems, forms
-        return stems, forms
+        self._cache[token] = result = stems, forms, " ".join(stems)
+        return result
 
     def _analyse_unspaced(self, runs: Iterable[tuple[bool, str, int]]) -> _TokenTerms:
         terms: list[str] = []
@@ -156,7 +160,7 @@ class Analyser:
             else:
                 terms += self.get_token_terms(run)
                 forms += self.get_token_forms(run)
-        return tuple(terms), tuple(forms)
+        return tuple(terms), tuple(forms), " ".join(terms)
 
     def _stem(self, word: str, folded: str) -> str:
         if not self._has_significant_accents:

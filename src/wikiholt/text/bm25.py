@@ -104,4 +104,4 @@ def build_name_terms(name: str, path: str, tags: Iterable[str], aliases: Iterabl
 
 
 def _build_field(text: str, language: str) -> str:
-    return " ".join(get_analyser(language).to_field_terms(text))
+    return get_analyser(language).to_field_text(text)
