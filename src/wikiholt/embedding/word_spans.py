@@ -6,7 +6,7 @@ Only for tokenizers that never make a token across certain boundaries between AS
 import json
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from threading import Lock
 from typing import Any, overload
@@ -31,6 +31,7 @@ _ASCII_WORD = re.compile(rf"\s*+(?:[A-Za-z0-9]++|[{_ASCII_PUNCTUATION}]++(?:(?<!
 _UNCERTAIN = re.compile(
     "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]"
 )
+_CERTAIN_BYTES = b"\t\n\r" + bytes(range(32, 127))
 _MAX_WORD_CHARS = 1_000
 """Tables have words of hundreds of spaces or hyphens."""
 _MAX_WORDS = 200_000
@@ -72,29 +73,22 @@ class WordSpanCache:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        self._find_added = re.compile("|".join(map(re.escape, added)) or "(?!)").search
         self._lock = Lock()
         self._table = _WordTable()
 
     def find_spans(self, text: str) -> "WordSpans | None":
         """The spans of the text; None if the tokenizer must find them."""
         is_ascii = text.isascii()
-        # Printable ASCII has no uncertain character, and this is found in less time than by the pattern.
-        is_certain = (is_ascii and text.replace("\n", "").isprintable()) or not _UNCERTAIN.search(text)
-        if not is_certain or any(token in text for token in self._added):
-            return None
-        return WordSpans(self, text, (_ASCII_WORD if is_ascii else _WORD).findall(text))
+        # Most texts are ASCII, of which this takes less time than the pattern.
+        is_certain = (is_ascii and not text.encode().translate(None, _CERTAIN_BYTES)) or not _UNCERTAIN.search(text)
+        return None if not is_certain or self._find_added(text) else WordSpans(self, text)
 
-    def has_at_most(self, text: str, words: Sequence[str], limit: int) -> bool | None:
-        """Whether these words of a text have at most `limit` tokens; None if that depends on new words."""
-        if 4 * len(text) > _COUNT_MASK:  # a character may have four tokens
-            return None
+    def sum_known(self, words: Iterable[str]) -> tuple[int, int]:
+        """The characters and the tokens of those of the words that are cached."""
         total = sum(map(self._table.rows.get, words, repeat(0)))
-        count, new_chars = total & _COUNT_MASK, len(text) - (total >> _COUNT_BITS & _SIZE_MASK)
-        if not new_chars:
-            return count <= limit
-        # A token has at least one ASCII character.
-        return True if text.isascii() and count + new_chars <= limit else None
+        return total >> _COUNT_BITS & _SIZE_MASK, total & _COUNT_MASK
 
     def compute_spans(self, text: str, words: Sequence[str]) -> tuple[_Numbers, _Numbers]:
         """The starts and ends of the tokens of a text that consists of these words."""
@@ -184,10 +178,10 @@ class _WordTable:
 class WordSpans(SpanArrays):
     """The token spans of one text, computed when they are first read."""
 
-    def __init__(self, cache: WordSpanCache, text: str, words: Sequence[str]) -> None:
+    def __init__(self, cache: WordSpanCache, text: str) -> None:
         self._cache = cache
         self._text = text
-        self._words = words
+        self._words: Sequence[str] | None = None
         self._arrays: tuple[_Numbers, _Numbers] | None = None
 
     def __len__(self) -> int:
@@ -209,8 +203,22 @@ class WordSpans(SpanArrays):
         return iter(self[:])
 
     def has_at_most(self, limit: int) -> bool:
-        answer = self._cache.has_at_most(self._text, self._words, limit)
-        return len(self) <= limit if answer is None else answer
+        text = self._text
+        if 4 * len(text) > _COUNT_MASK:  # a character may have four tokens
+            return len(self) <= limit
+        is_ascii = text.isascii()
+        part = 2 * (len(text) - limit)
+        if is_ascii and part < len(text):
+            # A token has at least one ASCII character, and most tokens have several: the first words may be enough.
+            # The last one may be cut, and after it is an empty one.
+            chars, tokens = self._cache.sum_known(_ASCII_WORD.findall(text, 0, max(part, 0))[:-2])
+            if tokens + len(text) - chars <= limit:
+                return True
+        chars, tokens = self._cache.sum_known(self._get_words())
+        new_chars = len(text) - chars
+        if not new_chars or (is_ascii and tokens + new_chars <= limit):
+            return tokens + new_chars <= limit
+        return len(self) <= limit
 
     def to_arrays(self) -> tuple["array[int]", "array[int]"]:
         starts, ends = self._get_arrays()
@@ -224,7 +232,12 @@ class WordSpans(SpanArrays):
         starts, ends = self._get_arrays()
         return int((starts[1:] - ends[:-1]).max(initial=0))
 
+    def _get_words(self) -> Sequence[str]:
+        if self._words is None:
+            self._words = (_ASCII_WORD if self._text.isascii() else _WORD).findall(self._text)
+        return self._words
+
     def _get_arrays(self) -> tuple[_Numbers, _Numbers]:
         if self._arrays is None:
-            self._arrays = self._cache.compute_spans(self._text, self._words)
+            self._arrays = self._cache.compute_spans(self._text, self._get_words())
         return self._arrays
