@@ -72,10 +72,10 @@ _LETTER_REPLACEMENTS = str.maketrans(
 ) | str.maketrans({"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""})
 _REPLACED_LETTERS = frozenset(map(chr, _LETTER_REPLACEMENTS))
 
-_TokenTerms = tuple[tuple[str, ...], tuple[str, ...], str]
-"""A token's terms, further terms that find it (words that differ from their stems, characters of bigrams), and the
-terms joined by spaces."""
-_get_terms, _get_forms, _get_joined_terms = itemgetter(0), itemgetter(1), itemgetter(2)
+_TokenTerms = tuple[str, tuple[str, ...]]
+"""A token's terms, joined by spaces, and further terms that find it: words that differ from their stems, characters of
+bigrams."""
+_get_terms, _get_forms = itemgetter(0), itemgetter(1)
 
 
 class Analyser:
@@ -94,7 +94,7 @@ class Analyser:
 
     def to_terms(self, text: str) -> list[str]:
         """All terms of the text, in order."""
-        return list(chain.from_iterable(map(_get_terms, self._find_token_terms(_find_tokens(text)))))
+        return " ".join(map(_get_terms, self._find_token_terms(_find_tokens(text)))).split()
 
     def to_field_text(self, text: str) -> str:
         """All terms of the text, in order, followed by further terms that find it, each once; joined by spaces.
@@ -104,13 +104,13 @@ class Analyser:
         """
         found = self._find_token_terms(_find_tokens(text))
         forms = chain.from_iterable(filter(None, map(_get_forms, found)))
-        field = " ".join((*map(_get_joined_terms, found), *dict.fromkeys(chain(forms, find_identifiers(text)))))
+        field = " ".join((*map(_get_terms, found), *dict.fromkeys(chain(forms, find_identifiers(text)))))
         # A token without terms is between two spaces.
         return " ".join(field.split()) if "  " in f" {field} " else field
 
     def get_token_terms(self, token: str) -> tuple[str, ...]:
         """The terms of one token of TOKEN_PATTERN."""
-        return self._get_token_terms_cached(unicodedata.normalize("NFKC", token))[0]
+        return tuple(self._get_token_terms_cached(unicodedata.normalize("NFKC", token))[0].split())
 
     def get_token_forms(self, token: str) -> tuple[str, ...]:
         """The words of one token that differ from their stems."""
@@ -136,7 +136,7 @@ class Analyser:
         words = _split_token(token)
         stems = tuple([self._stem(word, folded) for word, folded in words])
         if len(token) > MAX_TERM_CHARS:
-            return stems, (), " ".join(stems)
+            return " ".join(stems), ()
         if self._has_significant_accents:
             forms = tuple(
                 form
@@ -147,7 +147,7 @@ class Analyser:
             forms = tuple([folded for (_, folded), stem in zip(words, stems, strict=True) if folded != stem])
         if len(self._cache) >= _MAX_CACHED_TOKENS:
             self._cache.clear()
-        self._cache[token] = result = stems, forms, " ".join(stems)
+        self._cache[token] = result = " ".join(stems), forms
         return result
 
     def _analyse_unspaced(self, runs: Iterable[tuple[bool, str, int]]) -> _TokenTerms:
@@ -160,7 +160,7 @@ class Analyser:
             else:
                 terms += self.get_token_terms(run)
                 forms += self.get_token_forms(run)
-        return tuple(terms), tuple(forms), " ".join(terms)
+        return " ".join(terms), tuple(forms)
 
     def _stem(self, word: str, folded: str) -> str:
         if not self._has_significant_accents:
