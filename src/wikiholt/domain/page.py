@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from wikiholt.domain.git import Commit
 from wikiholt.domain.search import Facet, PropertyFacets, StoredPage
@@ -63,8 +63,7 @@ class PageMetadata:
     """All properties that can be filtered by."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkdownBlock:
+class MarkdownBlock(NamedTuple):
     """A block of a page's Markdown: `page.body[start:end]`, on these lines of the file (inclusive)."""
 
     kind: str

@@ -94,7 +94,7 @@ class WordSpanCache:
         """The starts and ends of the tokens of a text that consists of these words."""
         table = self._table
         rows = table.find_rows(words)
-        missing = np.flatnonzero(rows == _NO_ROW)
+        (missing,) = (rows == _NO_ROW).nonzero()
         if missing.size:
             new_words = [words[index] for index in missing.tolist()]
             if any(len(word) > _MAX_WORD_CHARS for word in new_words):
@@ -181,6 +181,7 @@ class WordSpans(SpanArrays):
     def __init__(self, cache: WordSpanCache, text: str) -> None:
         self._cache = cache
         self._text = text
+        self._pattern = _ASCII_WORD if text.isascii() else _WORD
         self._words: Sequence[str] | None = None
         self._arrays: tuple[_Numbers, _Numbers] | None = None
 
@@ -204,21 +205,20 @@ class WordSpans(SpanArrays):
 
     def has_at_most(self, limit: int) -> bool:
         text = self._text
-        if 4 * len(text) > _COUNT_MASK:  # a character may have four tokens
+        # A token has at least one ASCII character, and any other character has at most four tokens.
+        most = len(text) if text.isascii() else 3 * len(text.encode()) - 2 * len(text)
+        if most > _COUNT_MASK:
             return len(self) <= limit
-        is_ascii = text.isascii()
-        part = 2 * (len(text) - limit)
-        if is_ascii and part < len(text):
-            # A token has at least one ASCII character, and most tokens have several: the first words may be enough.
-            # The last one may be cut, and after it is an empty one.
-            chars, tokens = self._cache.sum_known(_ASCII_WORD.findall(text, 0, max(part, 0))[:-2])
-            if tokens + len(text) - chars <= limit:
+        if (part := 2 * (most - limit)) < len(text):
+            # Most tokens have several characters, so that the first words of a text may be enough. The last of them may
+            # be cut, and after it is an empty one.
+            chars, tokens = self._cache.sum_known(self._pattern.findall(text, 0, max(part, 0))[:-2])
+            if tokens + most - chars <= limit:
                 return True
         chars, tokens = self._cache.sum_known(self._get_words())
-        new_chars = len(text) - chars
-        if not new_chars or (is_ascii and tokens + new_chars <= limit):
-            return tokens + new_chars <= limit
-        return len(self) <= limit
+        if chars == len(text):
+            return tokens <= limit
+        return tokens + most - chars <= limit or len(self) <= limit
 
     def to_arrays(self) -> tuple["array[int]", "array[int]"]:
         starts, ends = self._get_arrays()
@@ -234,7 +234,7 @@ class WordSpans(SpanArrays):
 
     def _get_words(self) -> Sequence[str]:
         if self._words is None:
-            self._words = (_ASCII_WORD if self._text.isascii() else _WORD).findall(self._text)
+            self._words = self._pattern.findall(self._text)
         return self._words
 
     def _get_arrays(self) -> tuple[_Numbers, _Numbers]:

@@ -251,7 +251,9 @@ def _strip_markup(text: str) -> str:
     if "[" in text:
         if "[[" in text:
             text = WIKI_LINK_PATTERN.sub(lambda match: parse_wiki_link(match[1])[1], text)
-        for _ in range(2 if "](" in text else 0):
+        for _ in range(2):
+            if "](" not in text:
+                break
             text = _ESCAPE_OR_LINK.sub(lambda match: match[0] if match[1] is None else match[1], text)
         if "][" in text:
             text = _REFERENCE_LINK.sub(r"\1", text)
