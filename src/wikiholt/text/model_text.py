@@ -15,8 +15,8 @@ from wikiholt.text.segmentation import TokenSpans, has_at_most
 
 _FENCE_LINE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
 _RULE_LINE = re.compile(r"(?=.{2})[:+> \t]*+[-=*_|][-=*_:|+> \t]*+")
-_UNMARKED_START = frozenset("`~{}()]<\"'!?&$%@^/\\.,;")
-"""First characters, besides letters, of lines that `_strip_line` does not change."""
+_UNMARKED_START = frozenset((*"`~{}()]<\"'!?&$%@^/\\.,;", ""))
+"""First characters, besides letters, of lines that `_strip_line` does not change; an empty line has none."""
 _LINE_START = re.compile(
     r"[ \t]*+(?>(?:>[!|]?+[ \t]*+){0,999})"
     r"(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?){0,999})(?:#{1,6}[ \t]++)?"
@@ -111,7 +111,7 @@ def _strip_prose(text: str) -> str:
 
 def _strip_line(line: str) -> str:
     """A line without its markers of quotes, lists and headings; empty if it is a rule or a link definition."""
-    if not line or _RULE_LINE.fullmatch(line) or ("]:" in line and _DEFINITION.fullmatch(line)):
+    if _RULE_LINE.fullmatch(line) or ("]:" in line and _DEFINITION.fullmatch(line)):
         return ""
     start = _LINE_START.match(line)
     return line[start.end() :] if start else line
