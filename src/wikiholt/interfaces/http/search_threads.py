@@ -49,7 +49,10 @@ def count_waiting_requests() -> int:
 
 async def _run_in_slot(call: Callable[[], T]) -> T:
     slots, holder = _get_slots(), object()
-    await slots.acquire_on_behalf_of(holder)
+    try:
+        slots.acquire_on_behalf_of_nowait(holder)  # the other form lets the event loop run first
+    except anyio.WouldBlock:
+        await slots.acquire_on_behalf_of(holder)
 
     def release() -> None:
         if not timer.cancelled():
