@@ -26,6 +26,7 @@ from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
 from wikiholt.embedding.lazy import Lazy, PreviousModels
+from wikiholt.embedding.remote_options import is_remote_model
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
 from wikiholt.git.fetch import FetchLimits
 from wikiholt.git.managed_repositories import ManagedSource, RepositoryDirectory
@@ -156,6 +157,13 @@ class Application:
     scheduler: "Scheduler"
     settings: Settings
     worker: "WorkerParts | None" = None
+
+    @property
+    def has_local_search(self) -> bool:
+        """Whether a search only computes, and waits for no database, other process, remote model or reranker."""
+        settings = self.settings
+        is_local = not (settings.store or settings.rerank_model or is_remote_model(settings.model))
+        return is_local and settings.vectors != "chroma"
 
     def get_counters(self) -> "SchedulerCounters":
         """The counters of the scheduler, in whichever process it runs."""

@@ -1,7 +1,8 @@
-"""More requests than the threads can answer: a bounded number waits, the others get 503 at once."""
+"""More requests than can be answered at once: few searches run, a bounded number waits, the others get 503 at once."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
@@ -12,8 +13,13 @@ import pytest
 from tests.interfaces.http.test_server import RunningServer
 from tests.support.served_application import serve_application
 from tests.support.wait import TIMEOUT_S, wait_until
+from wikiholt.app.bootstrap import Application
+from wikiholt.embedding.embedder import count_available_cores
+from wikiholt.interfaces.http import search_threads
 
 WAITING = 3
+SLOTS = count_available_cores() + 1
+SEARCH = "/w/alpha/api/v1/search?q=printer"
 
 
 @pytest.fixture
@@ -24,36 +30,101 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
         assert running.stop()
 
 
-@pytest.mark.slow
-def test_requests_beyond_the_limit_are_refused_and_the_service_recovers(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads, release = 40, Event()
-    service, started = server.application.application.service, []
-    original = type(service).get_handle_of
+@dataclass
+class BlockedSearches:
+    """Searches that do not end before `release`; `started` has an entry for each that runs."""
+
+    server: RunningServer
+    release: Event = field(default_factory=Event)
+    started: list[int] = field(default_factory=list)
+
+    def wait_until_started(self, count: int) -> None:
+        wait_until(lambda: len(self.started) >= count)
+
+
+@pytest.fixture
+def blocked(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockedSearches]:
+    searches = BlockedSearches(server)
+    service = type(server.application.application.service)
+    original = service.get_handle_of
 
     def wait_for_release(*arguments: object) -> object:
-        started.append(1)
-        release.wait(2 * TIMEOUT_S)
+        searches.started.append(1)
+        searches.release.wait(2 * TIMEOUT_S)
         return original(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(service), "get_handle_of", wait_for_release)
-    path = "/w/alpha/api/v1/search?q=printer"
+    monkeypatch.setattr(service, "get_handle_of", wait_for_release)
+    yield searches
+    searches.release.set()
+
+
+@pytest.mark.slow
+def test_only_as_many_searches_run_as_there_are_slots(
+    blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_threads, "MAX_COUNTED_S", 10 * TIMEOUT_S)
+    server = blocked.server
+    with ThreadPoolExecutor(SLOTS + WAITING + 1) as pool:
+        accepted = [pool.submit(server.get, SEARCH) for _ in range(SLOTS)]
+        blocked.wait_until_started(SLOTS)
+        answers = [pool.submit(server.get, SEARCH) for _ in range(WAITING)]
+        wait_until(lambda: _is_refused(server, SEARCH, []))
+        assert len(blocked.started) == SLOTS
+        blocked.release.set()
+        assert {answer.result().status_code for answer in accepted} == {200}
+        assert {answer.result().status_code for answer in answers} <= {200, 503}
+
+
+def test_a_search_that_waits_for_the_index_needs_no_slot(
+    blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_threads, "MAX_COUNTED_S", 10 * TIMEOUT_S)
+    with ThreadPoolExecutor(SLOTS + 2) as pool:
+        for _ in range(SLOTS):
+            pool.submit(blocked.server.get, SEARCH)
+        blocked.wait_until_started(SLOTS)
+        answers = [
+            pool.submit(blocked.server.get, f"{SEARCH}&{waits}") for waits in ("fresh=true", "at_least=" + "a" * 40)
+        ]
+        blocked.wait_until_started(SLOTS + 2)
+        blocked.release.set()
+        assert [answer.result().status_code for answer in answers] == [200, 200]
+
+
+def test_a_search_that_does_not_end_leaves_its_slot_to_others(
+    blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_threads, "MAX_COUNTED_S", 0.01)
+    with ThreadPoolExecutor(2 * SLOTS) as pool:
+        answers = []
+        for number in range(2 * SLOTS):
+            answers.append(pool.submit(blocked.server.get, SEARCH))
+            blocked.wait_until_started(number + 1)
+        blocked.release.set()
+        assert {answer.result().status_code for answer in answers} == {200}
+
+
+@pytest.mark.slow
+def test_requests_beyond_the_limit_are_refused_and_the_service_recovers(
+    blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Application, "has_local_search", False)  # as with PostgreSQL, where searches wait
+    threads, server = 40, blocked.server
     with ThreadPoolExecutor(threads + WAITING) as pool:
-        accepted = [pool.submit(server.get, path) for _ in range(threads)]
-        wait_until(lambda: len(started) >= threads)
+        accepted = [pool.submit(server.get, SEARCH) for _ in range(threads)]
+        blocked.wait_until_started(threads)
         refused: list[httpx.Response] = []
-        accepted += [pool.submit(server.get, path) for _ in range(WAITING)]
-        wait_until(lambda: _is_refused(server, path, refused))
+        accepted += [pool.submit(server.get, SEARCH) for _ in range(WAITING)]
+        wait_until(lambda: _is_refused(server, SEARCH, refused))
         assert refused[0].headers["Retry-After"] == "1"
         assert refused[0].json()["code"] == "overloaded"
         assert server.get("/healthz").status_code == 200
-        release.set()
+        blocked.release.set()
         statuses = [response.result().status_code for response in accepted]
     assert set(statuses[:threads]) == {200}
     # A probe that came first may have taken the place of one of the others.
     assert set(statuses[threads:]) <= {200, 503}
-    assert server.get(path).status_code == 200
+    assert server.get(SEARCH).status_code == 200
 
 
 def _is_refused(server: RunningServer, path: str, refused: list[httpx.Response]) -> bool:

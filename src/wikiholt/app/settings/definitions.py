@@ -261,7 +261,7 @@ class Settings:
     limit_address_per_minute: int = setting(600, "Requests per minute from one address; 0 means no limit.", minimum=0)
     limit_waiting_requests: int = setting(
         128,
-        "Requests that may wait for a thread in one process. Further ones are answered with 503 at once.",
+        "Requests that may wait in one process. Further ones are answered with 503 at once.",
         minimum=1,
         maximum=100_000,
     )

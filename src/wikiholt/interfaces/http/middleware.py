@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import anyio.to_thread
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -20,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import make_error_response
 from wikiholt.interfaces.http.responses import limit_body
+from wikiholt.interfaces.http.search_threads import count_waiting_requests
 from wikiholt.wikis.rate_limit import Allowance
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _FIXED_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Maximum size of a body, how many requests may wait for a thread, and whether pages of other origins may read
+    """Maximum size of a body, how many requests may wait, and whether pages of other origins may read
     responses."""
 
     body_bytes: int
@@ -105,8 +105,7 @@ class RequestMiddleware:
 
     def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
         """The response to a request for which too many others wait; checks of the service are always answered."""
-        waiting = anyio.to_thread.current_default_thread_limiter().statistics().tasks_waiting
-        if waiting < self._limits.waiting_requests or scope["path"] in _NEVER_REFUSED_PATHS:
+        if count_waiting_requests() < self._limits.waiting_requests or scope["path"] in _NEVER_REFUSED_PATHS:
             return None
         hint = f"Try again in {_OVERLOAD_RETRY_S} s."
         headers = {"Retry-After": str(_OVERLOAD_RETRY_S)}

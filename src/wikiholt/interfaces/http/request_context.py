@@ -130,6 +130,7 @@ class RequestContext:
     def __init__(self, application: Application, request: Request) -> None:
         self._application = application
         self.semantic_chunks_per_page = application.settings.search_semantic_chunks_per_page
+        self.has_local_search = application.has_local_search
         self._request = request
         self._scope = request.scope
         self._address = request.client.host if request.client else ""

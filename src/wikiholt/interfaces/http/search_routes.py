@@ -23,6 +23,7 @@ from wikiholt.interfaces.http.query_params import (
 )
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
+from wikiholt.interfaces.http.search_threads import limit_searches
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -39,6 +40,7 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 
 
 @router.get("/search", response_model=SearchResultDocument, responses=describe_error_responses(304))
+@limit_searches
 def search(
     context: RequestContextDep,
     params: Annotated[WikiSearchParams, parse_query(WikiSearchParams)],
@@ -57,6 +59,7 @@ def search(
     response_model=SearchResultDocument,
     responses=describe_error_responses(304),
 )
+@limit_searches
 def search_semantic(
     context: RequestContextDep,
     params: Annotated[SemanticParams, parse_query(SemanticParams)],
@@ -74,6 +77,7 @@ def search_semantic(
     response_model=SearchResultDocument,
     responses=describe_error_responses(304, 404),
 )
+@limit_searches
 def find_similar(
     context: RequestContextDep,
     params: Annotated[SimilarParams, parse_query(SimilarParams)],
@@ -99,6 +103,7 @@ def find_similar(
     response_model=FacetsDocument,
     responses=describe_error_responses(304),
 )
+@limit_searches
 def get_facets(
     context: RequestContextDep,
     params: Annotated[FacetQueryParams, parse_query(FacetQueryParams)],
