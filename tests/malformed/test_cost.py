@@ -35,22 +35,24 @@ _MEASURE_WORDS = """
 import resource, sys
 from wikiholt.text.analysis import TOKEN_PATTERN, find_identifiers
 from wikiholt.text.inline import find_links
-text = "[" + eval(sys.argv[1]) * 1_500_000
+text = "[" + eval(sys.argv[1]) * int(sys.argv[2])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for _ in TOKEN_PATTERN.finditer(text): pass
 for _ in find_identifiers(text): pass
 for _ in find_links(text, {}): pass
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-_MAX_PATTERN_MEMORY_KB = 100_000
+_PATTERN_REPETITIONS = choose(1_500_000, 500_000)
+_MAX_PATTERN_MEMORY_KB = _PATTERN_REPETITIONS // 15
 """Maximum memory for matching: a repeated group stores some hundred bytes for each repetition."""
-_MAX_MEMORY_KB = 400_000
+_PAGE_SIZE = choose(3_000_000, 1_000_000)
+_MAX_MEMORY_KB = _PAGE_SIZE * 2 // 15
 """Maximum memory for reading one page."""
 
 
 def _choose_pages(step: str) -> list[tuple[str, bytes]]:
-    """All malformed pages, or in the short form another third of them for each step."""
-    share = choose(1, 3)
+    """All malformed pages, or in the short form another sixth of them for each step."""
+    share = choose(1, 6)
     return list(MALFORMED_PAGES.items())[list(STEPS).index(step) % share :: share]
 
 
@@ -70,7 +72,7 @@ def test_no_malformed_page_takes_much_longer_than_an_ordinary_one(step: str) -> 
 def test_no_repeated_piece_takes_quadratic_time(step: str) -> None:
     run = STEPS[step]
     slow = []
-    for piece in HOSTILE_PIECES[:: choose(1, 16)]:
+    for piece in HOSTILE_PIECES[:: choose(1, 32)]:
         short, long = ((piece * (size // len(piece))).encode("utf-8", "replace") for size in (4_000, 32_000))
         if measure_seconds(run, short) > 0.06:
             times = min(measure_seconds(run, long) for _ in range(2)) / min(
@@ -83,7 +85,7 @@ def test_no_repeated_piece_takes_quadratic_time(step: str) -> None:
 
 @pytest.mark.parametrize("piece", ["#\n", "- a\n", "[a](b) ", "a\n\n", "\n"])
 def test_reading_a_page_takes_bounded_memory(piece: str) -> None:
-    command = [sys.executable, "-c", _MEASURE_SCRIPT, repr(piece), "3000000"]
+    command = [sys.executable, "-c", _MEASURE_SCRIPT, repr(piece), str(_PAGE_SIZE)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
     assert int(done.stdout) < _MAX_MEMORY_KB
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
@@ -109,6 +111,6 @@ def test_the_tokenizer_reads_a_page_of_syntax_characters_about_once(piece: str) 
 
 @pytest.mark.parametrize("piece", ["a.", "\\a", "a/", "漢\u0301"])
 def test_a_pattern_that_repeats_over_a_complete_page_takes_bounded_memory(piece: str) -> None:
-    command = [sys.executable, "-c", _MEASURE_WORDS, repr(piece)]
+    command = [sys.executable, "-c", _MEASURE_WORDS, repr(piece), str(_PATTERN_REPETITIONS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
     assert int(done.stdout) < _MAX_PATTERN_MEMORY_KB

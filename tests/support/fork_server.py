@@ -69,6 +69,8 @@ _START_VARIABLES = ("LANG", "LC_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PYTHO
 """Beginnings of the names of variables that matter when an interpreter starts, and so must not differ."""
 _OWN_ENVIRONMENT = dict(os.environ)
 """The environment at the start, which tests do not change."""
+_OPTIONS = ("-m", "-c", "-P")
+"""The first option of a command that can be forked. After `-P` comes `-m`."""
 _FIRST_FREE_FILE = 500
 _MAX_MESSAGE_BYTES = 1 << 20
 _MAX_FILES = 16
@@ -79,17 +81,31 @@ _SIGNATURE = inspect.signature(_Popen._execute_child)  # type: ignore[attr-defin
 
 
 class ForkedPopen(subprocess.Popen[Any]):
-    """A `Popen` that starts `[sys.executable, "-m" or "-c", …]` in a fork server, and any other command as usual."""
+    """A `Popen` that starts `[sys.executable, "-m" or "-c", …]` in a fork server, and any other command as usual.
 
-    def __init__(self, command: list[str], *, modules: tuple[str, ...] = WIKIHOLT_MODULES, **options: Any) -> None:
+    With `forks_children`, the program starts such commands as forks too.
+    """
+
+    _child_server: "_Server | None" = None
+    """The server of a program that forks its children, in the process of that program."""
+
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        modules: tuple[str, ...] = WIKIHOLT_MODULES,
+        forks_children: bool = False,
+        **options: Any,
+    ) -> None:
         self._modules = modules
+        self._forks_children = forks_children
         super().__init__(command, **options)
 
     def _execute_child(self, *positional: Any) -> None:  # type: ignore[override]
         given = _SIGNATURE.bind(self, *positional).arguments
         environment = dict(os.environ if given["env"] is None else given["env"])
         command = given["args"]
-        is_program = isinstance(command, list | tuple) and command[0] == sys.executable and command[1] in ("-m", "-c")
+        is_program = isinstance(command, list | tuple) and command[0] == sys.executable and command[1] in _OPTIONS
         if sys.platform != "linux" or not is_program or not _starts_alike(environment):
             super()._execute_child(*positional)  # type: ignore[misc]
             return
@@ -100,9 +116,11 @@ class ForkedPopen(subprocess.Popen[Any]):
             "directory": os.fspath(given["cwd"] or Path.cwd()),
             "files": [0, 1, 2, *given["pass_fds"]],
             "new_session": given["start_new_session"],
+            "forks_children": self._forks_children,
         }
         files = [number if number != -1 else at for at, number in enumerate(streams)]
-        self.pid = _get_server(self._modules).fork(request, [*files, *given["pass_fds"]])
+        server = self._child_server or _get_server(self._modules)
+        self.pid = server.fork(request, [*files, *given["pass_fds"]])
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]
@@ -139,21 +157,11 @@ def _list_paths(environment: dict[str, str]) -> list[str]:
 
 
 class _Server:
-    """The connection to a process that imports modules and then forks."""
+    """The connection to a process that forks."""
 
-    def __init__(self, modules: tuple[str, ...]) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         self._lock = threading.Lock()
-        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
-            self._process = _Popen(
-                command, cwd=ROOT, env=_OWN_ENVIRONMENT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
-        atexit.register(self._close)
-
-    def _close(self) -> None:
-        self._connection.close()
-        self._process.wait()
+        self._connection = connection
 
     def fork(self, request: dict[str, Any], files: list[int]) -> int:
         """Fork a child of this process with these open files and return its process id."""
@@ -170,7 +178,18 @@ class _Server:
 
 @cache
 def _get_server(modules: tuple[str, ...]) -> _Server:
-    return _Server(modules)
+    """The server that has imported these modules."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-m", __name__, str(theirs.fileno()), *modules]
+        process = _Popen(command, cwd=ROOT, env=_OWN_ENVIRONMENT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+
+    def close() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(close)
+    return _Server(ours)
 
 
 def _adopt_orphans(adopt: bool) -> None:
@@ -207,6 +226,22 @@ def _serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
             os.close(number)
 
 
+def _fork_child_server(request: dict[str, Any], files: list[int]) -> tuple[dict[str, Any], list[int]]:
+    """Give this process a server for its children. Returns in this process, and in every child with its own request."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        for number in files:
+            os.close(number)
+        return _serve(theirs)
+    theirs.close()
+    with ours:  # the program may use the number
+        number = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FILE)
+    ForkedPopen._child_server = _Server(socket.socket(fileno=number))
+    subprocess.Popen = ForkedPopen  # type: ignore[misc]
+    return request, files
+
+
 def _prepare(request: dict[str, Any], files: list[int]) -> list[str]:
     """Give this process what the request says. Returns the program and its arguments."""
     if request["new_session"]:
@@ -222,9 +257,10 @@ def _prepare(request: dict[str, Any], files: list[int]) -> list[str]:
         del sys.modules[name]
     sys.modules["__main__"] = types.ModuleType("__main__")
     command: list[str] = request["command"][1:]
-    # `python -m` adds its directory to the path, as the server itself has done.
-    first = str(Path.cwd()) if command[0] == "-m" else ""
-    sys.path[: 1 + len(_list_paths(_OWN_ENVIRONMENT))] = [first, *_list_paths(dict(os.environ))]
+    # `python -m` adds its directory to the path, as the server itself has done, but not with `-P`.
+    first = {"-m": [str(Path.cwd())], "-c": [""], "-P": []}[command[0]]
+    sys.path[: 1 + len(_list_paths(_OWN_ENVIRONMENT))] = [*first, *_list_paths(dict(os.environ))]
+    command = command[command[0] == "-P" :]
     sys.argv = [command[0], *command[2:]]
     return command
 
@@ -275,10 +311,15 @@ def _run_program(command: list[str]) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the tests end it
+    gc.disable()  # an import leaves little garbage
     for name in sys.argv[2:]:
         importlib.import_module(name)
     if "onnxruntime" in sys.argv:
         _load_default_model()
     gc.collect()
     gc.freeze()
-    _run_program(_prepare(*_serve(socket.socket(fileno=int(sys.argv[1])))))
+    gc.enable()
+    request, files = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if request["forks_children"]:
+        request, files = _fork_child_server(request, files)
+    _run_program(_prepare(request, files))

@@ -14,7 +14,7 @@ _GATES = frozenset({"crash", "fuzz", "isolation", "malformed"})
 _GATE_FILES = frozenset({"security/test_hostile_repositories.py"})
 _QUICK_FILES = frozenset({"isolation/test_boundary_types.py", "malformed/test_findings.py"})
 IS_FULL = os.environ.get("WIKIHOLT_TESTS") == "full"
-FAST_EXAMPLES = 10
+FAST_EXAMPLES = 6
 """Examples of Hypothesis in the short form."""
 
 

@@ -1,6 +1,5 @@
 """A real `wikiholt serve --workers 2` over two wikis with a tiny model, whose processes a test can stop and kill."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,17 +7,32 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
 
 from tests.embedding.tiny_model import write_model
+from tests.support.fork_server import ForkedPopen
 from tests.support.git_repository import Repository
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 WORKERS = 2
+# Runs the command, and writes the process id and the role of each child to a file.
+_PROGRAM = """
+import os
+from wikiholt.interfaces.cli import main, supervisor
+spawn = supervisor.ChildSpawner.spawn
+def spawn_and_record(spawner, role, name):
+    child = spawn(spawner, role, name)
+    with open(os.environ["TEST_ROLES"], "a") as roles:
+        print(child.process.pid, role, file=roles)
+    return child
+supervisor.ChildSpawner.spawn = spawn_and_record
+raise SystemExit(main.main())
+"""
 _SETTINGS = {
     "sync.interval": 3600,
     "limit.address_per_minute": 0,
@@ -39,16 +53,18 @@ class WorkerService:
     log: Path = Path()
     process: "subprocess.Popen[str] | None" = None
 
-    def start(self, port: str = "0") -> None:
-        """Start the service and wait until all workers listen."""
-        command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(self.data)]
+    def start(self, port: str = "0", *, forks: bool = True) -> None:
+        """Start the service and wait until all workers listen. Without `forks`, each process is a new interpreter."""
+        command = [sys.executable, "-c", _PROGRAM, "--data", str(self.data)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         command += ["serve", "--port", port, "--workers", str(WORKERS)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+        environment["TEST_ROLES"] = str(self._roles)
         self.log = self.data.parent / "serve.log"
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(
+            popen = partial(ForkedPopen, forks_children=True) if forks else subprocess.Popen
+            self.process = popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
             )
         assert self.process.stdout is not None
@@ -76,15 +92,24 @@ class WorkerService:
 
     def list_children(self) -> list[int]:
         """The process ids of the scheduler, which comes first, and of the workers, in the order of their start."""
-        assert self.process is not None
-        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in text.split()]
+        return [*self._list_roles()]
 
     def find_scheduler(self) -> int:
-        return next(pid for pid in self.list_children() if _get_role(pid) == "scheduler")
+        return next(pid for pid, role in self._list_roles().items() if role == "scheduler")
 
     def list_workers(self) -> list[int]:
-        return [pid for pid in self.list_children() if _get_role(pid) == "worker"]
+        return [pid for pid, role in self._list_roles().items() if role == "worker"]
+
+    @property
+    def _roles(self) -> Path:
+        return self.data.parent / "roles"
+
+    def _list_roles(self) -> dict[int, str]:
+        """The roles of the children by process id. The process that forks them has none."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        roles = dict(line.split() for line in self._roles.read_text().splitlines())
+        return {int(pid): roles[pid] for pid in children if pid in roles}
 
     @contextmanager
     def only(self, worker: int) -> Iterator[None]:
@@ -117,16 +142,6 @@ class WorkerService:
     def wait_for_workers(self) -> None:
         """Wait until there are as many workers as there should be, and a scheduler."""
         wait_until(lambda: len(self.list_workers()) == WORKERS and len(self.list_children()) == WORKERS + 1)
-
-
-def _get_role(pid: int) -> str:
-    """The role of a child process, from its environment; empty if it has just ended or started."""
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    spec = next((text.partition(b"=")[2] for text in variables if text.startswith(b"_WIKIHOLT_CHILD=")), b"{}")
-    return str(json.loads(spec).get("role", ""))
 
 
 @contextmanager

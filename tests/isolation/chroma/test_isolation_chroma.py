@@ -11,6 +11,7 @@ from tests.isolation.backends import FileBackend
 from tests.isolation.canaries import CanaryWiki
 from tests.isolation.isolation_environment import search_everything
 from tests.support.services import SlowEmbedder
+from tests.support.tiers import choose
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
@@ -48,7 +49,8 @@ def test_every_mode_and_filter_returns_only_the_own_wiki(tmp_path: Path, service
         service.add(wiki.slug, str(wiki.repository.path), {})
         service.get_handle(wiki.slug).sync()
         service.get_handle(wiki.slug).wait_for_caches(60)
-    for me, other in zip(wikis, wikis[1:] + wikis[:1], strict=True):
+    pairs = list(zip(wikis, wikis[1:] + wikis[:1], strict=True))
+    for me, other in pairs[:: choose(1, 2)]:
         assert search_everything(service.get_handle(me.slug), me, other) > 60
     engine = service.components.vector_engine
     assert engine is not None

@@ -9,7 +9,7 @@ PAGES = {"garden": {"Home.md": "# Home\n\nThe cat sleeps on the sofa.\n"}}
 
 def test_a_write_through_one_worker_is_seen_by_the_next_search_through_the_other(tmp_path: Path, database: str) -> None:
     with make_worker_service(tmp_path, PAGES, store=database) as service:
-        service.start()
+        service.start(forks=False)
         first, second = service.list_workers()
         with service.only(first):
             body = {"content": "A couch named quoll.\n"}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fork_server import ForkedPopen, run_forked
+from tests.support.wait import TIMEOUT_S
 
 REPORT = """
 import json, os, sys
@@ -56,3 +57,22 @@ def test_an_environment_that_changes_the_interpreter_starts_a_new_one(tmp_path: 
     for changed, expected in (({"PYTHONPATH": str(tmp_path)}, "None"), ({"PYTHONIOENCODING": "latin-1"}, "absent")):
         done = run_forked(command, env=os.environ | changed, text=True, check=True)
         assert done.stdout.split()[0] == expected
+
+
+def test_children_of_a_program_are_forks_too() -> None:
+    child = (
+        "import os, sys; print(os.getppid(), 'wikiholt.interfaces.http.app' in sys.modules, sys.argv[1:], flush=True)"
+    )
+    parent = f"""
+import os, subprocess, sys
+print(os.getpid(), flush=True)
+for number in (3, 4):
+    done = subprocess.run([sys.executable, "-c", {child + "; raise SystemExit(int(sys.argv[1]))"!r}, str(number)])
+    print(done.returncode, flush=True)
+print(subprocess.run(["sh", "-c", "exit 5"]).returncode)
+"""
+    with ForkedPopen([sys.executable, "-c", parent], forks_children=True, stdout=subprocess.PIPE, text=True) as process:
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+    pid = process.pid
+    assert output.splitlines() == [str(pid), f"{pid} True ['3']", "3", f"{pid} True ['4']", "4", "5"]
+    assert process.returncode == 0
