@@ -24,7 +24,8 @@ from bench.embed import passages
 from bench.embed.limits import Limits, count_operations
 from bench.embed.quality import rank, report
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
-from wikiholt.embedding.embedder import OnnxEmbedder, count_available_cores
+from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.model_loader import read_encoder_tensors
 
 BATCH = 32

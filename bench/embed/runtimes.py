@@ -22,7 +22,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bench.embed import passages
 from wikiholt.embedding import DEFAULT_MODEL, load_embedder
-from wikiholt.embedding.embedder import OnnxEmbedder, count_available_cores
+from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.model_card import EMBEDDER
 from wikiholt.embedding.model_files import ModelFiles, find_model, get_variant
 from wikiholt.embedding.model_loader import _make_options, _read_tensors, read_encoder_tensors

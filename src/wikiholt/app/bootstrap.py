@@ -25,6 +25,7 @@ from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
 from wikiholt.domain.storage_protocols import NodeAssignments, WikiIndex
 from wikiholt.domain.wiki import Wiki
+from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.lazy import Lazy, PreviousModels
 from wikiholt.embedding.remote_options import is_remote_model
 from wikiholt.errors import MissingDependency, ModelError, make_extra_hint
@@ -45,7 +46,7 @@ from wikiholt.text.markdown import AnchorStyle
 from wikiholt.text.page_names import MARKDOWN_EXTENSIONS, PAGE_EXTENSIONS
 from wikiholt.wikis.access import AccessPolicy
 from wikiholt.wikis.handle import WikiHandle
-from wikiholt.wikis.live_index import Components, WikiConfig
+from wikiholt.wikis.live_index import Components, SearchLoad, WikiConfig
 from wikiholt.wikis.people import GroupRules
 from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.rate_limit import BucketSize, RateLimiter, TokenBuckets, no_shared_buckets
@@ -103,6 +104,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         scale=make_scale_getter(settings),
         reranking=build_reranking(settings),
         identity=make_identity_getter(settings),
+        search_load=SearchLoad((settings.threads or count_available_cores()) // 2),
     )
     return WikiService(
         registry,

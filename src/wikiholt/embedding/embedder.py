@@ -21,7 +21,7 @@ import numpy as np
 from wikiholt.domain.index import CosineScale, FloatArray, IntArray
 from wikiholt.domain.protocols import PageTokenizer
 from wikiholt.embedding.device import AUTO, CPU, CUDA
-from wikiholt.embedding.idle_threads import IdleThreads
+from wikiholt.embedding.idle_threads import IdleThreads, count_available_cores
 from wikiholt.embedding.model_loader import LoadedModel, load_tokenizer, read_encoder_tensors
 from wikiholt.embedding.self_test import check_references, check_vector
 from wikiholt.errors import ModelError, ModelMismatch
@@ -247,10 +247,3 @@ class OnnxEmbedder:
         states = output[0]
         pooled: FloatArray = states[0] if pooling == "cls" else states.mean(axis=0, dtype=np.float32)
         return pooled.astype(np.float32, copy=False)
-
-
-def count_available_cores() -> int:
-    """The number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wikiholt.embedding.embedder import count_available_cores
+from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.embedding.model_loader import LoadedModel
 from wikiholt.embedding.self_test import check_pairs
 from wikiholt.errors import ModelError, ModelMismatch, ModelSelfTestFailed

@@ -1,7 +1,7 @@
 """The published generation of a wiki: an open index with its caches, searched with the model it was built with."""
 
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -52,6 +52,32 @@ def _get_no_lexicon(_: WikiIndex, __: KeywordCache | None) -> LexiconGetter:
     return lambda: None
 
 
+class SearchLoad:
+    """The searches that run or wait in a process, of interfaces that count them. Safe to use from many threads."""
+
+    def __init__(self, max_threads: int = 1) -> None:
+        """`max_threads` is how many searches may use a second thread."""
+        self._max_threads = max_threads
+        self._count = 0
+        self._lock = Lock()
+
+    @contextmanager
+    def count_search(self) -> Iterator[None]:
+        """Count a search until the end of the block."""
+        with self._lock:
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+
+    @property
+    def allows_second_thread(self) -> bool:
+        """Whether a search gains by a second thread. If many searches run, none has more than a core."""
+        return self._count <= self._max_threads
+
+
 @dataclass(frozen=True, slots=True)
 class Components:
     """What all wikis of a process share: tools and models, never data."""
@@ -78,6 +104,7 @@ class Components:
     """Administration of the store's databases, if it uses any."""
     query_log_writer: QueryLogWriter | None = None
     """Records searches of wikis that enable it. None if nothing can be recorded."""
+    search_load: SearchLoad = field(default_factory=SearchLoad)
     release_memory: Callable[[], None] = release_free_memory
     """Releases memory that is not in use, such as after a sync."""
 
@@ -147,6 +174,8 @@ class LiveIndex:
 
     def start_query(self, request: SearchRequest) -> StartedQuery | None:
         """Start to embed the query before the published generation is read. None if that cannot be done now."""
+        if not self._components.search_load.allows_second_thread:
+            return None
         with suppress(InvalidQuery):  # the search raises it, unless there is nothing to search
             return self.searcher.start(request)
         return None

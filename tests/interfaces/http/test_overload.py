@@ -14,11 +14,11 @@ from tests.interfaces.http.test_server import RunningServer
 from tests.support.served_application import serve_application
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application
-from wikiholt.embedding.embedder import count_available_cores
+from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.interfaces.http import search_threads
 
 WAITING = 3
-SLOTS = count_available_cores() + 1
+SLOTS = max(2, count_available_cores())
 SEARCH = "/w/alpha/api/v1/search?q=printer"
 
 

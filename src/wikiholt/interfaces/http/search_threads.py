@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from wikiholt.embedding.embedder import count_available_cores
+from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.interfaces.http.query_params import SearchParams
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _slots: RunVar[anyio.CapacityLimiter] = RunVar("search_slots")
 
 
 def limit_searches(endpoint: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Make an endpoint that searches asynchronous: it gets a thread when fewer searches than cores are running."""
+    """Make an endpoint that searches asynchronous: it gets a thread when fewer than one per core run."""
 
     @wraps(endpoint)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -35,7 +35,8 @@ def limit_searches(endpoint: Callable[P, T]) -> Callable[P, Awaitable[T]]:
         context, params = cast("RequestContext", kwargs["context"]), kwargs["params"]
         waits_for_index = isinstance(params, SearchParams) and bool(params.fresh or params.at_least)
         if context.has_local_search and not waits_for_index:
-            return await _run_in_slot(call)
+            with context.search_load.count_search():
+                return await _run_in_slot(call)
         return await anyio.to_thread.run_sync(call)
 
     return run
@@ -71,5 +72,5 @@ def _get_slots() -> anyio.CapacityLimiter:
     try:
         return _slots.get()
     except LookupError:
-        _slots.set(anyio.CapacityLimiter(count_available_cores() + 1))
+        _slots.set(anyio.CapacityLimiter(max(2, count_available_cores())))
         return _slots.get()
