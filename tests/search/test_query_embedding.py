@@ -65,6 +65,16 @@ def get_hits(answer: SearchResult) -> list[tuple[str, float, str]]:
     return [(hit.path, hit.score, hit.snippet.text) for hit in answer.hits]
 
 
+def test_nothing_is_started_while_many_searches_run(wiki: WikiHandle, embedder: StartingEmbedder) -> None:
+    load = wiki._components.search_load
+    with load.count_search():
+        with load.count_search():
+            wiki.search(SearchRequest("oil the handle"))
+            assert (embedder.started, embedder.called) == ([], ["oil the handle"])
+        wiki.search(SearchRequest("sharpen the blade"))
+    assert embedder.started == ["sharpen the blade"]
+
+
 @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.SEMANTIC])
 def test_a_started_query_gives_the_answer_of_the_caller(
     wiki: WikiHandle, embedder: StartingEmbedder, mode: SearchMode
