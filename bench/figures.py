@@ -98,7 +98,7 @@ def _ndcg(collection: str) -> Figure:
     return Figure(f"nDCG@10, {collection}", 1.0, False, "×", "the best peer", _QUALITY, divide(ours, best_peer))
 
 
-_START = "from the start of the process until it listens"
+_START = "it listens"
 FIGURES = (
     Figure("embedding, chunks a second", 5, False, "×", "ChromaDB's default", "bench.embed --write",
            from_table("embed", r"^\| Wikiholt int8 \| [\d.]+ \| \*\*", 2)),

@@ -3,7 +3,7 @@
     python -m bench.http [--peer PYTHON] [--write]
 
 Beside markdown-vault-mcp (PYTHON of an environment made from bench/requirements-vault.txt; its MCP tool `search` over
-streamable HTTP, the same pages, the same queries, the same model's weights), beside a handler of the same web framework
+streamable HTTP, the same pages, the same queries; its model is all-MiniLM-L6-v2), beside a handler of the same web framework
 that searches nothing, and beside the search itself in one process. All get requests in turns of a few seconds, so that the
 ratios hold on a noisy machine. The wiki is wiki-dendron, 1,017 pages; the queries are its old titles.
 """

@@ -4,7 +4,7 @@
     PEER bench/http/vault_peer.py PAGES STATE MODEL serve PORT
 
 Its own code from beginning to end, with the settings it comes with but for the model: all-MiniLM-L6-v2, one of those
-it offers, the same weights as ours, whose files are taken from MODEL and not from the network.
+it offers, whose files are taken from MODEL and not from the network.
 """
 
 import json
