@@ -80,6 +80,7 @@ class WikiService:
         """
         self.registry = registry
         self.components = components
+        self.search_load = components.search_load
         self._config_for = config_for
         self._max_open = max_open
         self._handles: OrderedDict[str, WikiHandle] = OrderedDict()

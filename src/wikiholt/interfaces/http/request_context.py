@@ -131,7 +131,7 @@ class RequestContext:
         self._application = application
         self.semantic_chunks_per_page = application.settings.search_semantic_chunks_per_page
         self.has_local_search = application.has_local_search
-        self.search_load = application.service.components.search_load
+        self.search_load = application.service.search_load
         self._request = request
         self._scope = request.scope
         self._address = request.client.host if request.client else ""
