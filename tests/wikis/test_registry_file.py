@@ -216,3 +216,15 @@ def test_a_restored_file_is_read_instead_of_the_old_one(registry: Registry, path
         leftover.unlink()
     (path.parent / "restored").replace(path)
     assert [wiki.slug for wiki in registry.list_wikis()] == ["old"]
+
+
+def test_drafts_of_killed_processes_are_removed_when_they_are_old(registry: Registry, path: Path) -> None:
+    registry.add("garden", "/srv/garden")
+    registry.close()
+    old, young = path.with_name(f".{path.name}.00ff"), path.with_name(f".{path.name}.11ff")
+    for draft in (old, young):
+        draft.write_bytes(b"secrets")
+    os.utime(old, (0, 0))
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["garden"]
+    assert not old.exists()
+    assert young.exists()

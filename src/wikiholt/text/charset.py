@@ -15,6 +15,11 @@ _CONTROL_BYTES = bytes(b for b in range(32) if b not in b"\t\n\r\f\x0b\x1b") + b
 _UNUSUAL_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff]")
 _SAMPLE_BYTES = 65536
+_LEGACY_ENCODING = "cp1252"
+
+# Python reads a codec from a file when it is first used, and that fails if the process may open no more files.
+for _encoding in (_LEGACY_ENCODING, *(name for _, name in _BOMS)):
+    codecs.lookup(_encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ def _decode_characters(data: bytes, warnings: list[str]) -> str | None:
 
 def _decode_legacy(data: bytes) -> str:
     try:
-        return data.decode("cp1252")
+        return data.decode(_LEGACY_ENCODING)
     except UnicodeDecodeError:
         return data.decode("latin-1")
 

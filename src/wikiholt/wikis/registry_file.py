@@ -21,8 +21,10 @@ from wikiholt.wikis.registry_recovery import (
     RECOVERY_HINT,
     ChecksumFile,
     LeftoverData,
+    make_draft_path,
     make_lost_registry_error,
     make_outdated_registry_error,
+    remove_old_drafts,
 )
 
 if TYPE_CHECKING:
@@ -185,6 +187,7 @@ class RegistryFile:
         try:
             self._verify(connection)
             self._require_latest(connection)
+            remove_old_drafts(self.path)
             return connection
         except BaseException:
             connection.close()
@@ -269,7 +272,7 @@ class RegistryFile:
     def _create_file(self) -> sqlite3.Connection:
         """Create the file under a temporary name and rename it. A file that another process created first is kept."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        draft = make_draft_path(self.path)
         try:
             # It contains webhook secrets and passwords in URLs: readable by its owner only, whatever the umask.
             draft.touch(0o600, exist_ok=False)
@@ -400,7 +403,7 @@ def replace_file(path: Path, rows: registry_schema.RegistryRows) -> str | None:
     might be outdated and accept a revoked key.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    draft = make_draft_path(path)
     try:
         draft.touch(0o600, exist_ok=False)
         write_file(draft, rows)
@@ -436,7 +439,7 @@ def _quarantine_file(path: Path) -> str | None:
         path.rename(path.with_name(name))
     else:
         os.link(path, path.with_name(name))
-    empty = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    empty = make_draft_path(path)
     empty.touch(0o600)
     empty.replace(path)
     # SQLite must not apply the log of one file to another.

@@ -6,6 +6,7 @@ are open on the local machine.
 
 import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,22 @@ _WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _LABEL_WITH_WIKIS, _LABEL_WITH_KEYS = re.compile(r"w[1-9]"), re.compile(r"-k[1-9]")
 """Labels of registry backups that contain wikis, and keys."""
 
+_OLD_DRAFT_S = 600.0
+"""A younger draft may still be in use by another process."""
+
+
+def make_draft_path(registry: Path) -> Path:
+    """The temporary name of a file that will replace the registry or its checksum file."""
+    return registry.with_name(f".{registry.name}.{os.urandom(8).hex()}")
+
+
+def remove_old_drafts(registry: Path) -> None:
+    """Remove the drafts of killed processes. They contain what the registry contained."""
+    with suppress(OSError):
+        for draft in registry.parent.glob(f".{registry.name}.*"):
+            if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S:
+                draft.unlink(missing_ok=True)
+
 
 class ChecksumFile:
     """A file beside the registry with its valid checksums: one, or two while a write is being committed."""
@@ -46,7 +63,7 @@ class ChecksumFile:
 
     def write(self, *checksums: str) -> None:
         """Replace the file atomically and durably. Raises OSError."""
-        draft = self._registry.with_name(f".{self._registry.name}.{os.urandom(8).hex()}")
+        draft = make_draft_path(self._registry)
         lines = (*checksums, _hash_checksums(checksums))
         write_atomically(self._file, draft, "".join(f"{line}\n" for line in lines).encode(), 0o600)
         fsync_path(self._file.parent)
