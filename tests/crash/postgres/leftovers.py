@@ -1,5 +1,6 @@
 """Finds leftovers in databases: everything in them must belong to a registered wiki."""
 
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -13,10 +14,10 @@ _INVALID_INDEXES = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT in
 _LARGE_OBJECTS = "SELECT count(*) FROM pg_largeobject_metadata"
 
 
-def find_leftovers(addresses: dict[str, str], registered: dict[str, str], *, has_quarantined: bool) -> list[str]:
+def find_leftovers(addresses: dict[str, str], registered: dict[str, str], *, quarantined: str = "") -> list[str]:
     """Descriptions of leftovers. `addresses` are those of the databases by name; `home` is first.
 
-    `registered` has the ids of wikis by slug; `has_quarantined` allows the schema of a quarantined registry.
+    `registered` has the ids of wikis by slug; schemas that match the pattern `quarantined` are no leftovers.
     """
     found: list[str] = []
     with psycopg.connect(next(iter(addresses.values()))) as home:
@@ -36,16 +37,16 @@ def find_leftovers(addresses: dict[str, str], registered: dict[str, str], *, has
     found += [f"a placement of {row[0]} that is {row[4]}" for row in placed if row[4] != "here"]
     found += [f"role {role}" for role in roles - {str(row[3]) for row in placed}]
     expected = {"wikiholt", "public", "information_schema"}
-    found += [f"schema {name}" for name in schemas - expected if not (has_quarantined and name.startswith("broken_"))]
+    found += [f"schema {name}" for name in schemas - expected if not re.fullmatch(quarantined, name)]
     for name, address in addresses.items():
         placed_schemas = {str(row[2]) for row in placed if row[1] == name}
         with psycopg.connect(address) as db:
-            found += [f"{name}: {leftover}" for leftover in _check_database(db, placed_schemas)]
+            found += [f"{name}: {leftover}" for leftover in _check_database(db, placed_schemas, quarantined)]
     return found
 
 
-def _check_database(db: Connection, placed: set[str]) -> Iterator[str]:
-    schemas = {str(name) for (name,) in db.execute(_SCHEMAS).fetchall()}
+def _check_database(db: Connection, placed: set[str], quarantined: str) -> Iterator[str]:
+    schemas = {str(name) for (name,) in db.execute(_SCHEMAS).fetchall() if not re.fullmatch(quarantined, str(name))}
     yield from (f"schema {schema} of no wiki" for schema in schemas - placed)
     yield from (f"no schema {schema}, where a wiki should be" for schema in placed - schemas)
     yield from (f"index {name} is not valid" for (name,) in db.execute(_INVALID_INDEXES).fetchall())

@@ -11,7 +11,7 @@ from tests.crash.child_process import TIMEOUT_S
 from tests.crash.file_damage import list_files
 from tests.crash.postgres.leftovers import find_leftovers
 from tests.crash.postgres.postgres_operations import install_newer_version
-from tests.crash.postgres.row_damage import REGISTRY_DAMAGES
+from tests.crash.postgres.row_damage import ALL_STATE_GONE, REGISTRY_DAMAGES
 from tests.crash.recovery import (
     LogCollector,
     RecoveryCase,
@@ -131,10 +131,11 @@ def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
     for slug in registered:
         if slug.startswith("extra"):
             service.get_handle(slug).sync()
-    has_quarantined = any(kind in REGISTRY_DAMAGES for kind in case.damage)
+    quarantined = [r"broken_\w+"] if any(kind in REGISTRY_DAMAGES for kind in case.damage) else []
+    quarantined += [r"w_\w+_b\d{14}"] if ALL_STATE_GONE in case.damage else []
     until, left = time.monotonic() + case.cleanup_timeout_s, [""]
     while left and time.monotonic() < until:  # leases of killed processes expire
-        left = find_leftovers(case.addresses, registered, has_quarantined=has_quarantined)
+        left = find_leftovers(case.addresses, registered, quarantined="|".join(quarantined))
         time.sleep(0.05 if left else 0)
     assert not left, f"left behind: {left}"
     if case.case.subject not in registered:

@@ -7,6 +7,8 @@ import psycopg
 from psycopg import sql
 
 Connection = psycopg.Connection[tuple[object, ...]]
+ALL_STATE_GONE = "all state gone"
+"""The damage after which the schema of a wiki is quarantined."""
 REGISTRY_DAMAGES = ("registry key", "registry wiki", "registry seal")
 """Damage to the registry, which is repaired from its backup."""
 
@@ -64,7 +66,7 @@ _DAMAGE_STATEMENTS: dict[str, Callable[[Random], str]] = {
     "state revision": _make_statement("UPDATE state SET revision = reverse(revision) WHERE revision IS NOT NULL"),
     "state unpublished": _make_statement("UPDATE state SET published = false WHERE published"),
     "state gone": _make_statement("DELETE FROM state WHERE number > 0"),
-    "all state gone": _make_statement("DELETE FROM state"),
+    ALL_STATE_GONE: _make_statement("DELETE FROM state"),
     "dropped ids garbled": _make_statement("UPDATE state SET text = '[' WHERE name LIKE '#d%'"),
     "notes garbled": _make_statement("UPDATE state SET text = '{{' WHERE name IN ('health', 'reindex', 'mark')"),
     "notes gone": _make_statement("DELETE FROM state WHERE name <> 'layout' AND name NOT LIKE '#%'"),

@@ -49,12 +49,12 @@ def test_the_crash_test_finds_leftovers(pg: PostgresServer, tmp_path: Path, data
     service = backend.open_service()
     assert service.list_wikis() == []
     service.close()
-    before = set(find_leftovers({"home": database}, {}, has_quarantined=False))
+    before = set(find_leftovers({"home": database}, {}))
     with psycopg.connect(database, autocommit=True) as db:
         db.execute("CREATE SCHEMA w_stray")
         db.execute("CREATE ROLE w_stray_role")
         db.execute("SELECT lo_from_bytea(0, 'left')")
-        found = set(find_leftovers({"home": database}, {}, has_quarantined=False)) - before
+        found = set(find_leftovers({"home": database}, {})) - before
         db.execute("DROP ROLE w_stray_role")
     assert found == {"home: schema w_stray of no wiki", "role w_stray_role", "home: large objects"}
     assert ("0", "w_stray") in DatabaseRows([database]).list_schemas()
