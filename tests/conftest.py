@@ -10,7 +10,7 @@ import pytest
 from httpx._transports import default as httpx_transport
 from hypothesis import HealthCheck, settings
 
-from tests.support.browser import browser, revisit, used_tabs, visit
+from tests.support.browser import browser, used_tabs, visit
 from tests.support.cpu_limit import CpuLimit
 from tests.support.memory_files import use_memory_files
 from tests.support.postgres_fixtures import database, pg
@@ -21,7 +21,7 @@ from tests.support.tiers import FAST_EXAMPLES, IS_FULL, RESOURCES, get_group, ge
 from wikiholt import embedding
 from wikiholt.app import bootstrap
 
-__all__ = ["browser", "database", "pg", "revisit", "used_tabs", "visit"]
+__all__ = ["browser", "database", "pg", "used_tabs", "visit"]
 
 _TESTS = Path(__file__).parent
 _EMBEDDING = _TESTS / "embedding"

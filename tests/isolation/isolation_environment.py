@@ -25,7 +25,7 @@ from wikiholt.wikis.service import WikiService
 WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, choose(2500, 300)
 _MIN_SEARCHES = 15
 """Searches of each thread without a pause."""
-_PAUSE_S = choose(0, 50) / 1000
+_PAUSE_S = choose(0, 250) / 1000
 """Seconds between the later searches of a thread, until the other tasks have ended."""
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -81,25 +82,6 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[OpenTab]:
-    """Opens a tab at a URL. After the test no tab may have an unexpected error or a request to another server."""
-    tabs: list[tuple[BrowserTab, str]] = []
-
-    def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
-        tab = _open_tab(browser, expected, **options)
-        tabs.append((tab, url))
-        tab.page.goto(url)
-        if wait:
-            tab.page.wait_for_selector(wait)
-        return tab
-
-    yield go
-    for tab, url in tabs:
-        tab.page.context.close()
-        tab.assert_no_faults(url)
-
-
 @pytest.fixture(scope="module")
 def used_tabs() -> Iterator[dict[str, BrowserTab]]:
     tabs: dict[str, BrowserTab] = {}
@@ -109,27 +91,28 @@ def used_tabs() -> Iterator[dict[str, BrowserTab]]:
 
 
 @pytest.fixture
-def revisit(browser: Browser, used_tabs: dict[str, BrowserTab]) -> Iterator[OpenTab]:
-    """Like `visit`, but the tests of a module that give the same options load their pages in the same tab.
+def visit(browser: Browser, used_tabs: dict[str, BrowserTab]) -> Iterator[OpenTab]:
+    """Opens a URL in a tab. After the test no tab may have an unexpected error or a request to another server.
 
-    This takes half of the time, for tests that only look at a page. Nothing stored in the tab is kept.
+    The tests of a module that give the same options use the same tab, which takes half of the time. It forgets what
+    pages have stored, and all routes. It keeps its history and its clock, and a page that asks before it is left: a
+    test with such a page, or with several tabs, gives `fresh=True` for a new tab.
     """
-    visited: dict[str, str] = {}
+    visited: dict[str, tuple[BrowserTab, str]] = {}
 
-    def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
-        key = repr(sorted(options.items()))
+    def go(
+        url: str, *, wait: str = "", expected: tuple[str, ...] = (), fresh: bool = False, **options: object
+    ) -> BrowserTab:
+        key = f"fresh {len(visited)}" if fresh else repr(sorted(options.items()))
         if key in visited:
-            used_tabs[key].assert_no_faults(visited[key])
+            tab, left = visited[key]
+            tab.assert_no_faults(left)
         if key in used_tabs:
-            page = used_tabs[key].page
-            page.evaluate("localStorage.clear(); sessionStorage.clear()")
-            page.context.clear_cookies()
-            page.set_viewport_size(options.get("viewport", DEFAULT_SIZE))  # type: ignore[arg-type]
+            _reset_tab(used_tabs[key], **options)
         else:
-            used_tabs[key] = _open_tab(browser, (), **options)
-        visited[key], tab = url, used_tabs[key]
-        tab.errors.clear()
-        tab.requests.clear()
+            used_tabs[key] = _open_tab(browser, **options)
+        tab = used_tabs[key]
+        visited[key] = tab, url
         tab.expected_errors = expected
         tab.page.goto(url)
         if wait:
@@ -137,17 +120,31 @@ def revisit(browser: Browser, used_tabs: dict[str, BrowserTab]) -> Iterator[Open
         return tab
 
     yield go
-    for key, url in visited.items():
-        used_tabs[key].assert_no_faults(url)
+    for key in [key for key in visited if key.startswith("fresh")]:
+        used_tabs.pop(key).page.context.close()
+    for tab, url in visited.values():
+        tab.assert_no_faults(url)
 
 
-def _open_tab(browser: Browser, expected: tuple[str, ...], **options: object) -> BrowserTab:
+def _reset_tab(tab: BrowserTab, **options: Any) -> None:
+    page = tab.page
+    page.unroute_all(behavior="ignoreErrors")
+    # The page that is left cannot store anything after that.
+    page.evaluate("localStorage.clear(); sessionStorage.clear(); Storage.prototype.setItem = () => {}")
+    page.context.clear_cookies()
+    page.context.add_cookies(options.get("storage_state", {}).get("cookies", []))
+    page.set_viewport_size(options.get("viewport", DEFAULT_SIZE))
+    tab.errors.clear()
+    tab.requests.clear()
+
+
+def _open_tab(browser: Browser, **options: object) -> BrowserTab:
     # Without motion, no check sees a style that is still changing.
     defaults = {"viewport": DEFAULT_SIZE, "reduced_motion": "reduce"}
     context = browser.new_context(**{**defaults, **options})  # type: ignore[arg-type]
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
-    tab = BrowserTab(page, expected_errors=expected)
+    tab = BrowserTab(page)
 
     def record_message(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

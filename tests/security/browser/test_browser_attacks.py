@@ -68,19 +68,19 @@ def test_no_page_executes_its_payloads(hostile: WebServer, visit: OpenTab) -> No
 
 
 @pytest.mark.parametrize("payload", MARKERS)
-def test_payloads_in_a_url_are_shown_as_text(hostile: WebServer, revisit: OpenTab, payload: str) -> None:
+def test_payloads_in_a_url_are_shown_as_text(hostile: WebServer, visit: OpenTab, payload: str) -> None:
     text = urlencode({"q": payload, "tag": payload, "category": payload, "path": payload, "page": payload})
     url = f"{hostile.url}w/{SLUG}/?{text}&mode={quote(payload)}#{quote(payload)}"
-    page = revisit(url, expected=("404", "422")).page
+    page = visit(url, expected=("404", "422")).page
     expect(page.locator(f"{PREVIEW} [role=alert]")).to_be_visible()
     expect(page.locator("#app\\.q")).to_have_value(payload)
     assert_unharmed(page)
 
 
-def test_a_payload_as_a_slug_is_shown_as_text(hostile: WebServer, revisit: OpenTab) -> None:
+def test_a_payload_as_a_slug_is_shown_as_text(hostile: WebServer, visit: OpenTab) -> None:
     for payload in (PAYLOAD.replace("/", "%2F"), IN_ATTRIBUTE, ADDRESS):
         for view in ("", "status"):
-            page = revisit(f"{hostile.url}w/{quote(payload, safe='%')}/{view}", expected=("404", "422")).page
+            page = visit(f"{hostile.url}w/{quote(payload, safe='%')}/{view}", expected=("404", "422")).page
             page.wait_for_load_state("networkidle")
             expect(page.locator("main")).to_have_count(1)
             if "%2F" in payload:
@@ -88,12 +88,12 @@ def test_a_payload_as_a_slug_is_shown_as_text(hostile: WebServer, revisit: OpenT
             assert_unharmed(page)
 
 
-def test_status_and_the_list_of_wikis_show_payloads_as_text(hostile: WebServer, revisit: OpenTab) -> None:
-    page = revisit(f"{hostile.url}w/{SLUG}/status", wait="#app\\.status *").page
+def test_status_and_the_list_of_wikis_show_payloads_as_text(hostile: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{hostile.url}w/{SLUG}/status", wait="#app\\.status *").page
     expect(page.locator("#app\\.status")).to_contain_text("<img src=x onerror=alert(10)>link.md")
     assert_unharmed(page)
     for view, shown in (("", "#app\\.wikis a"), ("status", "#app\\.status li")):
-        page = revisit(f"{hostile.url}{view}", wait=shown).page
+        page = visit(f"{hostile.url}{view}", wait=shown).page
         page.wait_for_load_state("networkidle")
         assert_unharmed(page)
 

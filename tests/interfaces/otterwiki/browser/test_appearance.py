@@ -177,7 +177,7 @@ def test_users_without_read_permission_see_nothing_of_the_wiki(
             html = member.get("/").text
             assert "search_box.js" in html
             assert "suggestions.js" not in html
-            page = open_signed_in(visit, closed, member, "/", "article.page").page
+            page = open_signed_in(visit, closed, member, "/", "article.page", fresh=True).page
             page.fill("#search-query", "badger")
             page.keyboard.press("Enter")
             page.wait_for_url("**/-/wikiholt/search?q=badger")

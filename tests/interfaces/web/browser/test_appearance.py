@@ -110,11 +110,9 @@ def get_names(page: Page) -> list[dict[str, Any]]:
 
 @views
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast_and_everything_has_a_name(
-    server: WebServer, revisit: OpenTab, view: str, scheme: str
-) -> None:
+def test_text_has_contrast_and_everything_has_a_name(server: WebServer, visit: OpenTab, view: str, scheme: str) -> None:
     address, wait = VIEWS[view]
-    page = revisit(server.url + address, wait=wait, color_scheme=scheme).page
+    page = visit(server.url + address, wait=wait, color_scheme=scheme).page
     expect(page.locator("html")).to_have_attribute("data-theme", scheme)
     check_layouts(page, scheme)
     names = get_names(page)
@@ -146,10 +144,10 @@ def test_the_key_dialog_and_errors_have_contrast_and_names(server: WebServer, vi
 
 
 @views
-def test_a_phone_needs_no_horizontal_scrolling(server: WebServer, revisit: OpenTab, view: str) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(server: WebServer, visit: OpenTab, view: str) -> None:
     address, wait = VIEWS[view]
     size = {"width": 375, "height": 720}
-    page = revisit(server.url + address, wait=wait, viewport=size, has_touch=True, is_mobile=True).page
+    page = visit(server.url + address, wait=wait, viewport=size, has_touch=True, is_mobile=True).page
     assert page.evaluate("[document.documentElement.scrollWidth, visualViewport.width]") == [375, 375]
     assert page.evaluate(CHECKS)["faults"] == []
 

@@ -47,7 +47,7 @@ def test_a_correction_is_shown_as_text_with_a_link_to_the_original(server: WebSe
 
 
 def test_only_the_newest_answer_is_shown_and_typing_is_debounced(server: WebServer, visit: OpenTab) -> None:
-    tab = visit(f"{server.url}w/runbook/", wait=CARDS)
+    tab = visit(f"{server.url}w/runbook/", wait=CARDS, fresh=True)
     page = tab.page
     pending: list[Route] = []
     page.route("**/api/v1/search?q=certificate*", lambda route: pending.append(route))  # noqa: PLW0108 - Playwright needs a function
@@ -123,7 +123,7 @@ def test_the_url_contains_the_search_and_the_back_button_works(server: WebServer
     expect(page.locator("#app\\.count")).to_have_text("Recently changed")
     page.go_forward()
     expect(page.locator(FIRST)).to_contain_text("Bonfires")
-    shared = visit(page.url, wait=CARDS).page
+    shared = visit(page.url, wait=CARDS, fresh=True).page
     assert get_names(shared) == get_names(page)
 
 
@@ -190,7 +190,7 @@ def test_errors_show_the_hint_of_the_server_and_can_be_retried(server: WebServer
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_of_the_server_is_respected(server: WebServer, visit: OpenTab, status: int) -> None:
-    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=(str(status),)).page
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=(str(status),), fresh=True).page
     body = {"detail": "Not now.", "hint": "", "status": status}
     times: list[int] = []
 
@@ -212,7 +212,7 @@ def test_retry_after_of_the_server_is_respected(server: WebServer, visit: OpenTa
 
 
 def test_an_unreachable_server_is_an_error_and_not_an_empty_list(server: WebServer, visit: OpenTab) -> None:
-    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",)).page
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",), fresh=True).page
     page.route("**/api/v1/search?*", lambda route: route.abort())
     stop_time(page)  # a message that is repeated after the next attempt is no alert
     page.fill(BOX, "backup")
@@ -259,7 +259,7 @@ def type_slowly(page: Page, text: str, delay_ms: int = 90) -> None:
 
 
 def test_a_query_of_21_characters_needs_at_most_four_requests(server: WebServer, visit: OpenTab) -> None:
-    tab = visit(f"{server.url}w/runbook/", wait=CARDS)
+    tab = visit(f"{server.url}w/runbook/", wait=CARDS, fresh=True)
     page = tab.page
     page.wait_for_selector("input[name=category]")
     stop_time(page)
@@ -275,7 +275,7 @@ def test_a_query_of_21_characters_needs_at_most_four_requests(server: WebServer,
 
 
 def test_an_unfinished_query_keeps_the_last_results_and_is_not_judged(server: WebServer, visit: OpenTab) -> None:
-    page = visit(f"{server.url}w/allotment/?q=compost", wait=CARDS).page
+    page = visit(f"{server.url}w/allotment/?q=compost", wait=CARDS, fresh=True).page
     names = get_names(page)
 
     answer = page.request.get(f"{server.url}w/allotment/api/v1/search?q=compost").json()
@@ -377,7 +377,7 @@ def test_recent_searches_are_offered_and_can_be_cleared(server: WebServer, visit
 
 
 def test_the_page_recovers_by_itself_when_the_browser_is_online_again(server: WebServer, visit: OpenTab) -> None:
-    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",)).page
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",), fresh=True).page
     page.context.set_offline(True)
     stop_time(page)  # there is no other attempt before the browser is online
     page.fill(BOX, "backup")
@@ -388,7 +388,7 @@ def test_the_page_recovers_by_itself_when_the_browser_is_online_again(server: We
 
 
 def test_an_empty_wiki_says_why_and_asks_less_and_less_often(server: WebServer, visit: OpenTab) -> None:
-    tab = visit(f"{server.url}healthz", expected=("503",))
+    tab = visit(f"{server.url}healthz", expected=("503",), fresh=True)
     page = tab.page
     status = server.get_status("runbook") | {
         "pages": 0,
