@@ -52,6 +52,8 @@ def clean_text(text: str) -> str:
 
 def to_one_line(text: str) -> str:
     """The cleaned text with every run of whitespace replaced by one space."""
+    if " " not in text and text.isprintable():
+        return text
     return " ".join(clean_text(text).split())
 
 
