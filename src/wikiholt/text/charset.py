@@ -96,7 +96,7 @@ def _detect_wide_encoding(data: bytes) -> str | None:
     """UTF-16 without a byte order mark has a NUL in nearly every second byte."""
     sample = data[:4096]
     half = len(sample) // 2
-    if half < 4 or len(data) % 2:
+    if half < 4 or len(data) % 2 or 0 not in sample:
         return None
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     if odd > half * 0.7 and not even:

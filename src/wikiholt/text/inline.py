@@ -40,8 +40,7 @@ _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
 # a tag may span a line end but not a blank line
 _TAG = re.compile(r"</?[a-zA-Z](?>(?:[^<>\n\0]++|\n(?![ \t]*\n)){0,9999})>")
 _CODE_MARK = "\0"
-"""Surrounds the number of a code span that was replaced."""
-_CODE_MARK_PATTERN = re.compile(r"\0(\d+)\0")
+"""Surrounds the number of a code span that was replaced. No markup is removed that has only one of the two."""
 _AUTOLINK = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
 _REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]\n]*+\]")
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,50}\]:?")
@@ -213,7 +212,9 @@ def strip_inline(text: str) -> str:
         return _strip_markup(text)
     # Code spans are replaced first, so that `[`code`](target)` is a link and `**` in code is kept.
     masked, code_spans = _replace_code(text)
-    return _CODE_MARK_PATTERN.sub(lambda match: code_spans[int(match[1])], _strip_markup(masked))
+    pieces = _strip_markup(masked).split(_CODE_MARK)
+    pieces[1::2] = [code_spans[int(number)] for number in pieces[1::2]]
+    return "".join(pieces)
 
 
 def _replace_code(text: str) -> tuple[str, list[str]]:
