@@ -90,6 +90,7 @@ def test_blocks_and_texts_are_those_of_markdown_it(text: str) -> None:
 def test_common_blocks_are_found_without_markdown_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(markdown_blocks, "StateBlock")
     body = "# A\n\nText\nmore\n- [x](y)\n  - : z\n\n    w\n1. n\n\n> q\n>\n> r\n\n```js\n# no\n```\n<div>\n- no\n\nend"
+    body += "\n\n<!-- c\n\n- no -->\nend"
     assert parse_blocks(body) == _parse_by_markdown_it(body)
 
 

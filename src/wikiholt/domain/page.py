@@ -19,8 +19,7 @@ class Heading:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """A link as written on a page: `[text](target)` or, if `wiki`, `[[target]]` or `[[text|target]]`.
 
     `paths` are the candidate page paths, relative to the root of the wiki; the first that exists is the target. Empty

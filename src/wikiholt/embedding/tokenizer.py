@@ -157,6 +157,8 @@ def _load_tokenizer(data: bytes, card: ModelCard) -> Tokenizer:
 
 def _replace_surrogates(text: str) -> str:
     """Replace each lone surrogate by one character, so that spans stay correct."""
+    if text.isascii():
+        return text
     try:
         text.encode()  # in a tenth of the time of the pattern
     except UnicodeEncodeError:

@@ -5,7 +5,6 @@ is computed: the name, aliases, the date of the commit, and the targets of relat
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from wikiholt.domain.index import IndexedPageMove, PageContents
 from wikiholt.domain.page import Link, PageMetadata
@@ -86,5 +85,5 @@ def _move_links(links: Sequence[Link], file: str, old_file: str, resolution: Lin
         paths = {resolve_link_paths(each, link.wiki, file, resolution) for each in options}
         if len(paths) != 1:
             return None
-        moved.append(replace(link, paths=paths.pop()))
+        moved.append(link._replace(paths=paths.pop()))
     return tuple(moved)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
+from sys import intern
 from threading import Lock
 from typing import cast
 
@@ -34,8 +35,8 @@ def find_identifiers(text: str) -> list[str]:
         for word in line.split()
         if "/" in word or ":" in word or "@" in word or "\\" in word
     ]
-    names = _JOINED_IDENTIFIER.findall(" ".join(candidates))
-    names += _DOTTED_NAME.findall(text)
+    names: list[str] = _JOINED_IDENTIFIER.findall(" ".join(candidates)) if candidates else []
+    names += _DOTTED_NAME.findall(text) if "." in text else ()
     return [term for name in names if len(term := name.rstrip(".-").lower()) <= _MAX_IDENTIFIER_CHARS]
 
 
@@ -147,7 +148,8 @@ class Analyser:
             forms = tuple([folded for (_, folded), stem in zip(words, stems, strict=True) if folded != stem])
         if len(self._cache) >= _MAX_CACHED_TOKENS:
             self._cache.clear()
-        self._cache[token] = result = " ".join(stems), forms
+        # Many tokens have the same terms, and few of them fit into the caches of a processor.
+        self._cache[intern(token)] = result = intern(" ".join(stems)), tuple(map(intern, forms))
         return result
 
     def _analyse_unspaced(self, runs: Iterable[tuple[bool, str, int]]) -> _TokenTerms:

@@ -57,6 +57,8 @@ def clean_text(text: str) -> str:
 
 def to_one_line(text: str) -> str:
     """The cleaned text with every run of whitespace replaced by one space."""
+    if " " not in text and text.isprintable():
+        return text
     return " ".join(clean_text(text).split())
 
 
@@ -99,7 +101,7 @@ def _detect_wide_encoding(data: bytes) -> str | None:
     """UTF-16 without a byte order mark has a NUL in nearly every second byte."""
     sample = data[:4096]
     half = len(sample) // 2
-    if half < 4 or len(data) % 2:
+    if half < 4 or len(data) % 2 or 0 not in sample:
         return None
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     if odd > half * 0.7 and not even:

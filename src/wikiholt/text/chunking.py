@@ -2,8 +2,10 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
+from operator import attrgetter
+from typing import NamedTuple
 
 from wikiholt.domain.page import Chunk, Heading, MarkdownBlock, Page, PageMetadata
 from wikiholt.text.markdown import parse_outline
@@ -19,8 +21,7 @@ from wikiholt.text.segmentation import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PageSection:
+class PageSection(NamedTuple):
     """A heading with the blocks under it, including directly preceding headings that have no text."""
 
     heading_blocks: tuple[MarkdownBlock, ...]
@@ -67,6 +68,7 @@ def _make_section(
 
 _ATOMIC_KINDS = frozenset({"fence", "code", "table"})
 _PROSE_KINDS = frozenset({"paragraph", "heading"})
+_get_start = attrgetter("start")
 
 
 def build_chunks(
@@ -113,7 +115,7 @@ class _ChunkBuilder:
         self._overlap = max(overlap, 0)
         self._section = PageSection((), (), (), "")
         self._counted = (0, page.body_line)
-        """A position, and the line that it is on: the lines of a chunk are counted from the one before."""
+        """A position, and the line that it is on: lines are counted from the position before."""
         self._floor = 0
         self._start = self._end = -1
 
@@ -230,7 +232,7 @@ class _ChunkBuilder:
 
     def _iter_blocks_between(self, start: int, end: int) -> Iterator[MarkdownBlock]:
         blocks = self._section.blocks
-        first = max(0, bisect_right(blocks, start, key=lambda block: block.start) - 1)
+        first = max(0, bisect_right(blocks, start, key=_get_start) - 1)
         for block in blocks[first:]:
             if block.start >= end:
                 return
@@ -293,18 +295,21 @@ class _ChunkBuilder:
                 heading_path=self._section.heading_path,
                 anchor=self._section.anchor,
                 first_line=first_line,
-                last_line=first_line + self._body.count("\n", start, end - 1),
+                last_line=self._count_lines(end - 1),
                 start=start,
                 end=end,
                 overlap=max(previous - start, 0),
             )
         )
 
-    def _count_lines(self, start: int) -> int:
-        """The line on which a chunk begins. It may begin a little before the one before it."""
-        position, line = self._counted
-        line += self._body.count("\n", position, start) - self._body.count("\n", start, position)
-        self._counted = (start, line)
+    def _count_lines(self, position: int) -> int:
+        """The line of a position. A chunk may begin a little before the end of the one before it."""
+        counted, line = self._counted
+        if position >= counted:
+            line += self._body.count("\n", counted, position)
+        else:
+            line -= self._body.count("\n", position, counted)
+        self._counted = (position, line)
         return line
 
 
@@ -316,7 +321,7 @@ def _find_common_section(sections: list[PageSection], headings: tuple[Heading, .
     if len(path) == len(first.heading_path):
         return first
     anchor = next((heading.anchor for heading in headings if path and heading.text == path[-1]), "")
-    return replace(first, heading_path=path, anchor=anchor)
+    return first._replace(heading_path=path, anchor=anchor)
 
 
 def _get_extent(sections: list[PageSection]) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 import yaml
 
@@ -131,18 +132,15 @@ class Frontmatter:
 
 def split_frontmatter(text: str) -> Frontmatter:
     """Split the frontmatter from a page. Never raises; no part of the frontmatter ends up in the body."""
-    unchanged = Frontmatter(PageMetadata(), text, 1)
     opening = _OPENING_FENCE.match(text)
-    if not opening:
-        return unchanged
-    closing = _CLOSING_FENCES[opening[1]].search(text, opening.end())
-    if not closing:
-        return unchanged
+    closing = _CLOSING_FENCES[opening[1]].search(text, opening.end()) if opening else None
+    if not opening or not closing:
+        return Frontmatter(PageMetadata(), text, 1)
     block = text[opening.end() : closing.start()]
     warnings: list[str] = []
     fields = _parse_block(block, opening[1], warnings)
     if fields is None:
-        return unchanged
+        return Frontmatter(PageMetadata(), text, 1)
     body_line = text.count("\n", 0, closing.end()) + 1
     metadata = _build_metadata(fields, warnings)
     return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
@@ -265,11 +263,16 @@ def _parse_loose_value(text: str) -> FrontmatterValue:
     return text[:_MAX_VALUE_CHARS]
 
 
+@lru_cache(maxsize=1024)
+def _normalize_key(key: str) -> str:
+    return re.sub(r"[\s_-]", "", key).lower()
+
+
 def _build_metadata(raw_fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> PageMetadata:
     fields: dict[str, FrontmatterValue] = {}
     for key, value in raw_fields.items():
         if len(key) <= _MAX_PROPERTY_CHARS:
-            fields.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
+            fields.setdefault(_normalize_key(key), value)
     metadata = PageMetadata(
         title=_get_text(fields, ("title",), warnings),
         category=_get_first(fields, ("category", "categories")),

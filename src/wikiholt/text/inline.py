@@ -40,8 +40,7 @@ _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
 # a tag may span a line end but not a blank line
 _TAG = re.compile(r"</?[a-zA-Z](?>(?:[^<>\n\0]++|\n(?![ \t]*\n)){0,9999})>")
 _CODE_MARK = "\0"
-"""Surrounds the number of a code span that was replaced."""
-_CODE_MARK_PATTERN = re.compile(r"\0(\d+)\0")
+"""Surrounds the number of a code span that was replaced. No markup is removed that has only one of the two."""
 _AUTOLINK = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
 _REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]\n]*+\]")
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,50}\]:?")
@@ -101,9 +100,9 @@ def find_links(text: str, references: Mapping[str, Any], order: LinkOrder = Link
         link = _make_link(text, match, references, order)
         if link:
             yield link
-            label = match.start("label")
-            if label >= 0:
-                for inner in _NESTED.finditer(masked, label, match.end("label")):
+            start, end = match.span("label")
+            if start >= 0 and masked.find("[", start, end) >= 0:
+                for inner in _NESTED.finditer(masked, start, end):
                     nested = INLINE_LINK_PATTERN.fullmatch(text, inner.start(), inner.end())
                     if nested:
                         target = decode_destination(nested[2])
@@ -140,23 +139,21 @@ def _split_simple_code(text: str) -> list[str] | None:
 
 def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any], order: LinkOrder) -> InlineLink | None:
     offset = match.start()
+    if match["target"] is not None:  # first, since most links have one
+        return InlineLink(
+            (decode_destination(match["target"]),),
+            strip_inline_to_line(text[match.start("label") : match.end("label")]),
+            offset,
+            target_spans=(_get_destination_span(match, "target"),),
+        )
     if match["wiki"] is not None:
         return _make_wiki_link(text[match.start("wiki") : match.end("wiki")], offset, match.start("wiki"), order)
     if match["auto"] or match["bare"]:
         url = match["auto"] or _trim_url(match["bare"])
         return InlineLink((url,), url, offset)
-    if match["label"] is None:
+    if match["label"] is None or not references:
         return None
     label = text[match.start("label") : match.end("label")]
-    if match["target"] is not None:
-        return InlineLink(
-            (decode_destination(match["target"]),),
-            strip_inline_to_line(label),
-            offset,
-            target_spans=(_get_destination_span(match, "target"),),
-        )
-    if not references:
-        return None
     reference = references.get(normalizeReference(match["reference"] or label))
     return InlineLink((str(reference["href"]),), strip_inline_to_line(label), offset) if reference else None
 
@@ -215,7 +212,9 @@ def strip_inline(text: str) -> str:
         return _strip_markup(text)
     # Code spans are replaced first, so that `[`code`](target)` is a link and `**` in code is kept.
     masked, code_spans = _replace_code(text)
-    return _CODE_MARK_PATTERN.sub(lambda match: code_spans[int(match[1])], _strip_markup(masked))
+    pieces = _strip_markup(masked).split(_CODE_MARK)
+    pieces[1::2] = [code_spans[int(number)] for number in pieces[1::2]]
+    return "".join(pieces)
 
 
 def _replace_code(text: str) -> tuple[str, list[str]]:

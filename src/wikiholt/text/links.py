@@ -82,8 +82,9 @@ def resolve_link_paths(
     by_name = resolution is LinkResolution.BY_NAME
     if not is_wiki_link:
         path = _resolve_markdown_path(targets[0], file)
-        paths = [path, _resolve_markdown_path("/" + targets[0], "")] if by_name and path else [path]
-        return tuple(dict.fromkeys(path for path in paths if path))
+        if not by_name or not path:
+            return (path,) if path else ()
+        return tuple(dict.fromkeys(filter(None, (path, _resolve_markdown_path("/" + targets[0], "")))))
     paths = [_resolve_wiki_path(target, file) for target in targets]
     if by_name:
         paths = [paths[0], get_last_part(paths[0])]
@@ -119,7 +120,7 @@ def is_attachment(path: str, is_wiki_link: bool) -> bool:
 def _resolve_markdown_path(target: str, file: str) -> str:
     if _URL_SCHEME.match(target) or target.startswith(("//", "\\")):
         return ""
-    path = unquote(re.split(r"[#?]", target, maxsplit=1)[0])
+    path = unquote(target.partition("#")[0].partition("?")[0])
     return _resolve_path(path, "" if path.startswith("/") else file)
 
 

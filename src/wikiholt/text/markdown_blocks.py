@@ -1,7 +1,7 @@
 """Finds the blocks of a page's Markdown and the texts in them, as markdown-it does, in a fraction of the time.
 
-Headings, paragraphs, fences, and lists and quotes of plain text are found here, line by line. markdown-it parses every
-other block: it needs nothing of what is before a block of the top level.
+Headings, paragraphs, fences, comments, and lists and quotes of plain text are found here, line by line. markdown-it
+parses every other block: it needs nothing of what is before a block of the top level.
 """
 
 import re
@@ -23,7 +23,7 @@ _TEXT = (
 _ITEM = rf"(?:[-*+]|(?P<number>[0-9]{{1,9}})[.)]) {{1,4}}(?={_TEXT})"
 _BLOCK = re.compile(
     rf"(?P<paragraph> {{0,3}}{_TEXT})|(?P<heading>#{{1,6}})(?:[ \t]|$)|(?P<fence>`{{3,}}(?=[^`]*$)|~{{3,}})"
-    rf"|(?P<quote>>)|(?P<list>{_ITEM})|(?P<html></?(?ai:{'|'.join(block_names)})(?=\s|/?>|$))"
+    rf"|(?P<quote>>)|(?P<list>{_ITEM})|(?P<comment><!--)|(?P<html></?(?ai:{'|'.join(block_names)})(?=\s|/?>|$))"
 )
 _TEXT_PATTERN = re.compile(_TEXT)
 _PARAGRAPH_LINE = re.compile(rf"[ \t]*+{_TEXT}")
@@ -108,6 +108,7 @@ class _BlockParser:
             "paragraph": self._parse_paragraph,
             "heading": self._parse_heading,
             "fence": self._parse_fence,
+            "comment": self._parse_comment,
             "html": self._parse_html,
             "quote": self._parse_quote,
             "list": self._parse_list,
@@ -163,6 +164,13 @@ class _BlockParser:
             line = len(lines) - 1
         self.found.blocks.append(BlockLines("fence", first, line + 1))
         return line + 1
+
+    def _parse_comment(self, first: int) -> int:
+        """HTML that begins with a comment. It ends with the line on which the comment ends."""
+        lines = self._lines
+        end = next((line + 1 for line in range(first, len(lines)) if "-->" in lines[line]), len(lines))
+        self.found.blocks.append(BlockLines("html", first, end))
+        return end
 
     def _parse_html(self, first: int) -> int:
         """HTML that begins with the tag of a block. It ends with a blank line."""

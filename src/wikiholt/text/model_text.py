@@ -6,6 +6,7 @@ Any change of the output requires re-embedding all wikis.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 
 from wikiholt.domain.page import Chunk, Page
 from wikiholt.text.dialect import GFM, Dialect
@@ -15,6 +16,8 @@ from wikiholt.text.segmentation import TokenSpans, has_at_most
 
 _FENCE_LINE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
 _RULE_LINE = re.compile(r"(?=.{2})[:+> \t]*+[-=*_|][-=*_:|+> \t]*+")
+_RULE_END = frozenset("-=*_:|+> \t")
+"""Last characters of the lines that `_RULE_LINE` matches."""
 _UNMARKED_START = frozenset((*"`~{}()]<\"'!?&$%@^/\\.,;", ""))
 """First characters, besides letters, of lines that `_strip_line` does not change; an empty line has none."""
 _LINE_START = re.compile(
@@ -110,8 +113,8 @@ def _strip_prose(text: str) -> str:
 
 
 def _strip_line(line: str) -> str:
-    """A line without its markers of quotes, lists and headings; empty if it is a rule or a link definition."""
-    if _RULE_LINE.fullmatch(line) or ("]:" in line and _DEFINITION.fullmatch(line)):
+    """A line, which is not empty, without its markers; empty if it is a rule or a link definition."""
+    if (line[-1] in _RULE_END and _RULE_LINE.fullmatch(line)) or ("]:" in line and _DEFINITION.fullmatch(line)):
         return ""
     start = _LINE_START.match(line)
     return line[start.end() :] if start else line
@@ -119,6 +122,7 @@ def _strip_line(line: str) -> str:
 
 # Embedding text.
 _HEADING_SEPARATOR = " > "
+_get_line = attrgetter("line")
 
 
 def get_content_name(page: Page) -> str:
@@ -148,8 +152,8 @@ def build_embedding_text(
 
 
 def _build_parts(page: Page, chunk: Chunk) -> list[str]:
-    first = bisect_left(page.headings, chunk.first_line, key=lambda heading: heading.line)
-    last = bisect_right(page.headings, chunk.last_line, key=lambda heading: heading.line)
+    first = bisect_left(page.headings, chunk.first_line, key=_get_line)
+    last = bisect_right(page.headings, chunk.last_line, key=_get_line)
     seen = {heading.text.casefold() for heading in page.headings[first:last]}
     parts: list[str] = []
     for part in (get_content_name(page), *chunk.heading_path):

@@ -39,6 +39,8 @@ def parse_page(
         return PageProblem(file, blob, "binary", "the file contains binary data, not text")
     page = _build_page(file, decoded.text, anchors, dialect)
     metadata = add_commit_date(page.metadata, committed)
+    if metadata is page.metadata and not decoded.warnings:
+        return page
     return replace(page, metadata=metadata, warnings=decoded.warnings + page.warnings)
 
 

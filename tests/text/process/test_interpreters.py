@@ -106,7 +106,7 @@ def test_the_probe_reads_what_it_is_given(fixture_directory: Path, expected: lis
     assert len(expected) == len(json.loads((fixture_directory / "texts.json").read_text()))
     assert expected[0]["terms"] == ["word007q"]
     assert expected[1]["terms"][0] == "c++"
-    assert expected[2]["page"]["links"][0]["target"] == "c(d)e"
+    assert expected[2]["page"]["links"][0][0] == "c(d)e"
 
 
 @pytest.mark.parametrize("interpreter", find_interpreters() or [""])
