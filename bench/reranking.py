@@ -1,267 +1,233 @@
-"""The effect of reranking the best pages of hybrid search with a cross-encoder: the figures of docs/adr/0025.
+"""The effect of reranking the best pages with a cross-encoder, by the weight of what it reads: figures of docs/adr/0025.
 
-    python -m bench.reranking [--collections DIR] [--data DIR] [--score] [--write]
+    python -m bench.reranking [--collections DIR] [--data DIR] [--score] [--every 1] [--write]
 
-Uses the indexes of bench.quality (run that first) and the raw scores in bench/data/rerank, which --score makes
-(hours of a core; existing scores are kept). The reranker is ms-marco-MiniLM-L-12-v2, int8, one pair per call. Queries
-are split in two halves by a hash of their ids, as in bench.ranking: settings are chosen by the mean of the eight sets on
-the first half and reported on both; hundreds were tried, so figures of the first half are too high. One setting for all. Figures are differences of nDCG@10 to hybrid search
-without reranking; pages that were not reranked follow in their old order.
+Uses the indexes of bench.quality (run that first), and the extra `models`. `--score` asks every n-th question and keeps
+the reranker's scores of the best ten pages in bench/data/reranking (10 to 20 minutes of two cores; existing scores are
+kept). Figures are differences of nDCG@10 to the search without reranking. In "left out", the weights for a collection
+are chosen by the others. One setting for all sets of questions.
 """
 
 import argparse
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from bench import collections
+from bench.quality import DATA, RERANKER
 from bench.report import machine, write
-from bench.rerankers import KEPT, CollectionPages, JudgedQuery, evidence, load_queries, score, scores
+from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.index import FloatArray
-from wikiholt.search.title_match import compute_dice
-from wikiholt.text.keyword_query import get_significant_terms, parse_query
-from wikiholt.wikis.evaluation.quality_metrics import compute_difference
+from wikiholt.domain.search import SearchMode
+from wikiholt.search.ranking import Candidate, Competition, compute_evidence
+from wikiholt.search.request import SearchRequest
+from wikiholt.search.reranking import (
+    MAX_GAP,
+    NAME_WEIGHTS,
+    PASSAGE_WEIGHT,
+    RERANK_DEPTH,
+    PageReranker,
+    RerankResult,
+    RerankTexts,
+)
+from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 
-READ = (("named", 128, 10), ("name", 128, 10), ("outline", 96, 10), ("path", 128, 10))
-"""What is read, how many tokens of it, of how many pages."""
-
-_DISCOUNT = 1 / np.log2(np.arange(10) + 2)
-
-
-@dataclass(frozen=True)
-class CandidateTable:
-    """All queries and candidates as arrays: one row per query, one column per rank of hybrid search."""
-
-    evidence: FloatArray
-    meaning: FloatArray
-    headings: FloatArray
-    gains: FloatArray
-    ideal: FloatArray
-    gone: np.ndarray
-    """Where there is no candidate, or one the collection leaves out."""
-    kinds: np.ndarray
-    held_out: np.ndarray
-
-    def ndcg(self, fused: FloatArray, depth: int) -> FloatArray:
-        """Of the order by `fused` among the first `depth`; the others come after them."""
-        ranks = np.arange(KEPT)[None]
-        keys = np.where(self.gone, np.inf, np.where(ranks < depth, -fused, 1e6 + ranks))
-        order = np.argsort(keys, axis=1, kind="stable")[:, :10]
-        gains = np.take_along_axis(np.where(self.gone, 0.0, self.gains), order, 1)
-        return np.asarray((gains * _DISCOUNT).sum(axis=1) / self.ideal)
-
-    @property
-    def names(self) -> list[str]:
-        return list(dict.fromkeys(self.kinds.tolist()))
-
-    def mean(self, values: FloatArray, chosen: np.ndarray) -> float:
-        """The mean over sets of queries, each weighing the same."""
-        parts = [values[chosen & (self.kinds == name)] for name in self.names]
-        return float(np.mean([part.mean() for part in parts if len(part)]))
+MODES = (SearchMode.HYBRID, SearchMode.SEMANTIC)
+TIMEOUT_S = 60.0
 
 
-Fusion = Callable[[FloatArray, FloatArray], FloatArray]
+class Scored(NamedTuple):
+    """A question with its pages, best first, and of the first ten their evidence and the reranker's logits."""
+
+    kind: str
+    query: str
+    relevant: dict[str, int]
+    paths: list[str]
+    evidence: list[float]
+    names: list[float]
+    passages: list[float]
 
 
-def linear(weight: float, low: float = -12.0, high: float = 12.0) -> Fusion:
-    return lambda ours, logits: ours + weight * (np.clip(logits, low, high) - low) / (high - low)
+Way = Callable[[FloatArray, FloatArray], FloatArray]
+"""What the logits of names and passages add to the evidence of the pages."""
 
 
-def sigmoid(weight: float, even: float, width: float) -> Fusion:
-    return lambda ours, logits: ours + weight / (1 + np.exp(-(logits - even) / width))
+def add_logits(name: float, passage: float) -> Way:
+    """The logits on an absolute scale, from a clear no to a clear yes."""
+    return lambda names, passages: sum(
+        weight * np.clip(logits, -12, 12) / 24 for weight, logits in ((name, names), (passage, passages))
+    )
 
 
-def ranks(weight: float, constant: float) -> Fusion:
-    def fused(ours: FloatArray, logits: FloatArray) -> FloatArray:
-        places = [np.argsort(np.argsort(-each, axis=1, kind="stable"), axis=1) for each in (ours, logits)]
-        return np.asarray((1 - weight) / (constant + places[0]) + weight / (constant + places[1]))
+def subtract_gaps(name: float, passage: float, most: float) -> Way:
+    """The distance of each logit to the best of the ten, up to a limit."""
+    return lambda names, passages: sum(
+        -weight * np.minimum(logits.max() - logits, most) / most
+        for weight, logits in ((name, names), (passage, passages))
+    )
 
-    return fused
 
-
-FUSIONS: dict[str, Fusion] = {
-    "the reranker's order alone": lambda _, logits: logits,
-    **{f"evidence + {w} · logit in ±12": linear(w) for w in (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)},
-    **{f"evidence + {w} · logit in −12…0": linear(w, -12, 0) for w in (0.1, 0.2)},
-    **{
-        f"evidence + {w} · sigmoid((logit − {m}) / {s})": sigmoid(w, m, s)
-        for w in (0.1, 0.2, 0.4)
-        for m in (-4, 0, 4)
-        for s in (1, 2, 5)
+FAMILIES: dict[str, dict[str, Way]] = {
+    "logits": {
+        f"name {name}, passage {passage}": add_logits(name, passage)
+        for name, passage in product((0, 0.05, 0.1, 0.15, 0.2, 0.3), (0, 0.05, 0.1, 0.15, 0.2, 0.3))
     },
-    **{f"reciprocal ranks, {w} of the reranker": ranks(w, 5) for w in (0.3, 0.5)},
+    "gaps": {
+        f"name {name}, passage {passage}, up to {most}": subtract_gaps(name, passage, most)
+        for name, passage, most in product(
+            (0, 0.01, 0.02, 0.05, 0.1, 0.15), (0, 0.05, 0.07, 0.1, 0.15, 0.2), (6, 8, 12)
+        )
+    },
 }
-
-
-def both(
-    passage: float, name: float, headings: float = 0.0
-) -> Callable[[CandidateTable, FloatArray, FloatArray], FloatArray]:
-    """A passage and the name read by themselves, each with its weight, and headings without a reader."""
-
-    def fused(candidates: CandidateTable, passages: FloatArray, names: FloatArray) -> FloatArray:
-        ours = linear(name)(linear(passage)(candidates.evidence, passages), names)
-        return np.asarray(ours + headings * candidates.headings * candidates.meaning)
-
-    return fused
-
-
-TAKEN = "passage .1, name .2"
-"""As in wikiholt.search.reranking; headings would have to be read for every page."""
-PLAIN = ("the reranker's order alone", "evidence + 0.1 · logit in ±12", "reciprocal ranks, 0.3 of the reranker")
-BOTH = {
-    "passage .1": both(0.1, 0),
-    "name .1": both(0, 0.1),
-    "name .2": both(0, 0.2),
-    "name .3": both(0, 0.3),
-    "passage .05, name .1": both(0.05, 0.1),
-    "passage .1, name .1": both(0.1, 0.1),
-    "passage .05, name .2": both(0.05, 0.2),
-    TAKEN: both(0.1, 0.2),
-    "passage .2, name .2": both(0.2, 0.2),
-    "passage .1, name .3": both(0.1, 0.3),
-    "headings .2": both(0, 0, 0.2),
-    "name .2, headings .2": both(0, 0.2, 0.2),
-    "passage .05, name .2, headings .2": both(0.05, 0.2, 0.2),
-    "passage .1, name .2, headings .2": both(0.1, 0.2, 0.2),
-    "passage .1, name .2, headings .1": both(0.1, 0.2, 0.1),
-}
+FORMER = "name 0.2, passage 0.1"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
-    parser.add_argument("--data", type=Path, default=Path("bench/data"))
-    parser.add_argument("--score", action="store_true", help="make the raw scores that are not there yet")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--score", action="store_true", help="make the scores that are not there yet")
+    parser.add_argument("--every", type=int, default=1, help="ask every n-th question only")
     parser.add_argument("--write", action="store_true", help="write bench/results/reranking.md")
     arguments = parser.parse_args()
-    asked, pages_by_collection = load_queries(arguments.collections, arguments.data)
-    if arguments.score:
-        for reading, most, pages in READ:
-            score(asked, pages_by_collection, arguments.data, reading, most, range(pages))
-    text = "\n".join(format_report(asked, pages_by_collection, arguments.data))
-    print(text)
+    text = []
+    for mode in MODES:
+        if arguments.score:
+            score_mode(mode, arguments)
+        scored = [each for name in collections.SHARED_NAMES for each in read_scores(arguments.data, mode, name)]
+        text += [f"## {mode}, {len(scored)} questions", "", *format_mode(mode, scored), ""]
+    print("\n".join(text))
     if arguments.write:
-        write("reranking", f"{__doc__}\n{machine()}\n\n{text}")
+        write("reranking", f"{__doc__}\n{machine()}\n\n" + "\n".join(text))
 
 
-def format_report(
-    asked: list[JudgedQuery], pages_by_collection: dict[str, CollectionPages], data: Path
-) -> Iterator[str]:
-    candidates = build_table(asked, pages_by_collection)
-    yield "## What could be reached\n"
-    yield from ceilings(candidates)
-    raw = {(reading, most): scores(data, reading, most, len(asked)) for reading, most, _ in READ}
-    passages, names = raw["named", 128], raw["name", 128]
-    yield "\n## A passage (128 tokens) and path and name, each read by itself, 10 pages\n"
-    ways = {way: fused(candidates, known(passages), known(names)) for way, fused in BOTH.items()}
-    yield from compared(
-        candidates, ways, there(candidates, passages, 10) & there(candidates, names, 10), 10, len(ways), TAKEN
-    )
-    for reading, most, pages in READ:
-        for depth in sorted({10, pages}):
-            logits = raw[reading, most]
-            usable = there(candidates, logits, depth)
-            if usable.any():
-                yield f"\n## {reading}, {most} tokens, {depth} pages ({usable.sum()} queries)\n"
-                ways = {way: fused(candidates.evidence, known(logits)) for way, fused in FUSIONS.items()}
-                yield from compared(candidates, ways, usable, depth, 5, "")
+class Recorder:
+    """Takes the place of the reranker's work in the product: keeps what it would read, and changes nothing."""
+
+    def __init__(self) -> None:
+        self.texts: list[RerankTexts] = []
+        self.evidence: list[float] = []
+
+    @contextmanager
+    def install(self) -> Iterator[None]:
+        def rerank(
+            reranker: PageReranker, _: str, mode: SearchMode, candidates: list[Candidate], __: Competition
+        ) -> RerankResult:
+            head = candidates[:RERANK_DEPTH]
+            self.texts, self.evidence = reranker.get_texts(head), [compute_evidence(mode, each) for each in head]
+            return RerankResult(candidates)
+
+        former, PageReranker.rerank = PageReranker.rerank, rerank  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            PageReranker.rerank = former  # type: ignore[method-assign]
 
 
-def known(raw: FloatArray) -> FloatArray:
-    """The raw scores; a page without a score gets a neutral one."""
-    return np.where(np.isnan(raw), -4.0, raw)
+def score_mode(mode: SearchMode, arguments: argparse.Namespace) -> None:
+    """Ask the collections their questions, and add the reranker's logits to their files."""
+    recorder = Recorder()
+    service = open_service(arguments.data / "quality", overrides={"rerank.model": RERANKER})
+    assert service.components.reranking is not None
+    reranker = service.components.reranking.get_reranker()
+    for name in collections.SHARED_NAMES:
+        known = {(each.kind, each.query) for each in read_scores(arguments.data, mode, name)}
+        file = _get_file(arguments.data, mode, name)
+        file.parent.mkdir(exist_ok=True)
+        wiki = service.get_handle(name)
+        with file.open("a", encoding="utf-8", buffering=1) as stream, recorder.install():
+            for kind in collections.queries(arguments.collections / name):
+                for query in list(kind.texts)[:: arguments.every]:
+                    if (kind.name, query) in known:
+                        continue
+                    left_out = kind.exclude.get(query, set())
+                    request = SearchRequest(kind.texts[query], 20 + len(left_out), mode, rerank=True)
+                    hits = wiki.search(request).hits
+                    texts = [*(each.name for each in recorder.texts), *(each.passage for each in recorder.texts)]
+                    logits = reranker.score(kind.texts[query], texts, TIMEOUT_S)
+                    assert logits is not None
+                    half = len(texts) // 2
+                    relevant = {path: grade for path, grade in kind.relevant[query].items() if path not in left_out}
+                    paths = ["" if hit.path in left_out else hit.path for hit in hits]
+                    row = Scored(
+                        kind.name, query, relevant, paths, recorder.evidence, [*logits[:half]], [*logits[half:]]
+                    )
+                    stream.write(json.dumps(row) + "\n")
+                print(mode, kind.name, flush=True)
+    service.close()
 
 
-def there(candidates: CandidateTable, raw: FloatArray, depth: int) -> np.ndarray:
-    """The queries of which all pages that count were read."""
-    return np.asarray(~(np.isnan(raw) & ~candidates.gone & (np.arange(KEPT)[None] < depth)).any(axis=1))
+def _get_file(data: Path, mode: SearchMode, name: str) -> Path:
+    return data / "reranking" / f"{mode}-{name}.jsonl"
 
 
-def build_table(asked: list[JudgedQuery], pages_by_collection: dict[str, CollectionPages]) -> CandidateTable:
-    def table(rows: Iterator[FloatArray | list[float]]) -> FloatArray:
-        found = np.zeros((len(asked), KEPT))
-        for row, values in enumerate(rows):
-            found[row, : len(values)] = values
-        return found
-
-    ideal = [sorted(each.relevant.values(), reverse=True)[:10] for each in asked]
-    gone = table([path in each.exclude for path in each.paths] for each in asked) > 0
-    gone |= np.arange(KEPT)[None] >= np.array([len(each.pages) for each in asked])[:, None]
-    return CandidateTable(
-        table(evidence(each.meaning, each.share, each.name) for each in asked),
-        table(each.meaning for each in asked),
-        table(heading_similarity(each, pages_by_collection[each.collection]) for each in asked),
-        table([each.relevant.get(path, 0) for path in each.paths] for each in asked),
-        np.array([sum(grade / math.log2(rank + 2) for rank, grade in enumerate(grades)) for grades in ideal]),
-        gone,
-        np.array([each.kind for each in asked]),
-        np.array([each.held_out for each in asked]),
-    )
+def read_scores(data: Path, mode: SearchMode, name: str) -> list[Scored]:
+    file = _get_file(data, mode, name)
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [Scored(*row) for row in map(json.loads, lines)]
 
 
-def heading_similarity(asked: JudgedQuery, collection_pages: CollectionPages) -> list[float]:
-    """How far the query names a page's best heading together with the page."""
-    terms = frozenset(parse_query(asked.text).terms)
-    found = []
-    for page_id in asked.pages[:20]:
-        name = words_of(collection_pages.names[page_id])
-        found.append(
-            max(
-                (compute_dice(terms, name | words_of(each)) for each in collection_pages.headings.get(page_id, [])),
-                default=0.0,
-            )
-        )
-    return found
+def compute_gains(scored: Sequence[Scored], way: Way | None) -> dict[str, float]:
+    """The mean nDCG@10 of every set of questions."""
+    gains: dict[str, list[float]] = {}
+    for each in scored:
+        evidence: FloatArray = np.array(each.evidence)
+        if way is not None:
+            evidence = evidence + way(np.array(each.names), np.array(each.passages))
+        order = np.argsort(-evidence, kind="stable").tolist()
+        paths = [*(each.paths[at] for at in order), *each.paths[len(order) :]]
+        gains.setdefault(each.kind, []).append(compute_ndcg([path for path in paths if path], each.relevant))
+    return {kind: float(np.mean(values)) for kind, values in gains.items()}
 
 
-@cache
-def words_of(text: str) -> frozenset[str]:
-    return get_significant_terms(text)
+def format_mode(mode: SearchMode, scored: Sequence[Scored]) -> Iterator[str]:
+    plain = compute_gains(scored, None)
+    kinds = list(plain)
+    yield f"| | {' | '.join(kinds)} | mean |"
+    yield "|---" * (len(kinds) + 2) + "|"
+    yield f"| not reranked | {' | '.join(f'{plain[kind]:.4f}' for kind in kinds)} | {np.mean(list(plain.values())):.4f} |"
+    taken = subtract_gaps(NAME_WEIGHTS[mode], PASSAGE_WEIGHT, MAX_GAP)
+    rows = {"taken: gaps": taken, f"before: logits, {FORMER}": FAMILIES["logits"][FORMER]}
+    differences = {label: _subtract(compute_gains(scored, way), plain) for label, way in rows.items()}
+    held_out = []
+    for family, ways in FAMILIES.items():
+        found = {label: _subtract(compute_gains(scored, way), plain) for label, way in ways.items()}
+        best = max(found, key=lambda label: _get_mean(found[label], kinds))
+        differences[f"best {family}: {best}"] = found[best]
+        held_out.append(format_held_out(family, found, kinds))
+    for label, difference in differences.items():
+        cells = " | ".join(f"{difference[kind]:+.4f}" for kind in kinds)
+        yield f"| {label} | {cells} | {_get_mean(difference, kinds):+.4f} |"
+    yield ""
+    yield "| weights chosen by the other collections | mean difference | chosen |"
+    yield "|---|---|---|"
+    yield from held_out
 
 
-def ceilings(candidates: CandidateTable) -> Iterator[str]:
-    """nDCG@10 without reranking, and with a perfect reranker."""
-    yield f"| nDCG@10 | {' | '.join(candidates.names)} |"
-    yield "|" + "---|" * (len(candidates.names) + 1)
-    for depth in (0, 10, 20, 30):
-        found = candidates.ndcg(candidates.gains, depth)
-        means = (f"{found[candidates.kinds == name].mean():.3f}" for name in candidates.names)
-        yield f"| {f'the first {depth} in the right order' if depth else 'hybrid search'} | {' | '.join(means)} |"
+def format_held_out(family: str, found: Mapping[str, Mapping[str, float]], kinds: Sequence[str]) -> str:
+    """The mean difference if the weights for each collection are chosen by the others."""
+    gains: list[float] = []
+    chosen = []
+    for name in collections.SHARED_NAMES:
+        own = [kind for kind in kinds if kind.startswith(name)]
+        others = [kind for kind in kinds if kind not in own]
+        best = max(found, key=lambda label: _get_mean(found[label], others))
+        gains += [found[best][kind] for kind in own]
+        chosen.append(f"{name}: {best}")
+    return f"| {family} | {np.mean(gains):+.4f} | {'; '.join(chosen)} |"
 
 
-def compared(
-    candidates: CandidateTable, ways: dict[str, FloatArray], usable: np.ndarray, depth: int, shown: int, taken: str
-) -> Iterator[str]:
-    """The ways that do best on the first half, best first, and the plainest; then a test of the best and of what was taken."""
-    before = candidates.ndcg(candidates.evidence, 0)
-    gains = {way: candidates.ndcg(fused, depth) - before for way, fused in ways.items()}
-    first, second = usable & ~candidates.held_out, usable & candidates.held_out
-    order = sorted(gains, key=lambda way: -candidates.mean(gains[way], first))
-    yield f"| way | {' | '.join(candidates.names)} | first half | second half |"
-    yield "|" + "---|" * (len(candidates.names) + 3)
-    for way in dict.fromkeys([*order[:shown], *(each for each in PLAIN if each in gains)]):
-        cells = [gains[way][usable & (candidates.kinds == kind)] for kind in candidates.names]
-        halves = (f"{candidates.mean(gains[way], half):+.4f}" if half.any() else "" for half in (first, second))
-        yield f"| {way} | {' | '.join(f'{c.mean():+.3f}' if len(c) else '' for c in cells)} | {' | '.join(halves)} |"
-    if second.any():
-        for way in dict.fromkeys(each for each in (order[0], taken) if each):
-            yield from tested(candidates, gains[way], way, second)
+def _subtract(gains: Mapping[str, float], plain: Mapping[str, float]) -> dict[str, float]:
+    return {kind: gains[kind] - plain[kind] for kind in plain}
 
 
-def tested(candidates: CandidateTable, gains: FloatArray, name: str, second: np.ndarray) -> Iterator[str]:
-    """Whether this way gains more than chance on the second half."""
-    yield f"\n| {name}, second half | difference | p | better | worse |"
-    yield "|---|---|---|---|---|"
-    for kind in (*candidates.names, ""):
-        part = gains[second & (candidates.kinds == kind)] if kind else gains[second]
-        if len(part):
-            gap = compute_difference(part.tolist(), [0.0] * len(part))
-            bounds = f"{gap.interval.mean:+.4f} [{gap.interval.low:+.4f} {gap.interval.high:+.4f}]"
-            yield f"| {kind or 'all queries'} | {bounds} | {gap.p_value:.3f} | {gap.better} | {gap.worse} |"
+def _get_mean(values: Mapping[str, float], kinds: Sequence[str]) -> float:
+    return float(np.mean([values[kind] for kind in kinds]))
 
 
 if __name__ == "__main__":

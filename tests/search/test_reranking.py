@@ -210,6 +210,27 @@ def test_a_page_rated_higher_by_the_reranker_comes_first_with_the_likelihood_of_
     assert [hit.likelihood for hit in best] == [hit.likelihood for hit in unread]
 
 
+def test_pages_far_behind_the_best_keep_their_order() -> None:
+    candidates = [Candidate(number, number, 0.5, 0.4 - number / 100) for number in (1, 2, 3)]
+    scores = [RerankScores(-6.0, -6.0), RerankScores(-4.0, -4.0), RerankScores(9.0, 9.0)]
+    for mode in RERANKED_MODES:
+        ordered = reorder_candidates(mode, candidates, scores, get_competition(mode, candidates))
+        assert [candidate.page_id for candidate in ordered] == [3, 1, 2]
+
+
+def test_a_name_counts_less_where_names_were_compared() -> None:
+    near, named = Candidate(1, 1, 0.50), Candidate(2, 2, 0.55)
+    scores = [RerankScores(0.0, 0.0), RerankScores(8.0, 0.0)]
+    orders = {
+        mode: [
+            candidate.page_id
+            for candidate in reorder_candidates(mode, [near, named], scores, get_competition(mode, [near, named]))
+        ]
+        for mode in RERANKED_MODES
+    }
+    assert orders == {SearchMode.HYBRID: [1, 2], SearchMode.SEMANTIC: [2, 1]}
+
+
 def test_a_models_cosines_count_on_the_common_scale() -> None:
     high = CosineScale(0.5, 0.9)
     near, far = Candidate(1, 1, 0.3, scale=high), Candidate(2, 2, 0.6, scale=high)

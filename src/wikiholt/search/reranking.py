@@ -35,14 +35,16 @@ UNCLEAR_LIKELIHOODS = (0.2, 0.9)
 """A hybrid search is reranked if the likelihood of its first page is between these: a clear answer does not change, and
 a hopeless one does not become right. Chosen with bench/unclear, see docs/adr/0038."""
 
-NAME_WEIGHT, PASSAGE_WEIGHT = 0.2, 0.1
-"""The most that the reranker's scores of a page's name and passage add to evidence.
+NAME_WEIGHTS = {SearchMode.HYBRID: 0.02, SearchMode.SEMANTIC: 0.1}
+PASSAGE_WEIGHT = 0.1
+"""The most that a page loses because the reranker prefers the name or the passage of another page.
 
-Most wiki queries are names. A reranker trained on questions and answers scores those poorly from the passage alone.
+Most wiki queries are names, which a reranker trained on questions and answers judges poorly from the passage alone.
+Hybrid search has compared them already. Chosen with bench/reranking, see docs/adr/0025.
 """
 
-_CLEAR_LOGIT = 12.0
-"""The logit of a clear yes. The negative value is a clear no."""
+MAX_GAP = 8.0
+"""The distance to the best logit at which a page loses most."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -95,7 +97,7 @@ class PageReranker:
         try:
             reranker = self._config.get_reranker()
             deadline = time.monotonic() + self._config.timeout_s
-            page_texts = self._get_texts(head)
+            page_texts = self.get_texts(head)
             # Passages take longest, so they start first; names fill the remaining time of the workers.
             passages, names = (t.passage for t in page_texts), (t.name for t in page_texts)
             texts = list(dict.fromkeys([*passages, *names]))
@@ -115,7 +117,8 @@ class PageReranker:
         scores = [RerankScores(logit_by_text[t.name], logit_by_text[t.passage]) for t in page_texts]
         return RerankResult(reorder_candidates(mode, head, scores, competition) + candidates[RERANK_DEPTH:])
 
-    def _get_texts(self, candidates: Sequence[Candidate]) -> list[RerankTexts]:
+    def get_texts(self, candidates: Sequence[Candidate]) -> list[RerankTexts]:
+        """What the reranker reads of each candidate."""
         pages = self._index.get_pages([candidate.page_id for candidate in candidates])
         chunks = self._index.get_chunks(
             [candidate.chunk_id for candidate in candidates if candidate.chunk_id is not None]
@@ -138,14 +141,15 @@ def should_rerank(request: SearchRequest, candidates: Sequence[Candidate], compe
 def reorder_candidates(
     mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], competition: Competition
 ) -> list[Candidate]:
-    """Sort the candidates by evidence plus reranker scores. Each has the likelihood of its place before.
+    """Sort the candidates by evidence and reranker scores. Each has the likelihood of its place before.
 
     The reranker knows better which page is the right one, but not how likely it is (docs/adr/0038).
     """
+    best_name, best_passage = max(score.name for score in scores), max(score.passage for score in scores)
     totals = [
         compute_evidence(mode, candidate)
-        + NAME_WEIGHT * _to_share(score.name)
-        + PASSAGE_WEIGHT * _to_share(score.passage)
+        - NAME_WEIGHTS[mode] * _to_share(best_name - score.name)
+        - PASSAGE_WEIGHT * _to_share(best_passage - score.passage)
         for candidate, score in zip(candidates, scores, strict=True)
     ]
     order = sorted(range(len(candidates)), key=lambda i: (-totals[i], i))
@@ -156,9 +160,9 @@ def reorder_candidates(
     ]
 
 
-def _to_share(logit: float) -> float:
-    """A logit as a share of a clear yes."""
-    return (max(-_CLEAR_LOGIT, min(_CLEAR_LOGIT, logit)) + _CLEAR_LOGIT) / (2 * _CLEAR_LOGIT)
+def _to_share(gap: float) -> float:
+    """The distance of two logits as a share of the largest that counts."""
+    return min(gap, MAX_GAP) / MAX_GAP
 
 
 def _make_texts(page: StoredPage | None, chunk: StoredChunk | None, dialect: Dialect) -> RerankTexts:
