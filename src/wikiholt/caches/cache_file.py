@@ -51,7 +51,7 @@ FORMAT_VERSION = 2
 ALIGNMENT_BYTES = 4096
 _REBUILD_HINT = "no action needed: the cache is rebuilt from the index"
 _CHECKSUM_BLOCK_BYTES = 1 << 20
-_READS_PER_RELEASE = 8
+_READS_PER_RELEASE = 4
 _COPY_MAX_BYTES = 256 << 10
 """A file up to this size is read into memory: a mapped file needs two descriptors, too many for thousands of wikis."""
 _BACKDATE_NS = 3_600_000_000_000
