@@ -4,8 +4,8 @@
 
 Uses the indexes of bench.quality (run that first), and the extra `models`. `--score` asks every n-th question and keeps
 the reranker's scores of the best ten pages in bench/data/reranking (10 to 20 minutes of two cores; existing scores are
-kept). Figures are differences of nDCG@10 to the search without reranking. In "left out", the weights for a collection
-are chosen by the others. One setting for all sets of questions.
+kept). Figures are differences of nDCG@10 to the search without reranking, with one setting for all sets of questions.
+The last table of a mode says what is left if the weights for a collection are chosen by the others.
 """
 
 import argparse

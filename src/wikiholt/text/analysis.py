@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
-from sys import intern
 from threading import Lock
 from typing import cast
 
@@ -148,8 +147,7 @@ class Analyser:
             forms = tuple([folded for (_, folded), stem in zip(words, stems, strict=True) if folded != stem])
         if len(self._cache) >= _MAX_CACHED_TOKENS:
             self._cache.clear()
-        # Many tokens have the same terms, and few of them fit into the caches of a processor.
-        self._cache[intern(token)] = result = intern(" ".join(stems)), tuple(map(intern, forms))
+        self._cache[token] = result = " ".join(stems), forms
         return result
 
     def _analyse_unspaced(self, runs: Iterable[tuple[bool, str, int]]) -> _TokenTerms:
