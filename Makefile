@@ -61,8 +61,8 @@ check: $(READY) lint ## The same, and an audit of what is installed
 gate: $(READY)       ## The long forms: 700 crashes, 10,000 requests, every test with all its examples
 	$(BIN)/python -m tests.crash --rounds 500
 	$(BIN)/python -m tests.crash --store postgres --rounds 200
-	WIKIHOLT_TESTS=full GATE_BATCHES=150 $(BIN)/python -m pytest --timeout 0 tests/isolation/test_isolation_http.py
-	WIKIHOLT_TESTS=full $(PYTEST) $(GROUPED) --timeout 1800
+	FULL_TESTS=1 GATE_BATCHES=150 $(BIN)/python -m pytest --timeout 0 tests/isolation/test_isolation_http.py
+	FULL_TESTS=1 $(PYTEST) $(GROUPED) --timeout 1800
 
 format: $(READY)     ## Put the code in order
 	$(BIN)/ruff check --fix .

@@ -34,10 +34,10 @@ gc.disable()
 # Every httpx client reads all certificates (30 ms); tests create very many clients.
 httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
 
-# A run that fails can be repeated. `WIKIHOLT_EXPLORE=1` draws new examples, as `python -m tests.fuzz` does for longer.
+# A run that fails can be repeated. `EXPLORE_TESTS=1` draws new examples, as `python -m tests.fuzz` does for longer.
 _EVERY_PROFILE = {
     "deadline": None,
-    "derandomize": not os.environ.get("WIKIHOLT_EXPLORE"),
+    "derandomize": not os.environ.get("EXPLORE_TESTS"),
     "suppress_health_check": [HealthCheck.too_slow],  # it measures the machine
 }
 settings.register_profile("fast", max_examples=FAST_EXAMPLES, **_EVERY_PROFILE)

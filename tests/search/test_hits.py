@@ -147,6 +147,19 @@ def test_a_rare_word_weighs_more_than_a_common_one() -> None:
     assert choose("pump filter zeolite ", (), *texts) == texts[1]
 
 
+def test_more_passages_of_the_first_hit_are_compared() -> None:
+    texts = ("pump", "pump", "pump", "pump", "pump zeolite")
+    near = {page_id: [Candidate(page_id, number, 0.4, 0.5) for number in range(1, 6)] for page_id in (1, 2)}
+    pages = {page_id: StoredPage(page_id, "p.md", "p", "Page", None, (), None, 5) for page_id in near}
+    chooser = PassageChooser(parse_query("pump zeolite "), near)
+    chosen = chooser.choose(cast(WikiIndex, ChunkIndex(*texts)), [near[1][0], near[2][0]], pages)
+    assert [chunk.text for chunk in chosen if chunk] == ["pump zeolite", "pump"]
+
+
+def test_words_with_one_stem_count_once() -> None:
+    assert get_stems(parse_query("http https ")) == ("http",)
+
+
 def test_names_and_headings_have_their_matches(show: Show) -> None:
     page = f"# Coffee machine\n\n{FILLER}\n\n## Descaling of the machine\n\nDescale it monthly. {FILLER}\n"
     hit = show(page, "descale machine ")

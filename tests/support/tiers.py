@@ -3,7 +3,7 @@
 A marker names the resource that a test needs. It is set by directory, so nobody marks by hand: a test in a directory
 named `postgres` needs PostgreSQL. Tests without a marker are the unit tier (`make quick`).
 
-WIKIHOLT_TESTS=full makes every test do as much as it can: more examples, more rounds. `make gate` sets it.
+FULL_TESTS=1 makes every test do as much as it can: more examples, more rounds. `make gate` sets it.
 """
 
 import os
@@ -13,7 +13,7 @@ RESOURCES = frozenset({"browser", "chroma", "model", "otterwiki", "postgres", "p
 _GATES = frozenset({"crash", "fuzz", "isolation", "malformed"})
 _GATE_FILES = frozenset({"security/test_hostile_repositories.py"})
 _QUICK_FILES = frozenset({"isolation/test_boundary_types.py", "malformed/test_findings.py"})
-IS_FULL = os.environ.get("WIKIHOLT_TESTS") == "full"
+IS_FULL = os.environ.get("FULL_TESTS") == "1"
 FAST_EXAMPLES = 6
 """Examples of Hypothesis in the short form."""
 

@@ -220,6 +220,31 @@ def test_code_and_tables_are_not_split_where_they_fit() -> None:
         assert any(whole in c.text for c in chunks)
 
 
+def test_wrapped_items_of_a_list_are_cut_between_items_or_sentences() -> None:
+    items = [
+        f"- Item {n} begins a sentence that goes on\n  over the end of its line, and\n  ends here. Then it has another\n  one."
+        for n in range(40)
+    ]
+    nested = "- Outer item\n" + "\n".join(f"  {item}".replace("\n", "\n  ") for item in items)
+    quote = "> It begins a sentence that goes on\n> over the end of its line. Another\n> one follows.\n" * 40
+    for text in ("\n".join(items), nested, quote):
+        chunks = build_chunks(parse_text(text), get_token_spans)
+        assert len(chunks) > 3
+        assert all(c.text.lstrip(">- ").startswith(("Item", "Then", "Outer", "It ", "Another")) for c in chunks)
+        assert all(c.text.endswith(("here.", "one.", "line.", "follows.")) for c in chunks)
+
+
+def test_a_table_is_cut_between_rows_and_a_row_only_if_it_is_too_long() -> None:
+    table = "| a | b |\n|---|---|\n" + "| The first. It has more. | The second. And more. |\n" * 60
+    chunks = build_chunks(parse_text(table), get_token_spans)
+    assert len(chunks) > 3
+    assert all(c.text.startswith("| ") and c.text.endswith(" |") for c in chunks)
+    row = "| " + make_sentences(80, "x") + " |"
+    chunks = build_chunks(parse_text(f"| a |\n|---|\n{row}\n"), get_token_spans)
+    assert len(chunks) > 3
+    assert all(c.text.startswith(("| a |", "|---|", "| Sentence", "Sentence")) for c in chunks)
+
+
 def test_chinese_and_japanese_are_cut_at_their_sentence_ends() -> None:
     page = parse_text("これは長い文章の一部です。" * 100)
     chunks = build_chunks(page, lambda text: [(at, at + 1) for at in range(len(text))])

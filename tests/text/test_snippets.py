@@ -1,6 +1,8 @@
 """Snippets: plain text around the best match, within the requested length, with the matched words marked."""
 
+import re
 from collections.abc import Callable, Sequence
+from itertools import product
 
 import pytest
 from hypothesis import example, given, settings
@@ -222,3 +224,18 @@ def test_a_page_cannot_contain_the_placeholder_for_code() -> None:
 )
 def test_a_fragment_cut_out_of_a_code_block_is_read_as_one(fragment: str, expected: str) -> None:
     assert to_plain_text(fragment) == expected
+
+
+def test_no_word_is_cut() -> None:
+    text = (
+        "Options include the following settings for switched ports and for traffic of the other kinds of ports that "
+        "exist here. Access: All traffic is assigned to a single VLAN, without tagging of any sort in the frames."
+    )
+    for query, closest in product(("switched traffic", "vlan tagging", "options frames"), ("Access", "Options")):
+
+        def score(sentences: Sequence[str], wanted: str = closest) -> list[float]:
+            return [float(wanted in sentence) for sentence in sentences]
+
+        for length in range(30, 190):
+            found = build_snippet(text, parse_query(query), length=length, sentence_scorer=score)
+            assert set(re.findall(r"\w+", found.text)) <= set(re.findall(r"\w+", text)), (query, length)

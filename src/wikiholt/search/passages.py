@@ -14,6 +14,9 @@ from wikiholt.text.analysis import strip_accents
 PASSAGES_PER_PAGE = 3
 """Passages of a page, nearest first, among which one is chosen."""
 
+LEAD_PASSAGES = 5
+"""The same for the first hit."""
+
 WORD_WEIGHT = 0.5
 """Weight of the contained words; the meaning has 1. Chosen with bench/snippets, see docs/adr/0035."""
 
@@ -35,7 +38,11 @@ class PassageChooser:
         """The chunk to show for each candidate. If no near chunk contains a word of the query, the whole page is
         scanned for one."""
         stems = get_stems(self.query)
-        near = [self.nearest.get(c.page_id, ()) or ((c,) if c.chunk_id is not None else ()) for c in candidates]
+        near = [
+            self.nearest.get(c.page_id, ())[: PASSAGES_PER_PAGE if position else LEAD_PASSAGES]
+            or ((c,) if c.chunk_id is not None else ())
+            for position, c in enumerate(candidates)
+        ]
         chunks = index.get_chunks([p.chunk_id for passages in near for p in passages if p.chunk_id is not None])
         chosen = [_choose_passage(passages, chunks, stems) for passages in near]
         undecided: dict[int, int] = {}
@@ -104,7 +111,7 @@ def get_stems(query: KeywordQuery) -> tuple[str, ...]:
     if not terms:
         return (query.prefix,) if query.prefix else ()
     # A stem's last letter may differ from the word's ("studi", "study"). Terms with digits or signs are not stemmed.
-    return tuple(term[:-1] if len(term) > 4 and term.isalpha() else term for term in terms)
+    return tuple(dict.fromkeys(term[:-1] if len(term) > 4 and term.isalpha() else term for term in terms))
 
 
 def count_mentions(text: str, stems: Sequence[str]) -> int:

@@ -27,7 +27,7 @@ from wikiholt.errors import (
 )
 from wikiholt.search.hits import HitBuilder
 from wikiholt.search.keyword_channel import AllowedPages, KeywordChannel
-from wikiholt.search.passages import PASSAGES_PER_PAGE, PassageChooser, group_passages
+from wikiholt.search.passages import LEAD_PASSAGES, PASSAGES_PER_PAGE, PassageChooser, group_passages
 from wikiholt.search.query import InterpretedQuery, QueryInterpreter, check_query
 from wikiholt.search.query_embedding import QueryEmbedder, StartedQuery
 from wikiholt.search.ranking import (
@@ -410,10 +410,10 @@ class Searcher:
         found: dict[int, list[Candidate]] = {}
         complete = page_ids & context.complete_pages
         if context.page_hits is not None and complete:
-            found = group_passages(context.page_hits, PASSAGES_PER_PAGE, self._scale, complete)
+            found = group_passages(context.page_hits, LEAD_PASSAGES, self._scale, complete)
         if page_ids == complete:
             return found
-        found |= group_passages(context.nearest, PASSAGES_PER_PAGE, self._scale, page_ids - complete)
+        found |= group_passages(context.nearest, LEAD_PASSAGES, self._scale, page_ids - complete)
         # Three passages of a page among the nearest of all are mostly the nearest of the page.
         incomplete = [
             page_id
@@ -423,4 +423,4 @@ class Searcher:
         if context.has_all_passages or not incomplete:
             return found
         hits = self._vectors.search_pages(context, context.vector, incomplete)
-        return found | group_passages(hits, PASSAGES_PER_PAGE, self._scale, incomplete)
+        return found | group_passages(hits, LEAD_PASSAGES, self._scale, incomplete)

@@ -67,7 +67,6 @@ def _make_section(
 # Chunks. A chunk is a range of the body, so no text is lost.
 
 _ATOMIC_KINDS = frozenset({"fence", "code", "table"})
-_PROSE_KINDS = frozenset({"paragraph", "heading"})
 _get_start = attrgetter("start")
 
 
@@ -206,19 +205,19 @@ class _ChunkBuilder:
             tokens //= 2
 
     def _find_overlap_start(self, end: int, start: int, tokens: int) -> int:
-        """Where the last sentences before `end` begin, or the last words if the sentence is too long."""
+        """Where the last sentences or lines before `end` begin, or the last words if a sentence is too long."""
         earliest = self._token_counter.find_start(end, tokens, self._floor)
         if earliest >= end:
             return start
         for block in self._iter_blocks_between(earliest, end):
             if earliest <= block.start < end:
                 return block.start
-            starts = find_sentence_starts(
-                self._body, max(block.start, earliest - 2), min(block.end, end), by_line=block.kind not in _PROSE_KINDS
-            )
+            starts = find_sentence_starts(self._body, max(block.start, earliest - 2), min(block.end, end), block.kind)
             for position in starts:
                 if position >= earliest:
                     return position
+            if block.kind in _ATOMIC_KINDS:
+                return start  # the end of a row or of a line of code says nothing
         words = find_word_starts(self._body, max(earliest - 1, 0), end)
         # the first may be the rest of a split word
         for position in words:
@@ -240,22 +239,28 @@ class _ChunkBuilder:
                 yield block
 
     def _split_block(self, block: MarkdownBlock) -> Iterator[tuple[int, int]]:
-        """The block in pieces that leave room for the overlap: sentences, else words, else tokens."""
+        """The block in pieces that leave room for the overlap: lines or sentences, else words, else tokens."""
         limit = max(self._target - self._overlap, 1)
-        by_line = block.kind not in _PROSE_KINDS
-        for start, end in self._iter_ranges(
-            block.start, find_sentence_starts(self._body, block.start, block.end, by_line=by_line), block.end
-        ):
+        starts = find_sentence_starts(self._body, block.start, block.end, block.kind)
+        for start, end in self._iter_ranges(block.start, starts, block.end):
             if self._token_counter.count(start, end) <= limit:
                 yield start, end
-                continue
-            for first, last in self._iter_ranges(start, find_spaced_starts(self._body, start, end), end):
-                if self._token_counter.count(first, last) <= (
-                    limit if self._body[first:last].isascii() else limit // 4
-                ):
-                    yield first, last
-                else:
-                    yield from self._split_by_tokens(first, last, limit)
+            elif block.kind in _ATOMIC_KINDS:
+                for first, last in self._iter_ranges(start, find_sentence_starts(self._body, start, end), end):
+                    yield from self._split_sentence(first, last, limit)
+            else:
+                yield from self._split_sentence(start, end, limit)
+
+    def _split_sentence(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+        """A sentence in one piece if it is short enough, else its words, else tokens."""
+        if self._token_counter.count(start, end) <= limit:
+            yield start, end
+            return
+        for first, last in self._iter_ranges(start, find_spaced_starts(self._body, start, end), end):
+            if self._token_counter.count(first, last) <= (limit if self._body[first:last].isascii() else limit // 4):
+                yield first, last
+            else:
+                yield from self._split_by_tokens(first, last, limit)
 
     def _split_by_tokens(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
         """Split a word too long for one chunk, or text without spaces, at token boundaries."""

@@ -259,7 +259,7 @@ def _split_sentences(block: str) -> Iterator[tuple[int, int]]:
     starts = (
         [match.end() for match in _ASCII_SENTENCE_END.finditer(block)]
         if is_ascii
-        else find_sentence_starts(block, 0, len(block), by_line=False)
+        else find_sentence_starts(block, 0, len(block))
     )
     cuts = [0]
     for start in starts:

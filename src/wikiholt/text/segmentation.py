@@ -25,13 +25,27 @@ _AFTER_END_CHARACTER = (
 )
 _SENTENCE_END = re.compile(rf"{_SENTENCE_END_CHARACTER}(?:{_AFTER_END_CHARACTER})")
 _SENTENCE_OR_LINE_END = re.compile(rf"{_SENTENCE_END_CHARACTER}(?:{_AFTER_END_CHARACTER}|(?<=\n)\s*+)")
+_LIST_ITEM = r"(?:[-*+]|[0-9]{1,9}[.)])[ \t]"
+_SENTENCE_OR_ITEM_END = re.compile(rf"{_SENTENCE_END_CHARACTER}(?:{_AFTER_END_CHARACTER}|(?<=\n)\s*+(?={_LIST_ITEM}))")
+_LINE_END = re.compile(r"\n\s*+")
+_BOUNDARIES = {
+    "paragraph": _SENTENCE_END,
+    "heading": _SENTENCE_END,
+    "quote": _SENTENCE_END,
+    "list": _SENTENCE_OR_ITEM_END,
+    "table": _LINE_END,
+    "fence": _LINE_END,
+    "code": _LINE_END,
+}
+"""For each kind of block, where it may be cut. Lines of prose are wrapped anywhere; a row of a table is a unit."""
 _SPACED_RUN = re.compile(r"\S++")
 _WORD_OR_CJK = re.compile(rf"[{CJK_RANGES}]|[^\s{CJK_RANGES}]++")
 
 
-def find_sentence_starts(text: str, start: int, end: int, *, by_line: bool) -> list[int]:
-    """Where sentences begin within [start, end), except at `start`; with `by_line`, lines begin sentences too."""
-    pattern = _SENTENCE_OR_LINE_END if by_line else _SENTENCE_END
+def find_sentence_starts(text: str, start: int, end: int, kind: str = "paragraph") -> list[int]:
+    """Where sentences, or the items, rows and lines of this kind of block, begin within [start, end), except at
+    `start`."""
+    pattern = _BOUNDARIES.get(kind, _SENTENCE_OR_LINE_END)
     return [position for match in pattern.finditer(text, start, end) if start < (position := match.end()) < end]
 
 

@@ -246,7 +246,7 @@ def _find_window(plain: str, matches: list[_Match], sentence: Span | None, lengt
     sentence; both if they are close together."""
     if len(plain) <= length:
         return 0, len(plain)
-    first, last = _find_anchor(matches, sentence, length)
+    first, last = _find_anchor(plain, matches, sentence, length)
     at_sentence_start = sentence is not None and first == sentence.start
     room = length - (last - first)
     start = max(0, min(first if at_sentence_start else first - room // 3, len(plain) - length))
@@ -255,12 +255,13 @@ def _find_window(plain: str, matches: list[_Match], sentence: Span | None, lengt
     return start, max(_find_word_end(plain, start, end, last), start + 1)
 
 
-def _find_anchor(matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:
+def _find_anchor(plain: str, matches: list[_Match], sentence: Span | None, length: int) -> tuple[int, int]:
     """The range that the window must contain."""
     densest = _find_densest(matches, length)
     if sentence is None:
         return densest
     head = min(sentence.end, sentence.start + min(length, _SENTENCE_START_CHARS))
+    head = _find_word_end(plain, sentence.start, head, sentence.start)
     if not matches:
         return sentence.start, head
     first, last = min(densest[0], sentence.start), max(densest[1], head)
