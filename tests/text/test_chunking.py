@@ -222,7 +222,7 @@ def test_code_and_tables_are_not_split_where_they_fit() -> None:
 
 def test_wrapped_items_of_a_list_are_cut_between_items_or_sentences() -> None:
     items = [
-        f"- Item {n} begins a sentence that goes on\n  over the end of its line, and\n  ends here. Then it has another\n  one."
+        f"- Item {n} begins a sentence that goes on\n  over the end of its line, and\n  ends here. Then it has\n  one."
         for n in range(40)
     ]
     nested = "- Outer item\n" + "\n".join(f"  {item}".replace("\n", "\n  ") for item in items)
