@@ -24,9 +24,7 @@ from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.http.write_request import DraftBody, LazyBody, read_body
 from wikiholt.interfaces.schemas.common import build_document, build_documents
-from wikiholt.interfaces.web.highlights import highlight_words
-from wikiholt.interfaces.web.line_diff import render_changes
-from wikiholt.interfaces.web.renderer import render_markdown
+from wikiholt.interfaces.web.renderer import highlight_words, render_changes, render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
 from wikiholt.search.request import MAX_QUERY_CHARS, SearchRequest
 from wikiholt.text.dialect import GFM, Dialect

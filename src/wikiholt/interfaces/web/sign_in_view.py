@@ -17,7 +17,7 @@ from wikiholt.domain.wiki import Key
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.sign_in import (
     COOKIE_NAME,
     SignInMethod,
@@ -70,7 +70,7 @@ def _sign_in_with_key(request: Request, form: dict[str, str]) -> Response:
     settings: Settings = request.app.state.application.settings
     next_url = _get_next(request, form.get("next", ""))
     try:
-        key = RequestContext(request.app.state.application, request).check_key(form.get("key", "").strip())
+        key = get_request_context(request).check_key(form.get("key", "").strip())
     except Unauthorized as error:
         return _render_form(request, next_url, error)
     # A key of one wiki is used for the pages below which it was entered, so that each wiki can have another key.
@@ -95,7 +95,7 @@ def handle_sign_out(request: Request) -> Response:
     """End the sign-in on the server and remove its cookies."""
     require_same_origin(request)
     application = request.app.state.application
-    signed_in = RequestContext(application, request).signed_in
+    signed_in = get_request_context(request).signed_in
     end_sign_ins(request)
     settings: Settings = application.settings
     url = settings.people_proxy_sign_out_url if signed_in and signed_in.method is SignInMethod.PROXY else ""
@@ -125,7 +125,7 @@ def _make_oidc_client(settings: Settings) -> "OidcClient":
 
 def handle_oidc_start(request: Request) -> Response:
     """Send the browser to the OpenID provider, with a cookie that the way back needs."""
-    RequestContext(request.app.state.application, request).count_request()
+    get_request_context(request).count_request()
     next_url = _get_next(request, request.query_params.get("next", ""))
     url, pending = request.app.state.oidc.start(_make_url(request, "oidc-callback"), next_url)
     response = RedirectResponse(url, 302, _NO_STORE)
@@ -136,7 +136,7 @@ def handle_oidc_start(request: Request) -> Response:
 
 def handle_oidc_callback(request: Request) -> Response:
     """Sign in the person that the OpenID provider sends back."""
-    RequestContext(request.app.state.application, request).count_request()
+    get_request_context(request).count_request()
     person, next_url = request.app.state.oidc.finish(
         _make_url(request, "oidc-callback"), dict(request.query_params), request.cookies.get(_OIDC_COOKIE_NAME, "")
     )
