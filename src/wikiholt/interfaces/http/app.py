@@ -31,7 +31,7 @@ from wikiholt.interfaces.http import (
     search_routes,
     service_routes,
 )
-from wikiholt.interfaces.http.metrics import SchedulerCollector, ServiceMetrics, make_process_collectors
+from wikiholt.interfaces.http.metrics import ServiceMetrics, make_process_collectors, make_scheduler_collector
 from wikiholt.interfaces.http.middleware import RequestLimits, RequestMiddleware
 from wikiholt.interfaces.http.problem_details import (
     FieldError,
@@ -168,7 +168,7 @@ def _create_base_app(
     app.state.openapi_path = openapi_path
     app.add_route(openapi_path, openapi.handle_openapi, include_in_schema=False)
     app.state.metrics = metrics or ServiceMetrics()
-    app.state.metrics.registry.register(SchedulerCollector(application.get_counters))
+    app.state.metrics.registry.register(make_scheduler_collector(application.get_counters))
     for collector in make_process_collectors(application.service):
         app.state.metrics.add_process_collector(collector)
     app.add_exception_handler(WikiholtError, on_error)
