@@ -10,6 +10,7 @@ from starlette.responses import Response
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidQuery
+from wikiholt.interfaces.http.middleware import limit_searches
 from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
 from wikiholt.interfaces.http.query_params import (
     Count,
@@ -23,7 +24,6 @@ from wikiholt.interfaces.http.query_params import (
 )
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
-from wikiholt.interfaces.http.search_threads import limit_searches
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,

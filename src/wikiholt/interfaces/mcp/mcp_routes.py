@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Environment
 
 from wikiholt.app.bootstrap import Application
@@ -39,12 +39,6 @@ _TOOL_CONTEXT_KEY = "wikiholt.mcp"
 _MAX_READ_BODY_BYTES = 256 * 1024
 """Body limit of requests without the scope write, so that they cannot fill the memory."""
 _SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-
-
-def make_endpoint(settings: Settings, verifiers: Sequence[AnyTokenVerifier] = (), base: str = "") -> ASGIApp:
-    """Make the endpoint for MCP messages. Keys are verified without a verifier."""
-    options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
-    return _McpEndpoint(options, base, verifiers, settings.limit_body_bytes, settings.serve_cors_origins)
 
 
 def add_oauth(app: FastAPI, application: Application) -> Sequence[AnyTokenVerifier]:
@@ -76,22 +70,15 @@ def _get_tool_context(ctx: McpContext) -> ToolContext:
     return tool_context
 
 
-class _McpEndpoint:
-    """The ASGI endpoint for MCP messages."""
+class McpEndpoint:
+    """The ASGI endpoint for MCP messages. Keys are verified without a verifier."""
 
-    def __init__(
-        self,
-        options: ServerOptions,
-        base: str,
-        verifiers: Sequence[AnyTokenVerifier],
-        body_bytes: int,
-        origins: tuple[str, ...],
-    ) -> None:
-        self._options = options
-        self._base = base
+    def __init__(self, settings: Settings, verifiers: Sequence[AnyTokenVerifier] = ()) -> None:
+        self._options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
+        self._base = settings.oauth_resource
         self._verifiers = tuple(verifiers)
-        self._body_bytes = body_bytes
-        self._origins = frozenset(origins)
+        self._body_bytes = settings.limit_body_bytes
+        self._origins = frozenset(settings.serve_cors_origins)
 
     async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
         try:
