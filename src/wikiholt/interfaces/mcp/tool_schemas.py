@@ -1,8 +1,12 @@
-"""The arguments of the MCP tools. Unknown arguments and values of another type are rejected."""
+"""The arguments of the MCP tools, and other names and types of them that agents often send.
 
-from collections.abc import Iterator
+Unknown arguments and values of another type are rejected.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
@@ -235,10 +239,6 @@ class HistoryArguments(BudgetedArguments):
     offset: int = Field(0, ge=0, le=10_000, description="Number of entries to skip.")
 
 
-class OrphansArguments(PagedArguments):
-    """Arguments of find_orphans."""
-
-
 class WriteArguments(ToolArguments):
     """Arguments of all tools that write."""
 
@@ -326,5 +326,53 @@ class UploadAttachmentArguments(DeleteAttachmentArguments):
     content: str = Field(description="The content of the file in base64.")
 
 
-class DeletePageArguments(WriteArguments):
-    """Arguments of delete_page."""
+# Other names and types of arguments
+
+
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "path": ("page", "page_path", "page_name", "file", "filename"),
+    "paths": ("pages", "path"),
+    "id": ("path", "page"),
+    "query": ("q", "question", "search_query"),
+    "n": ("limit", "k", "top_k", "max_results"),
+    "limit": ("n", "max_results"),
+    "tag": ("tags",),
+    "category": ("categories",),
+    "prefix": ("folder", "directory", "path_prefix"),
+    "updated_since": ("since",),
+    "since": ("updated_since",),
+    "section": ("heading",),
+    "from_line": ("start_line",),
+    "to_line": ("end_line",),
+    "from_revision": ("old_revision",),
+    "to_revision": ("new_revision",),
+    "content": ("text", "body", "content_b64", "content_base64"),
+    "filename": ("file", "name"),
+    "text": ("content", "body"),
+    "old_string": ("old_text", "old_str"),
+    "new_string": ("new_text", "new_str", "content"),
+    "commit_message": ("message",),
+}
+_INTEGER_PATTERN = re.compile(r"[0-9]{1,9}")
+_BOOLEANS = {"true": True, "false": False}
+
+
+def adapt_arguments(arguments_type: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by their own names, with numbers and booleans in place of text. Unknown names stay as they are.
+
+    Another name counts only if it is no argument of the tool, and the argument itself is not given.
+    """
+    fields = arguments_type.model_fields
+    adapted = {name: value for name, value in arguments.items() if name in fields}
+    unknown = {name: value for name, value in arguments.items() if name not in fields}
+    for name in fields:
+        others = [other for other in _OTHER_NAMES.get(name, ()) if other in unknown]
+        if others and name not in adapted:
+            adapted[name] = unknown.pop(others[0])
+    for name, value in adapted.items():
+        annotation = fields[name].annotation
+        if isinstance(value, str) and (annotation is int or int in get_args(annotation)):
+            adapted[name] = int(value) if _INTEGER_PATTERN.fullmatch(value) else value
+        elif isinstance(value, str) and annotation is bool:
+            adapted[name] = _BOOLEANS.get(value.lower(), value)
+    return {**adapted, **unknown}
