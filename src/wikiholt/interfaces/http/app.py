@@ -53,11 +53,9 @@ _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-I
 
 _WIKI_ROUTERS = (
     search_routes.router,
-    search_routes.report_router,
     bulk_routes.router,
     attachment_routes.router,
     page_routes.router,
-    page_routes.write_router,
     page_routes.links_router,
     index_routes.router,
     index_routes.backups_router,

@@ -160,8 +160,6 @@ def make_page_etag(page: PageContent) -> str:
 # Writes: each is a commit based on the revision that the writer has read, and schedules a sync
 
 
-write_router = APIRouter(prefix="/api/v1", tags=["pages"])
-
 _WRITE_RESPONSES = describe_error_responses(404, 409, 412, 413)
 _CREATED_RESPONSE: Responses = {201: {"model": PageWriteDocument, "description": "The page was created."}}
 IfNoneMatchAny = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only create.")]
@@ -171,9 +169,7 @@ RawRenamePage = Annotated[LazyBody[RenamePage], read_body(RenamePage)]
 RawWriteBody = Annotated[LazyBody[WriteBody], read_body(WriteBody, optional=True)]
 
 
-@write_router.put(
-    "/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES | _CREATED_RESPONSE
-)
+@router.put("/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES | _CREATED_RESPONSE)
 def put_page(
     context: RequestContextDep,
     path: PagePath,
@@ -200,7 +196,7 @@ def put_page(
     return make_json_response(build_write_document(written, wiki.path_style), status, etag=f'"{written.revision}"')
 
 
-@write_router.patch("/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES)
+@router.patch("/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES)
 def patch_page(
     context: RequestContextDep,
     path: PagePath,
@@ -229,7 +225,7 @@ def patch_page(
     return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
 
 
-@write_router.delete("/pages/{path:path}", response_model=PageDeleteDocument, responses=_WRITE_RESPONSES)
+@router.delete("/pages/{path:path}", response_model=PageDeleteDocument, responses=_WRITE_RESPONSES)
 def delete_page(
     context: RequestContextDep,
     path: PagePath,
@@ -255,7 +251,7 @@ def delete_and_respond(
     return make_json_response(build_delete_document(deleted, wiki.path_style))
 
 
-@write_router.post("/pages/{path:path}/rename", response_model=PageRenameDocument, responses=_WRITE_RESPONSES)
+@router.post("/pages/{path:path}/rename", response_model=PageRenameDocument, responses=_WRITE_RESPONSES)
 def rename_page(
     context: RequestContextDep,
     path: PagePath,

@@ -161,9 +161,6 @@ def _run_merged_search(opened: OpenedWikis, params: SearchParams) -> Response:
 # The query report; it requires an admin key, because it shows what others typed
 
 
-report_router = APIRouter(prefix="/api/v1", tags=["search"])
-
-
 class ReportParams(NoParams):
     """Parameters of the query report."""
 
@@ -171,7 +168,7 @@ class ReportParams(NoParams):
     limit: Count = Field(10, ge=1, le=1000, description="Maximum number of rows of each list.")
 
 
-@report_router.get(
+@router.get(
     "/report",
     operation_id="report_api_v1_report_get",
     response_model=QueryReportDocument,

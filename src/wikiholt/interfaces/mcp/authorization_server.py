@@ -26,12 +26,12 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope as KeyScope
 from wikiholt.errors import Unauthorized, WikiholtError, WikiNotFound
 from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.http.request_context import TokenIdentity, get_request_context
 from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.write_request import make_key_author
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME
 from wikiholt.wikis.oauth_grants import ACCESS_TOKEN_PREFIX, ACCESS_TOKEN_TTL_S, GrantKind, OAuthGrant
 from wikiholt.wikis.registry import Registry
@@ -171,10 +171,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
             slug = self.registry.get_by_id(grant.wiki_id).slug
         except WikiNotFound:
             raise Unauthorized("This token is invalid or has expired.", hint="Authorize again.") from None
-        label = re.sub("[<>]", "", key.label).strip()
-        name = label if any(map(str.isalnum, label)) else "Wikiholt"
-        author = Author(name, f"{key.id}@wikiholt.invalid")
-        return TokenIdentity(slug, KeyScope(grant.scope), key.id, author)
+        return TokenIdentity(slug, KeyScope(grant.scope), key.id, make_key_author(key))
 
 
 IMPLICIT_MARK = "implicit:"
