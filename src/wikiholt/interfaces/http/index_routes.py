@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import NothingIndexed, Unauthorized, WikiholtError
-from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
+from wikiholt.interfaces.http.problem_details import describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until, parse_query
 from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
@@ -90,12 +90,7 @@ class ChangeAcceptedDocument(TypedDict):
     status: Literal["accepted"]
 
 
-@router.get(
-    "/status",
-    operation_id="status_api_v1_status_get",
-    response_model=IndexDocument,
-    responses=describe_error_responses(),
-)
+@router.get("/status", operation_id="status_api_v1_status_get", **describe_route(IndexDocument))
 def get_status(context: RequestContextDep, _: NoQuery) -> Response:
     """Show what is indexed, how fresh it is, which pages have problems, and the current activity."""
     return make_json_response(_build_index_document(context.open_index(Scope.READ)))
@@ -105,9 +100,11 @@ def get_status(context: RequestContextDep, _: NoQuery) -> Response:
     "/reindex",
     operation_id="reindex_api_v1_reindex_post",
     status_code=202,
-    response_model=ReindexStartedDocument,
-    responses=describe_error_responses(409)
-    | {200: {"model": ReindexEstimateDocument, "description": "The estimated cost (dry_run)."}},
+    **describe_route(
+        ReindexStartedDocument,
+        409,
+        others={200: {"model": ReindexEstimateDocument, "description": "The estimated cost (dry_run)."}},
+    ),
 )
 def start_reindex(
     request: Request, context: RequestContextDep, params: Annotated[ReindexParams, parse_query(ReindexParams)]
@@ -123,10 +120,7 @@ def start_reindex(
 
 
 @router.get(
-    "/reindex/status",
-    operation_id="reindex_status_api_v1_reindex_status_get",
-    response_model=ReindexJobDocument,
-    responses=describe_error_responses(),
+    "/reindex/status", operation_id="reindex_status_api_v1_reindex_status_get", **describe_route(ReindexJobDocument)
 )
 def get_reindex_status(context: RequestContextDep, _: NoQuery) -> Response:
     """Show the progress of the last reindex; it survives a restart of the service."""
@@ -134,13 +128,7 @@ def get_reindex_status(context: RequestContextDep, _: NoQuery) -> Response:
     return make_json_response(_build_job_document(job), headers=_NO_STORE)
 
 
-@router.post(
-    "/wake",
-    operation_id="wake_api_v1_wake_post",
-    status_code=202,
-    response_model=ChangeAcceptedDocument,
-    responses=describe_error_responses(),
-)
+@router.post("/wake", operation_id="wake_api_v1_wake_post", status_code=202, **describe_route(ChangeAcceptedDocument))
 def notify_changed(context: RequestContextDep, _: NoQuery) -> Response:
     """Check the repository for changes now."""
     context.open_wiki(Scope.WRITE).notify_changed()
@@ -206,7 +194,7 @@ class BackupsDocument(TypedDict):
     error: ErrorDocument | None
 
 
-@backups_router.get("/backups", response_model=BackupsDocument, responses=describe_error_responses())
+@backups_router.get("/backups", **describe_route(BackupsDocument))
 def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
     """List the wiki's backups."""
     index = context.open_index(Scope.ADMIN)
@@ -221,11 +209,7 @@ def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
 
 
 @backups_router.post(
-    "/backup",
-    operation_id="back_up_api_v1_backup_post",
-    status_code=201,
-    response_model=BackupDocument,
-    responses=describe_error_responses(409),
+    "/backup", operation_id="back_up_api_v1_backup_post", status_code=201, **describe_route(BackupDocument, 409)
 )
 def create_backup(context: RequestContextDep, _: NoQuery) -> Response:
     """Back up the index; searches and syncs continue meanwhile."""
@@ -234,12 +218,7 @@ def create_backup(context: RequestContextDep, _: NoQuery) -> Response:
     )
 
 
-@backups_router.post(
-    "/restore",
-    operation_id="restore_api_v1_restore_post",
-    response_model=BackupDocument,
-    responses=describe_error_responses(404, 409),
-)
+@backups_router.post("/restore", operation_id="restore_api_v1_restore_post", **describe_route(BackupDocument, 404, 409))
 def restore_backup(
     context: RequestContextDep, params: Annotated[RestoreParams, parse_query(RestoreParams)]
 ) -> Response:
@@ -265,9 +244,8 @@ _WEBHOOK_OPENAPI = {"security": [], "requestBody": {"content": {"application/jso
     "/webhook",
     operation_id="webhook_api_v1_webhook_post",
     status_code=202,
-    response_model=ChangeAcceptedDocument,
-    responses=describe_error_responses(413),
     openapi_extra=_WEBHOOK_OPENAPI,
+    **describe_route(ChangeAcceptedDocument, 413),
 )
 async def receive_webhook(request: Request, context: RequestContextDep, _: NoQuery) -> Response:
     """Accept a push webhook of GitHub, Gitea, Forgejo or GitLab, signed with the wiki's setting webhook_secret."""

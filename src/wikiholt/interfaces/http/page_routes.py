@@ -10,7 +10,7 @@ from starlette.responses import Response
 from wikiholt.domain.page import PageContent
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
-from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
+from wikiholt.interfaces.http.problem_details import Responses, describe_route
 from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
@@ -78,7 +78,7 @@ class PageRevisionParams(NoParams):
     )
 
 
-@router.get("/pages", response_model=PageListDocument, responses=describe_error_responses(304))
+@router.get("/pages", **describe_route(PageListDocument, 304))
 def list_pages(
     context: RequestContextDep,
     params: Annotated[PageListParams, parse_query(PageListParams)],
@@ -95,12 +95,7 @@ def list_pages(
         )
 
 
-@router.get(
-    "/changelog",
-    operation_id="changelog_api_v1_changelog_get",
-    response_model=ChangelogDocument,
-    responses=describe_error_responses(),
-)
+@router.get("/changelog", operation_id="changelog_api_v1_changelog_get", **describe_route(ChangelogDocument))
 def list_changes(
     context: RequestContextDep, params: Annotated[ChangelogParams, parse_query(ChangelogParams)]
 ) -> Response:
@@ -113,8 +108,7 @@ def list_changes(
 @router.get(
     "/pages/{path:path}/history",
     operation_id="history_api_v1_pages__path__history_get",
-    response_model=HistoryDocument | PageDocument,
-    responses=describe_error_responses(404),
+    **describe_route(HistoryDocument | PageDocument, 404),
 )
 def list_page_history(
     context: RequestContextDep, path: PagePath, params: Annotated[CommitListParams, parse_query(CommitListParams)]
@@ -132,7 +126,7 @@ def list_page_history(
     return make_json_response({"path": shown, "history": [build_commit_document(commit) for commit in commits]})
 
 
-@router.get("/pages/{path:path}", response_model=PageDocument, responses=describe_error_responses(304, 404))
+@router.get("/pages/{path:path}", **describe_route(PageDocument, 304, 404))
 def read_page(
     context: RequestContextDep,
     path: PagePath,
@@ -160,7 +154,6 @@ def make_page_etag(page: PageContent) -> str:
 # Writes: each is a commit based on the revision that the writer has read, and schedules a sync
 
 
-_WRITE_RESPONSES = describe_error_responses(404, 409, 412, 413)
 _CREATED_RESPONSE: Responses = {201: {"model": PageWriteDocument, "description": "The page was created."}}
 IfNoneMatchAny = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only create.")]
 RawPutPage = Annotated[LazyBody[PutPage], read_body(PutPage)]
@@ -169,7 +162,7 @@ RawRenamePage = Annotated[LazyBody[RenamePage], read_body(RenamePage)]
 RawWriteBody = Annotated[LazyBody[WriteBody], read_body(WriteBody, optional=True)]
 
 
-@router.put("/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES | _CREATED_RESPONSE)
+@router.put("/pages/{path:path}", **describe_route(PageWriteDocument, 404, 409, 412, 413, others=_CREATED_RESPONSE))
 def put_page(
     context: RequestContextDep,
     path: PagePath,
@@ -196,7 +189,7 @@ def put_page(
     return make_json_response(build_write_document(written, wiki.path_style), status, etag=f'"{written.revision}"')
 
 
-@router.patch("/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES)
+@router.patch("/pages/{path:path}", **describe_route(PageWriteDocument, 404, 409, 412, 413))
 def patch_page(
     context: RequestContextDep,
     path: PagePath,
@@ -225,7 +218,7 @@ def patch_page(
     return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
 
 
-@router.delete("/pages/{path:path}", response_model=PageDeleteDocument, responses=_WRITE_RESPONSES)
+@router.delete("/pages/{path:path}", **describe_route(PageDeleteDocument, 404, 409, 412, 413))
 def delete_page(
     context: RequestContextDep,
     path: PagePath,
@@ -251,7 +244,7 @@ def delete_and_respond(
     return make_json_response(build_delete_document(deleted, wiki.path_style))
 
 
-@router.post("/pages/{path:path}/rename", response_model=PageRenameDocument, responses=_WRITE_RESPONSES)
+@router.post("/pages/{path:path}/rename", **describe_route(PageRenameDocument, 404, 409, 412, 413))
 def rename_page(
     context: RequestContextDep,
     path: PagePath,
@@ -286,12 +279,7 @@ def rename_page(
 links_router = APIRouter(prefix="/api/v1", tags=["links"])
 
 
-@links_router.get(
-    "/links",
-    operation_id="graph_api_v1_links_get",
-    response_model=GraphDocument,
-    responses=describe_error_responses(304),
-)
+@links_router.get("/links", operation_id="graph_api_v1_links_get", **describe_route(GraphDocument, 304))
 def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNoneMatch = None) -> Response:
     """List all pages and the links between them."""
     wiki = context.open_wiki(Scope.READ)
@@ -304,10 +292,7 @@ def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNone
 
 
 @links_router.get(
-    "/links/{path:path}",
-    operation_id="links_api_v1_links__path__get",
-    response_model=LinksDocument,
-    responses=describe_error_responses(404),
+    "/links/{path:path}", operation_id="links_api_v1_links__path__get", **describe_route(LinksDocument, 404)
 )
 def get_page_links(context: RequestContextDep, path: PagePath, _: NoQuery) -> Response:
     """List the pages that a page links to and the pages that link to it."""
@@ -317,12 +302,7 @@ def get_page_links(context: RequestContextDep, path: PagePath, _: NoQuery) -> Re
     )
 
 
-@links_router.get(
-    "/orphans",
-    operation_id="orphans_api_v1_orphans_get",
-    response_model=OrphansDocument,
-    responses=describe_error_responses(),
-)
+@links_router.get("/orphans", operation_id="orphans_api_v1_orphans_get", **describe_route(OrphansDocument))
 def find_orphans(context: RequestContextDep, _: NoQuery) -> Response:
     """List the pages that no other page links to."""
     wiki = context.open_wiki(Scope.READ)

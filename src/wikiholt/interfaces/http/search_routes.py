@@ -11,7 +11,7 @@ from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.http.middleware import limit_searches
-from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
+from wikiholt.interfaces.http.problem_details import describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import (
     Count,
     FacetQueryParams,
@@ -39,7 +39,7 @@ from wikiholt.wikis.session import WikiSession
 router = APIRouter(prefix="/api/v1", tags=["search"])
 
 
-@router.get("/search", response_model=SearchResultDocument, responses=describe_error_responses(304))
+@router.get("/search", **describe_route(SearchResultDocument, 304))
 @limit_searches
 def search(
     context: RequestContextDep,
@@ -56,8 +56,7 @@ def search(
 @router.get(
     "/semantic-search",
     operation_id="semantic_search_api_v1_semantic_search_get",
-    response_model=SearchResultDocument,
-    responses=describe_error_responses(304),
+    **describe_route(SearchResultDocument, 304),
 )
 @limit_searches
 def search_semantic(
@@ -71,12 +70,7 @@ def search_semantic(
     return _run_search(wiki, params, if_none_match)
 
 
-@router.get(
-    "/similar",
-    operation_id="similar_api_v1_similar_get",
-    response_model=SearchResultDocument,
-    responses=describe_error_responses(304, 404),
-)
+@router.get("/similar", operation_id="similar_api_v1_similar_get", **describe_route(SearchResultDocument, 304, 404))
 @limit_searches
 def find_similar(
     context: RequestContextDep,
@@ -97,12 +91,7 @@ def find_similar(
         )
 
 
-@router.get(
-    "/facets",
-    operation_id="facets_api_v1_facets_get",
-    response_model=FacetsDocument,
-    responses=describe_error_responses(304),
-)
+@router.get("/facets", operation_id="facets_api_v1_facets_get", **describe_route(FacetsDocument, 304))
 @limit_searches
 def get_facets(
     context: RequestContextDep,
@@ -168,12 +157,7 @@ class ReportParams(NoParams):
     limit: Count = Field(10, ge=1, le=1000, description="Maximum number of rows of each list.")
 
 
-@router.get(
-    "/report",
-    operation_id="report_api_v1_report_get",
-    response_model=QueryReportDocument,
-    responses=describe_error_responses(404),
-)
+@router.get("/report", operation_id="report_api_v1_report_get", **describe_route(QueryReportDocument, 404))
 def get_query_report(
     context: RequestContextDep, params: Annotated[ReportParams, parse_query(ReportParams)]
 ) -> Response:

@@ -18,7 +18,7 @@ from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.interfaces.http.page_routes import PagePath
-from wikiholt.interfaces.http.problem_details import describe_error_responses
+from wikiholt.interfaces.http.problem_details import describe_route
 from wikiholt.interfaces.http.query_params import NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
@@ -79,10 +79,7 @@ class PreviewParams(NoParams):
 
 
 @router.get(
-    "/preview/{path:path}",
-    operation_id="preview_api_v1_preview__path__get",
-    response_model=PreviewDocument,
-    responses=describe_error_responses(404),
+    "/preview/{path:path}", operation_id="preview_api_v1_preview__path__get", **describe_route(PreviewDocument, 404)
 )
 def preview_page(
     request: Request,
@@ -108,7 +105,7 @@ class DraftDocument(PreviewDocument):
     similar: list[PageRefDocument]
 
 
-@router.post("/preview/{path:path}", response_model=DraftDocument, responses=describe_error_responses(409, 413))
+@router.post("/preview/{path:path}", **describe_route(DraftDocument, 409, 413))
 def preview_draft(
     request: Request,
     path: PagePath,
