@@ -7,13 +7,21 @@ from fastapi import APIRouter, Header, Path
 from pydantic import Field
 from starlette.responses import Response
 
-from wikiholt.domain.page import PageContent
+from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
-from wikiholt.interfaces.http.problem_details import Responses, describe_route
+from wikiholt.interfaces.http.problem_details import (
+    Responses,
+    describe_route,
+)
 from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
+from wikiholt.interfaces.http.responses import (
+    IfNoneMatch,
+    make_cached_response,
+    make_json_response,
+    make_weak_etag,
+)
 from wikiholt.interfaces.http.write_request import (
     AuthorHeader,
     IfMatch,
@@ -28,8 +36,10 @@ from wikiholt.interfaces.http.write_request import (
     get_expected_revision,
     read_body,
 )
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.schemas.page_schemas import (
     ChangelogDocument,
+    CommitDocument,
     GraphDocument,
     HistoryDocument,
     LinksDocument,
@@ -40,7 +50,6 @@ from wikiholt.interfaces.schemas.page_schemas import (
     PageRenameDocument,
     PageWriteDocument,
     build_changelog_document,
-    build_commit_document,
     build_delete_document,
     build_graph_document,
     build_links_document,
@@ -48,7 +57,6 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_page_document,
     build_page_list_document,
     build_rename_document,
-    build_write_document,
 )
 from wikiholt.wikis.session import WikiSession
 
@@ -123,7 +131,7 @@ def list_page_history(
             return make_page_response(wiki, f"{path}/history")
         raise
     shown = wiki.path_style.to_display_path(wiki.path_style.to_git_path(path))
-    return make_json_response({"path": shown, "history": [build_commit_document(commit) for commit in commits]})
+    return make_json_response({"path": shown, "history": build_documents(CommitDocument, commits)})
 
 
 @router.get("/pages/{path:path}", **describe_route(PageDocument, 304, 404))
@@ -185,8 +193,12 @@ def put_page(
         except PageExists:
             raise build_page_exists_error(wiki, path, by_header=by_header) from None
     wiki.report_write(written, author, message)
-    status = 201 if written.created else 200
-    return make_json_response(build_write_document(written, wiki.path_style), status, etag=f'"{written.revision}"')
+    return _make_write_response(wiki, written, 201 if written.created else 200)
+
+
+def _make_write_response(wiki: WikiSession, written: PageWriteResult, status: int) -> Response:
+    document = build_document(PageWriteDocument, written, wiki.path_style)
+    return make_json_response(document, status, etag=f'"{written.revision}"')
 
 
 @router.patch("/pages/{path:path}", **describe_route(PageWriteDocument, 404, 409, 412, 413))
@@ -215,7 +227,7 @@ def patch_page(
             path, body.old_string, body.new_string, author, message, expected=expected
         )
     wiki.report_write(written, author, message)
-    return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
+    return _make_write_response(wiki, written, 200)
 
 
 @router.delete("/pages/{path:path}", **describe_route(PageDeleteDocument, 404, 409, 412, 413))

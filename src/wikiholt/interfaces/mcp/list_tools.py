@@ -41,12 +41,12 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     PagedArguments,
     ToolArguments,
 )
-from wikiholt.interfaces.schemas.common import parse_since
+from wikiholt.interfaces.schemas.common import build_documents, parse_since
 from wikiholt.interfaces.schemas.page_schemas import (
+    CommitDocument,
     OrphansDocument,
     PageListDocument,
     build_changelog_document,
-    build_commit_document,
     build_facets_document,
     build_links_document,
     build_orphans_document,
@@ -232,7 +232,7 @@ def _find_changes(wiki: WikiSession, params: ChangesArguments) -> tuple[list[tup
 def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> HistoryResult:
     path = wiki.path_style.to_git_path(params.path)
     commits = wiki.handle.pages.read_history(path, params.offset + params.limit + 1)[params.offset :]
-    history = [build_commit_document(commit) for commit in commits[: params.limit]]
+    history = build_documents(CommitDocument, commits[: params.limit])
 
     def build(share: int) -> HistoryResult:
         entries = _take_shortened(history, COMMIT_TEXTS, share)

@@ -26,7 +26,6 @@ from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.http.request_context import get_request_context, parse_bearer_token
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.mcp.authorization_server import AuthorizationServer, create_routes
-from wikiholt.interfaces.mcp.consent_page import create_consent_route
 from wikiholt.interfaces.mcp.mcp_server import McpContext, ServerOptions, ToolContext, make_server
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier, build_resource_metadata
 from wikiholt.wikis.multi_search import OpenedWikis
@@ -51,7 +50,7 @@ def add_oauth(app: FastAPI, application: Application) -> Sequence[AnyTokenVerifi
     if settings.mcp_oauth:
         server = AuthorizationServer(application.service.registry, base)
         verifiers.append(server)
-        app.router.routes += [*create_routes(server), create_consent_route(server)]
+        app.router.routes += create_routes(server)
     issuers = (*((base,) if settings.mcp_oauth else ()), *settings.oauth_issuers)
     handler = _make_metadata_handler(base, issuers)
     app.router.routes.append(Route(f"{METADATA_PATH}/w/{{slug}}/mcp", handler, methods=["GET"]))

@@ -44,8 +44,8 @@ from wikiholt.interfaces.mcp.tool_schemas import (
 from wikiholt.interfaces.schemas.common import build_document, build_documents, format_date
 from wikiholt.interfaces.schemas.page_schemas import (
     AttachmentContentDocument,
+    CommitDocument,
     build_attachment_content_document,
-    build_commit_document,
 )
 from wikiholt.wikis.session import WikiSession
 
@@ -72,7 +72,7 @@ def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> Read
         arguments["revision"] = params.revision
     if last < len(lines):
         arguments["to_line"] = last
-    commit = build_commit_document(page.last_commit) if page.last_commit else None
+    commit = build_document(CommitDocument, page.last_commit) if page.last_commit else None
     outline = build_documents(OutlineEntry, page.headings[:_MAX_HEADINGS])
 
     def build(share: int) -> ReadPageResult:

@@ -25,6 +25,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     WriteArguments,
     WritePageArguments,
 )
+from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.interfaces.schemas.page_schemas import (
     AttachmentAddDocument,
     AttachmentRemoveDocument,
@@ -34,7 +35,6 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_attachment_remove_document,
     build_delete_document,
     build_rename_document,
-    build_write_document,
 )
 from wikiholt.wikis.session import WikiSession
 
@@ -191,4 +191,4 @@ def _get_expected_revision(params: WriteArguments) -> str | None:
 
 def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
     wiki.report_write(result, author, message)
-    return build_write_document(result, wiki.path_style)
+    return build_document(PageWriteDocument, result, wiki.path_style)
