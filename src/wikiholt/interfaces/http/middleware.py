@@ -76,9 +76,8 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        response = _ResponseSender(scope["method"], send, allow_cross_origin=self._allow_cross_origin)
-        # A copy: the server still needs the original method.
-        response.scope = scope = dict(scope)
+        scope = dict(scope)  # the server still needs the original method
+        response = _ResponseSender(scope, send, allow_cross_origin=self._allow_cross_origin)
         early_response = self._prepare_scope(scope) or self._refuse_if_overloaded(scope)
         try:
             if early_response is not None:
@@ -124,10 +123,10 @@ def _get_route(scope: Scope) -> str:
 class _ResponseSender:
     """Sends a response with the common headers, and without its body for HEAD."""
 
-    def __init__(self, method: str, send: Send, *, allow_cross_origin: bool) -> None:
-        self.method = method
+    def __init__(self, scope: Scope, send: Send, *, allow_cross_origin: bool) -> None:
+        self.method = str(scope["method"])
         self.status = 0
-        self.scope: Scope = {}
+        self._scope = scope
         self._send = send
         self._allow_cross_origin = allow_cross_origin
 
@@ -145,7 +144,7 @@ class _ResponseSender:
         if self._allow_cross_origin:
             headers["Cross-Origin-Resource-Policy"] = "cross-origin"
         headers.add_vary_header("Authorization")
-        allowance: Allowance | None = self.scope.get(ALLOWANCE_KEY)
+        allowance: Allowance | None = self._scope.get(ALLOWANCE_KEY)
         if allowance is not None and allowance.limit:
             headers["RateLimit-Policy"] = f'"minute";q={allowance.limit};w=60'
             headers["RateLimit"] = f'"minute";r={allowance.remaining};t={math.ceil(allowance.reset_seconds)}'

@@ -27,7 +27,7 @@ from wikiholt.interfaces.http.request_context import get_request_context, parse_
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.mcp.authorization_server import AuthorizationServer, create_routes
 from wikiholt.interfaces.mcp.mcp_server import McpContext, ServerOptions, ToolContext, make_server
-from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier, build_resource_metadata
+from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
 
@@ -150,6 +150,13 @@ def _make_metadata_handler(base: str, issuers: Sequence[str]) -> Any:
         await run_in_threadpool(get_request_context(request).count_request)
         if not _SLUG_PATTERN.fullmatch(slug):
             return make_json_response({"error": "there is no such resource"}, 404)
-        return make_json_response(build_resource_metadata(base, issuers, slug))
+        document = {
+            "resource": f"{base}/w/{slug}/mcp",
+            "authorization_servers": list(issuers),
+            "scopes_supported": list(SCOPES_BY_NAME),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Wikiholt",
+        }
+        return make_json_response(document)
 
     return metadata

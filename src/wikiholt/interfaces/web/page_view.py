@@ -44,8 +44,7 @@ def handle_page(request: Request) -> Response:
     try:
         wiki = get_request_context(request).open_wiki(Scope.READ)
         content = wiki.handle.pages.read(request.query_params.get("page", ""))
-        settings, pipeline = request.app.state.application.settings, wiki.handle.pages.get_pipeline()
-        page = build_preview_document(content, wiki.wiki, settings, pipeline, query)
+        page = build_preview_document(request, wiki, content, query)
         related = "".join(_render_related(wiki, page))
     except WikiholtError as error:
         return render_view_error(request, error, form)

@@ -21,8 +21,8 @@ from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.sign_in import (
     COOKIE_NAME,
     SignInMethod,
+    add_cookie,
     get_cookie_tokens,
-    make_cookie,
     require_same_origin,
 )
 from wikiholt.interfaces.web.page_frame import PageContext, render_message, render_page
@@ -87,7 +87,7 @@ def _sign_in(request: Request, client: Key | Person, path: str, next_url: str, d
     _, token = application.service.registry.sign_ins.create(client, lifetime)
     max_age_s = int(lifetime.total_seconds()) if days or isinstance(client, Person) else None
     response = RedirectResponse(next_url, 303, _NO_STORE)
-    response.headers.append("Set-Cookie", _make_cookie(request, COOKIE_NAME, token, path, max_age_s))
+    add_cookie(request, response, COOKIE_NAME, token, path, max_age_s)
     return response
 
 
@@ -103,7 +103,7 @@ def handle_sign_out(request: Request) -> Response:
         url = request.app.state.oidc.make_sign_out_url(_make_url(request, ""))
     response = _render_signed_out(request, url)
     for path in {_get_service_path(request), f"{request.scope.get('root_path', '')}/"}:
-        response.headers.append("Set-Cookie", _make_cookie(request, COOKIE_NAME, "", path, 0))
+        add_cookie(request, response, COOKIE_NAME, "", path, 0)
     return response
 
 
@@ -130,7 +130,7 @@ def handle_oidc_start(request: Request) -> Response:
     url, pending = request.app.state.oidc.start(_make_url(request, "oidc-callback"), next_url)
     response = RedirectResponse(url, 302, _NO_STORE)
     path = _get_service_path(request)
-    response.headers.append("Set-Cookie", _make_cookie(request, _OIDC_COOKIE_NAME, pending, path, _OIDC_TIMEOUT_S))
+    add_cookie(request, response, _OIDC_COOKIE_NAME, pending, path, _OIDC_TIMEOUT_S)
     return response
 
 
@@ -142,7 +142,7 @@ def handle_oidc_callback(request: Request) -> Response:
     )
     path = _get_service_path(request)
     response = _sign_in(request, person, path, _get_next(request, next_url), None)
-    response.headers.append("Set-Cookie", _make_cookie(request, _OIDC_COOKIE_NAME, "", path, 0))
+    add_cookie(request, response, _OIDC_COOKIE_NAME, "", path, 0)
     return response
 
 
@@ -224,7 +224,3 @@ def _get_next(request: Request, url: str) -> str:
         and url.isprintable()
     )
     return url if is_local and not parts.scheme and not parts.netloc else f"{request.scope.get('root_path', '')}/"
-
-
-def _make_cookie(request: Request, name: str, value: str, path: str, max_age_s: int | None) -> str:
-    return make_cookie(name, value, path, max_age_s=max_age_s, secure=request.scope["scheme"] == "https")
