@@ -18,7 +18,7 @@ from wikiholt.errors import Conflict, Forbidden, InvalidSource, SourceError
 from wikiholt.interfaces.http.problem_details import describe_route
 from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
 from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_body
 from wikiholt.interfaces.schemas.admin_schemas import (
     KeyDocument,
@@ -32,8 +32,6 @@ from wikiholt.interfaces.schemas.admin_schemas import (
 )
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
-
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 class NewKey(StrictBody):
@@ -59,7 +57,7 @@ def list_keys(context: RequestContextDep, _: NoQuery) -> Response:
     keys = admin.registry.keys.list(admin.wiki.id if admin.wiki else None)
     wikis = {wiki.id: wiki for wiki in ([admin.wiki] if admin.wiki else admin.registry.list_wikis())}
     documents = [build_key_document(key, wikis.get(key.wiki_id or "")) for key in keys]
-    return make_json_response({"keys": documents, "total": len(documents)}, headers=_NO_STORE)
+    return make_json_response({"keys": documents, "total": len(documents)}, headers=NO_STORE)
 
 
 @router.post("/keys", status_code=201, **describe_route(NewKeyDocument, 404, 413))
@@ -73,7 +71,7 @@ def create_key(
     wiki = admin.wiki or (admin.registry.get(body.wiki) if body.wiki is not None else None)
     scope = body.scope or (Scope.READ if wiki else Scope.ADMIN)
     key, token = admin.registry.keys.create(wiki.id if wiki else None, scope, body.label, body.expires_at)
-    return make_json_response(build_new_key_document(key, wiki, token), 201, _NO_STORE)
+    return make_json_response(build_new_key_document(key, wiki, token), 201, NO_STORE)
 
 
 @router.delete("/keys/{key_id}", **describe_route(KeyDocument, 404))
@@ -86,7 +84,7 @@ def revoke_key(
     admin = context.get_key_admin()
     key = admin.registry.keys.revoke(key_id, wiki_id=admin.wiki.id if admin.wiki else None)
     wiki = admin.wiki or next((wiki for wiki in admin.registry.list_wikis() if wiki.id == key.wiki_id), None)
-    return make_json_response(build_key_document(key, wiki), headers=_NO_STORE)
+    return make_json_response(build_key_document(key, wiki), headers=NO_STORE)
 
 
 # Wikis: clients list those that they may see, the operator manages all

@@ -17,7 +17,7 @@ from wikiholt.errors import NothingIndexed, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.problem_details import describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until, parse_query
 from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
-from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
 from wikiholt.interfaces.schemas.admin_schemas import (
     ActivityDocument,
     BackupDocument,
@@ -33,7 +33,6 @@ from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
 
-_NO_STORE = {"Cache-Control": "no-store"}
 _STATUS_BY_STATE: dict[ReindexState, Literal["idle", "in_progress", "complete", "error"]] = {
     ReindexState.NONE: "idle",
     ReindexState.QUEUED: "in_progress",
@@ -113,7 +112,7 @@ def start_reindex(
     index = context.open_index(Scope.ADMIN)
     if params.dry_run:
         estimate = index.session.handle.estimate_reindex(_ESTIMATE_TIME_LIMIT_S)
-        return make_json_response(build_estimate_document(estimate), headers=_NO_STORE)
+        return make_json_response(build_estimate_document(estimate), headers=NO_STORE)
     index.start_reindex()
     location = f"{request.scope.get('root_path', '')}/api/v1/reindex/status"
     return make_json_response({"status": "started"}, 202, {"Location": location})
@@ -125,7 +124,7 @@ def start_reindex(
 def get_reindex_status(context: RequestContextDep, _: NoQuery) -> Response:
     """Show the progress of the last reindex; it survives a restart of the service."""
     job = context.open_index(Scope.READ).get_reindex_job()
-    return make_json_response(_build_job_document(job), headers=_NO_STORE)
+    return make_json_response(_build_job_document(job), headers=NO_STORE)
 
 
 @router.post("/wake", operation_id="wake_api_v1_wake_post", status_code=202, **describe_route(ChangeAcceptedDocument))
@@ -205,7 +204,7 @@ def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
         "total": len(backups),
         "error": _build_public_error_document(error) if error else None,
     }
-    return make_json_response(document, headers=_NO_STORE)
+    return make_json_response(document, headers=NO_STORE)
 
 
 @backups_router.post(
@@ -214,7 +213,7 @@ def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
 def create_backup(context: RequestContextDep, _: NoQuery) -> Response:
     """Back up the index; searches and syncs continue meanwhile."""
     return make_json_response(
-        build_backup_document(context.open_wiki(Scope.ADMIN).handle.backups.create()), 201, _NO_STORE
+        build_backup_document(context.open_wiki(Scope.ADMIN).handle.backups.create()), 201, NO_STORE
     )
 
 
@@ -226,7 +225,7 @@ def restore_backup(
     wiki = context.open_wiki(Scope.ADMIN)
     restored = wiki.handle.restore(params.at)
     wiki.notify_changed()
-    return make_json_response(build_backup_document(restored), headers=_NO_STORE)
+    return make_json_response(build_backup_document(restored), headers=NO_STORE)
 
 
 # Push webhooks of git hosts. An unknown wiki, a wiki without a webhook secret and a wrong signature get the same

@@ -23,7 +23,13 @@ from wikiholt.interfaces.http.query_params import (
     parse_query,
 )
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
+from wikiholt.interfaces.http.responses import (
+    NO_STORE,
+    IfNoneMatch,
+    make_cached_response,
+    make_json_response,
+    make_weak_etag,
+)
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -144,7 +150,7 @@ def _run_merged_search(opened: OpenedWikis, params: SearchParams) -> Response:
         failures=opened.failures,
         describe_error=lambda error: get_public_message(error)[0],
     )
-    return make_json_response(build_result_document(result), headers={"Cache-Control": "no-store"})
+    return make_json_response(build_result_document(result), headers=NO_STORE)
 
 
 # The query report; it requires an admin key, because it shows what others typed
@@ -165,4 +171,4 @@ def get_query_report(
     wiki = context.open_wiki(Scope.ADMIN)
     report = wiki.handle.query_log.build_report(params.days, params.limit)
     document = build_query_report_document(wiki.wiki.slug, report, wiki.path_style)
-    return make_json_response(document, headers={"Cache-Control": "no-store"})
+    return make_json_response(document, headers=NO_STORE)

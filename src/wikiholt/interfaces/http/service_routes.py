@@ -26,7 +26,7 @@ from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import PROBLEM_SCHEMA, ProblemDetails, describe_error_responses
 from wikiholt.interfaces.http.query_params import NoQuery, describe_query_params
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
 from wikiholt.interfaces.http.sign_in import SignInMethod
 from wikiholt.interfaces.http.write_request import describe_body
 
@@ -41,7 +41,6 @@ _PUBLIC_ROUTE: dict[str, Any] = {
     "tags": ["service"],
 }
 _ME_ROUTE = {**_PUBLIC_ROUTE, "responses": describe_error_responses()}
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 class LivenessDocument(TypedDict):
@@ -113,7 +112,7 @@ def get_metrics(request: Request, context: RequestContextDep, _: NoQuery) -> Res
 @router.get("/healthz", operation_id="healthz_healthz_get", response_model=LivenessDocument, **_PUBLIC_ROUTE)
 async def check_health(_: NoQuery) -> Response:
     """Confirm that the process is running."""
-    return make_json_response({"status": "ok", "version": __version__}, headers=_NO_STORE)
+    return make_json_response({"status": "ok", "version": __version__}, headers=NO_STORE)
 
 
 @router.get(
@@ -140,7 +139,7 @@ def check_ready(request: Request, context: RequestContextDep, _: NoQuery) -> Res
     counters = application.get_counters()
     indexes = {"repairing": counters.repairing, "broken": counters.broken}
     document = {"status": "ready" if ready else "not ready", **components, "indexes": indexes}
-    return make_json_response(document, 200 if ready else 503, _NO_STORE)
+    return make_json_response(document, 200 if ready else 503, NO_STORE)
 
 
 @router.get("/api/v1/me", response_model=ClientDocument, **_ME_ROUTE)
@@ -161,7 +160,7 @@ def describe_client(context: RequestContextDep, _: NoQuery) -> Response:
         "key": None if client is None or person else client.id,
         "groups": list(person.groups) if person else [],
     }
-    return make_json_response(document, headers=_NO_STORE)
+    return make_json_response(document, headers=NO_STORE)
 
 
 def _check_component(check: Callable[[], object]) -> ComponentDocument:

@@ -89,8 +89,6 @@ class FilterArguments(_FilterFields):
 
 
 class SearchArguments(FilterArguments):
-    """Arguments of search."""
-
     query: str = Field(
         min_length=1,
         max_length=MAX_QUERY_CHARS,
@@ -129,8 +127,6 @@ class SemanticSearchArguments(SearchArguments):
 
 
 class SearchWikisArguments(FilterArguments):
-    """Arguments of search_wikis."""
-
     query: str = Field(
         min_length=1, max_length=MAX_QUERY_CHARS, description='A question or words; "a phrase" and -word work too.'
     )
@@ -152,8 +148,6 @@ class SimilarArguments(FilterArguments):
 
 
 class ReadPageArguments(BudgetedArguments):
-    """Arguments of read_page."""
-
     path: PagePathArgument
     section: str = Field("", max_length=500, description="Only the section under this heading (its text or anchor).")
     from_line: int | None = Field(None, ge=1, description="The first line to read.")
@@ -163,8 +157,6 @@ class ReadPageArguments(BudgetedArguments):
 
 
 class FetchArguments(BudgetedArguments):
-    """Arguments of fetch."""
-
     id: str = Field(
         min_length=1,
         max_length=1100,
@@ -181,14 +173,10 @@ class PagedArguments(BudgetedArguments):
 
 
 class ReadPagesArguments(BudgetedArguments):
-    """Arguments of read_pages."""
-
     paths: ArgumentValues = Field(min_length=1, max_length=MAX_PAGES_PER_READ, description="The paths of the pages.")
 
 
 class ListTagsArguments(PagedArguments):
-    """Arguments of list_tags."""
-
     prefix: str = Field(
         "", max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN, description="Only below this folder."
     )
@@ -198,8 +186,6 @@ class ListTagsArguments(PagedArguments):
 
 
 class DiffPageArguments(BudgetedArguments):
-    """Arguments of diff_page."""
-
     path: PagePathArgument
     from_revision: RevisionArgument = Field(None, description="The older commit; default: the one before.")
     to_revision: RevisionArgument = Field(None, description="The newer commit; default: the newest.")
@@ -208,8 +194,6 @@ class DiffPageArguments(BudgetedArguments):
 
 
 class ListPagesArguments(FilterArguments):
-    """Arguments of list_pages."""
-
     limit: int = Field(100, ge=1, le=1000, description="Maximum number of entries.")
     offset: int = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
 
@@ -252,14 +236,10 @@ class WriteArguments(ToolArguments):
 
 
 class WritePageArguments(WriteArguments):
-    """Arguments of write_page."""
-
     content: str = Field(pattern=TEXT_PATTERN, description="The entire page, in Markdown; frontmatter first, if any.")
 
 
 class EditPageArguments(WriteArguments):
-    """Arguments of edit_page."""
-
     old_string: str = Field(
         "",
         pattern=TEXT_PATTERN,
@@ -277,22 +257,16 @@ class EditPageArguments(WriteArguments):
 
 
 class AppendToPageArguments(WriteArguments):
-    """Arguments of append_to_page."""
-
     text: str = Field(min_length=1, pattern=TEXT_PATTERN, description="The text to add at the end, on a new line.")
 
 
 class RenamePageArguments(WriteArguments, BudgetedArguments):
-    """Arguments of rename_page."""
-
     new_path: str = Field(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="The new path.")
     update_links: bool = Field(True, description="Whether links to the page are updated, in the same commit.")
     move_subpages: bool = Field(True, description="Whether its sub-pages and attachments move with it.")
 
 
 class ListAttachmentsArguments(BudgetedArguments):
-    """Arguments of list_attachments."""
-
     path: PagePathArgument
     offset: int = Field(0, ge=0, description="Number of files to skip.")
 
@@ -313,16 +287,12 @@ class AttachmentArguments(BudgetedArguments):
 
 
 class DeleteAttachmentArguments(ToolArguments):
-    """Arguments of delete_attachment."""
-
     path: PagePathArgument
     filename: FileNameArgument
     commit_message: MessageArgument = ""
 
 
 class UploadAttachmentArguments(DeleteAttachmentArguments):
-    """Arguments of upload_attachment."""
-
     content: str = Field(description="The content of the file in base64.")
 
 

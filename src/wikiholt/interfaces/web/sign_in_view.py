@@ -18,6 +18,7 @@ from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message
 from wikiholt.interfaces.http.request_context import get_request_context
+from wikiholt.interfaces.http.responses import NO_STORE
 from wikiholt.interfaces.http.sign_in import (
     COOKIE_NAME,
     SignInMethod,
@@ -35,7 +36,6 @@ _MAX_NEXT_CHARS = 2000
 """It is part of a cookie, which browsers limit to 4096 bytes."""
 _OIDC_COOKIE_NAME = "wikiholt_oidc"
 _OIDC_TIMEOUT_S = 600
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 def add_sign_in_pages(app: FastAPI, settings: Settings) -> None:
@@ -86,7 +86,7 @@ def _sign_in(request: Request, client: Key | Person, path: str, next_url: str, d
     lifetime = timedelta(days=days) if days else timedelta(hours=application.settings.people_sign_in_hours)
     _, token = application.service.registry.sign_ins.create(client, lifetime)
     max_age_s = int(lifetime.total_seconds()) if days or isinstance(client, Person) else None
-    response = RedirectResponse(next_url, 303, _NO_STORE)
+    response = RedirectResponse(next_url, 303, NO_STORE)
     add_cookie(request, response, COOKIE_NAME, token, path, max_age_s)
     return response
 
@@ -128,7 +128,7 @@ def handle_oidc_start(request: Request) -> Response:
     get_request_context(request).count_request()
     next_url = _get_next(request, request.query_params.get("next", ""))
     url, pending = request.app.state.oidc.start(_make_url(request, "oidc-callback"), next_url)
-    response = RedirectResponse(url, 302, _NO_STORE)
+    response = RedirectResponse(url, 302, NO_STORE)
     path = _get_service_path(request)
     add_cookie(request, response, _OIDC_COOKIE_NAME, pending, path, _OIDC_TIMEOUT_S)
     return response
@@ -174,7 +174,7 @@ def _render_form(request: Request, next_url: str, error: WikiholtError | None = 
     main = f'<main id="app.main" class="plain narrow"><h1>Sign in</h1>{"".join(parts)}</main>'
     status = error.status if error else 200
     return render_page(
-        "plain", PageContext.from_request(request), main, title="Sign in", status=status, headers=_NO_STORE
+        "plain", PageContext.from_request(request), main, title="Sign in", status=status, headers=NO_STORE
     )
 
 
@@ -186,7 +186,7 @@ def _render_signed_out(request: Request, url: str) -> Response:
         f'<p class="actions left">{more}<a class="button primary" href="./">Go to the start page</a></p></main>'
     )
     page = PageContext.signed_out(request)
-    return render_page("plain", page, main, title="Signed out", headers=_NO_STORE)
+    return render_page("plain", page, main, title="Signed out", headers=NO_STORE)
 
 
 async def _read_form(request: Request) -> dict[str, str]:
