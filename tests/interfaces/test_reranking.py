@@ -15,7 +15,7 @@ from wikiholt.app.bootstrap import build_service
 from wikiholt.app.doctor import run_checks
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.interfaces.cli.main import main
-from wikiholt.interfaces.http import openapi
+from wikiholt.interfaces.http.service_routes import build_openapi
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.testing import FakeReranker
 
@@ -158,7 +158,7 @@ def test_rerank_without_a_configured_reranker_is_a_problem_with_a_hint(shared_wi
     answer = shared_without.make_client("read").get("/api/v1/search", params={"q": "drum", "rerank": "true"})
     assert answer.status_code == 422
     assert "rerank.model" in answer.json()["hint"]
-    parameters = openapi.build_openapi(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
+    parameters = build_openapi(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
     assert any(parameter["name"] == "rerank" and parameter["schema"]["type"] == "boolean" for parameter in parameters)
 
 

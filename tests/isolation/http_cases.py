@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.isolation.canaries import COMMON_TEXT
 from tests.isolation.http_environment import DOMAIN, ServedEnvironment, ServedWiki
-from wikiholt.interfaces.http.openapi import build_openapi
+from wikiholt.interfaces.http.service_routes import build_openapi
 from wikiholt.interfaces.http.sign_in import COOKIE_NAME
 
 CALLERS = (

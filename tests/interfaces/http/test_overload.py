@@ -15,7 +15,7 @@ from tests.support.served_application import serve_application
 from tests.support.wait import TIMEOUT_S, wait_until
 from wikiholt.app.bootstrap import Application
 from wikiholt.embedding.idle_threads import count_available_cores
-from wikiholt.interfaces.http import search_threads
+from wikiholt.interfaces.http import middleware
 
 WAITING = 3
 SLOTS = max(2, count_available_cores())
@@ -62,7 +62,7 @@ def blocked(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def test_only_as_many_searches_run_as_there_are_slots(
     blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_threads, "MAX_COUNTED_S", 10 * TIMEOUT_S)
+    monkeypatch.setattr(middleware, "MAX_COUNTED_S", 10 * TIMEOUT_S)
     server = blocked.server
     with ThreadPoolExecutor(SLOTS + WAITING + 1) as pool:
         accepted = [pool.submit(server.get, SEARCH) for _ in range(SLOTS)]
@@ -78,7 +78,7 @@ def test_only_as_many_searches_run_as_there_are_slots(
 def test_a_search_that_waits_for_the_index_needs_no_slot(
     blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_threads, "MAX_COUNTED_S", 10 * TIMEOUT_S)
+    monkeypatch.setattr(middleware, "MAX_COUNTED_S", 10 * TIMEOUT_S)
     with ThreadPoolExecutor(SLOTS + 2) as pool:
         for _ in range(SLOTS):
             pool.submit(blocked.server.get, SEARCH)
@@ -94,7 +94,7 @@ def test_a_search_that_waits_for_the_index_needs_no_slot(
 def test_a_search_that_does_not_end_leaves_its_slot_to_others(
     blocked: BlockedSearches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_threads, "MAX_COUNTED_S", 0.01)
+    monkeypatch.setattr(middleware, "MAX_COUNTED_S", 0.01)
     with ThreadPoolExecutor(2 * SLOTS) as pool:
         answers = []
         for number in range(2 * SLOTS):

@@ -14,13 +14,13 @@ from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 from tests.interfaces.mcp.mcp_client import TIMEOUT_S, run_over_http
 from tests.support.served_application import ServedApplication
 from wikiholt.domain.wiki import Scope
-from wikiholt.interfaces.mcp import subscriptions
+from wikiholt.interfaces.mcp import resources
 from wikiholt.interfaces.mcp.resources import format_uri
 
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "POLL_INTERVAL_S", 0.1)
+    monkeypatch.setattr(resources, "POLL_INTERVAL_S", 0.1)
 
 
 def listen_for(
@@ -58,7 +58,7 @@ def test_a_subscriber_gets_the_pages_that_changed(served: ServedApplication, url
 def test_a_stream_ends_when_its_key_is_revoked(
     served: ServedApplication, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "_AUTHORIZATION_INTERVAL_S", 0.1)
+    monkeypatch.setattr(resources, "_AUTHORIZATION_INTERVAL_S", 0.1)
     registry = served.application.service.registry
     key, token = registry.keys.create(registry.get("alpha").id, Scope.READ, "soon revoked")
 
@@ -75,7 +75,7 @@ def test_too_many_resources_and_streams_are_refused(
     served: ServedApplication, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, uris in (("_MAX_URIS", ["wiki://page/A", "wiki://page/B"]), ("_MAX_STREAMS", [])):
-        monkeypatch.setattr(subscriptions, name, 1 if uris else 0)
+        monkeypatch.setattr(resources, name, 1 if uris else 0)
         with pytest.raises((MCPError, ExceptionGroup)):
             listen_for(url, served.tokens["read"], lambda: None, 1, uris=uris)
 
@@ -86,7 +86,7 @@ def test_unknown_changes_concern_every_subscriber(served: ServedApplication, tmp
     class Wiki:
         handle = session
 
-    detector = subscriptions.ChangeDetector(Wiki())  # type: ignore[arg-type]
+    detector = resources.ChangeDetector(Wiki())  # type: ignore[arg-type]
     assert detector.find_events(["wiki://page/A"]) == []
     detector._head = "0" * 40
     assert detector.find_events(["wiki://page/A"]) == [ResourceUpdated("wiki://page/A"), ResourcesListChanged()]

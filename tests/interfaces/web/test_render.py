@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.html_attacks import ATTACKS
 from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
-from wikiholt.interfaces.web.code_colors import color_code
+from wikiholt.interfaces.web.markdown_rules import color_code
 from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, render_markdown
 from wikiholt.text.dialect import GOLLUM, MKDOCS, OBSIDIAN, Dialect
 from wikiholt.text.page_parser import parse_page

@@ -26,8 +26,7 @@ from wikiholt.interfaces.cli.supervisor import (
     ChildRole,
     ChildSpec,
 )
-from wikiholt.interfaces.http.metrics import make_process_collectors
-from wikiholt.interfaces.http.shared_metrics import SharedMetrics, make_publisher
+from wikiholt.interfaces.http.metrics import SharedMetrics, make_process_collectors, make_publisher
 from wikiholt.scheduler.worker_link import SchedulerLink, WorkerRequests
 from wikiholt.wikis.shared_buckets import BucketTable
 

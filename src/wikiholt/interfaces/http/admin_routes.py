@@ -15,10 +15,10 @@ from typing_extensions import TypedDict
 from wikiholt.app.settings.definitions import WIKI_SETTINGS, WikiSettings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Conflict, Forbidden, InvalidSource, SourceError
-from wikiholt.interfaces.http.problem_details import describe_error_responses
+from wikiholt.interfaces.http.problem_details import describe_route
 from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
 from wikiholt.interfaces.http.write_request import LazyBody, StrictBody, read_body
 from wikiholt.interfaces.schemas.admin_schemas import (
     KeyDocument,
@@ -32,8 +32,6 @@ from wikiholt.interfaces.schemas.admin_schemas import (
 )
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
-
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 class NewKey(StrictBody):
@@ -52,17 +50,17 @@ class KeysDocument(TypedDict):
     total: int
 
 
-@router.get("/keys", response_model=KeysDocument, responses=describe_error_responses())
+@router.get("/keys", **describe_route(KeysDocument))
 def list_keys(context: RequestContextDep, _: NoQuery) -> Response:
     """List keys, without their secrets."""
     admin = context.get_key_admin()
     keys = admin.registry.keys.list(admin.wiki.id if admin.wiki else None)
     wikis = {wiki.id: wiki for wiki in ([admin.wiki] if admin.wiki else admin.registry.list_wikis())}
     documents = [build_key_document(key, wikis.get(key.wiki_id or "")) for key in keys]
-    return make_json_response({"keys": documents, "total": len(documents)}, headers=_NO_STORE)
+    return make_json_response({"keys": documents, "total": len(documents)}, headers=NO_STORE)
 
 
-@router.post("/keys", status_code=201, response_model=NewKeyDocument, responses=describe_error_responses(404, 413))
+@router.post("/keys", status_code=201, **describe_route(NewKeyDocument, 404, 413))
 def create_key(
     context: RequestContextDep, raw_body: Annotated[LazyBody[NewKey], read_body(NewKey)], _: NoQuery
 ) -> Response:
@@ -73,10 +71,10 @@ def create_key(
     wiki = admin.wiki or (admin.registry.get(body.wiki) if body.wiki is not None else None)
     scope = body.scope or (Scope.READ if wiki else Scope.ADMIN)
     key, token = admin.registry.keys.create(wiki.id if wiki else None, scope, body.label, body.expires_at)
-    return make_json_response(build_new_key_document(key, wiki, token), 201, _NO_STORE)
+    return make_json_response(build_new_key_document(key, wiki, token), 201, NO_STORE)
 
 
-@router.delete("/keys/{key_id}", response_model=KeyDocument, responses=describe_error_responses(404))
+@router.delete("/keys/{key_id}", **describe_route(KeyDocument, 404))
 def revoke_key(
     context: RequestContextDep,
     key_id: Annotated[str, Path(max_length=200, description="The id of the key, not its token.")],
@@ -86,7 +84,7 @@ def revoke_key(
     admin = context.get_key_admin()
     key = admin.registry.keys.revoke(key_id, wiki_id=admin.wiki.id if admin.wiki else None)
     wiki = admin.wiki or next((wiki for wiki in admin.registry.list_wikis() if wiki.id == key.wiki_id), None)
-    return make_json_response(build_key_document(key, wiki), headers=_NO_STORE)
+    return make_json_response(build_key_document(key, wiki), headers=NO_STORE)
 
 
 # Wikis: clients list those that they may see, the operator manages all
@@ -164,14 +162,14 @@ class RemovedWikiDocument(TypedDict):
     hosts: list[str]
 
 
-@wikis_router.get("/settings", response_model=SettingsDocument, responses=describe_error_responses())
+@wikis_router.get("/settings", **describe_route(SettingsDocument))
 def list_settings(context: RequestContextDep, _: NoQuery) -> Response:
     """List the settings that a wiki can have, with their defaults; requires an operator key."""
     context.require_operator()
     return make_json_response({"settings": [build_setting_document(setting) for setting in WIKI_SETTINGS.values()]})
 
 
-@wikis_router.get("/wikis", response_model=WikisDocument, responses=describe_error_responses())
+@wikis_router.get("/wikis", **describe_route(WikisDocument))
 def list_wikis(context: RequestContextDep, params: Annotated[WikiListParams, parse_query(WikiListParams)]) -> Response:
     """List the wikis that the client may see."""
     wikis, is_operator = context.list_visible_wikis()
@@ -182,7 +180,7 @@ def list_wikis(context: RequestContextDep, params: Annotated[WikiListParams, par
     return make_json_response({"wikis": documents, "total": len(wikis)})
 
 
-@wikis_router.post("/wikis", status_code=201, response_model=WikiDocument, responses=describe_error_responses(409, 413))
+@wikis_router.post("/wikis", status_code=201, **describe_route(WikiDocument, 409, 413))
 def add_wiki(request: Request, context: RequestContextDep, raw_body: RawNewWiki, _: NoQuery) -> Response:
     """Register a wiki after checking its repository, or create one without a source; requires an operator key."""
     application, body = context.require_operator(), raw_body.read()
@@ -200,17 +198,14 @@ def add_wiki(request: Request, context: RequestContextDep, raw_body: RawNewWiki,
     return make_json_response(build_wiki_document(wiki), 201, {"Location": location})
 
 
-@wikis_router.get("/wikis/{slug}", response_model=WikiDocument, responses=describe_error_responses(404))
+@wikis_router.get("/wikis/{slug}", **describe_route(WikiDocument, 404))
 def read_wiki(context: RequestContextDep, slug: SlugPath, _: NoQuery) -> Response:
     """Show the source and settings of a wiki without secrets; requires an operator key."""
     return make_json_response(build_wiki_document(context.require_operator().service.registry.get(slug)))
 
 
 @wikis_router.patch(
-    "/wikis/{slug}",
-    operation_id="change_wiki_api_v1_wikis__slug__patch",
-    response_model=WikiDocument,
-    responses=describe_error_responses(404, 409, 413),
+    "/wikis/{slug}", operation_id="change_wiki_api_v1_wikis__slug__patch", **describe_route(WikiDocument, 404, 409, 413)
 )
 def update_wiki(context: RequestContextDep, slug: SlugPath, raw_body: RawWikiChanges, _: NoQuery) -> Response:
     """Change settings of a wiki; requires an operator key."""
@@ -221,7 +216,7 @@ def update_wiki(context: RequestContextDep, slug: SlugPath, raw_body: RawWikiCha
     return make_json_response(build_wiki_document(wiki))
 
 
-@wikis_router.delete("/wikis/{slug}", response_model=RemovedWikiDocument, responses=describe_error_responses(404, 409))
+@wikis_router.delete("/wikis/{slug}", **describe_route(RemovedWikiDocument, 404, 409))
 def remove_wiki(
     context: RequestContextDep, slug: SlugPath, params: Annotated[RemoveParams, parse_query(RemoveParams)]
 ) -> Response:

@@ -18,7 +18,6 @@ from starlette.types import Scope as Environment
 
 from wikiholt import __version__
 from wikiholt.app.bootstrap import Application
-from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AccessDenied, InputTooLarge, WikiholtError
 from wikiholt.interfaces.http import (
@@ -26,13 +25,12 @@ from wikiholt.interfaces.http import (
     attachment_routes,
     bulk_routes,
     index_routes,
-    openapi,
     page_routes,
     search_routes,
     service_routes,
 )
-from wikiholt.interfaces.http.metrics import SchedulerCollector, ServiceMetrics, make_process_collectors
-from wikiholt.interfaces.http.middleware import RequestLimits, RequestMiddleware
+from wikiholt.interfaces.http.metrics import ServiceMetrics, make_process_collectors, make_scheduler_collector
+from wikiholt.interfaces.http.middleware import RequestMiddleware
 from wikiholt.interfaces.http.problem_details import (
     FieldError,
     get_public_message,
@@ -55,11 +53,9 @@ _MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-I
 
 _WIKI_ROUTERS = (
     search_routes.router,
-    search_routes.report_router,
     bulk_routes.router,
     attachment_routes.router,
     page_routes.router,
-    page_routes.write_router,
     page_routes.links_router,
     index_routes.router,
     index_routes.backups_router,
@@ -75,7 +71,7 @@ def create_app(application: Application, metrics: ServiceMetrics | None = None) 
 
     app = _create_base_app(application, RequestContext, "/openapi.json", metrics)
     _add_routes(app, (*_WIKI_ROUTERS, *_SERVICE_ROUTERS, service_routes.router))
-    app.add_route("/docs", openapi.handle_docs, include_in_schema=False)
+    app.add_route("/docs", service_routes.handle_docs, include_in_schema=False)
     add_pages(app, application)
     app.state.has_pages = True
     _add_mcp(app, application)
@@ -109,21 +105,20 @@ def _add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
     settings = application.settings
     if importlib.util.find_spec("mcp") is None:
         return
+    verifiers: Sequence[Any] = ()
     if (settings.oauth_issuers or settings.mcp_oauth) and not prefix:
-        from wikiholt.interfaces.mcp import mcp_routes  # noqa: PLC0415 - an optional dependency
+        from wikiholt.interfaces.mcp.mcp_routes import add_oauth  # noqa: PLC0415 - an optional dependency
 
-        verifiers = mcp_routes.add_oauth(app, application)
-        endpoint = _LazyEndpoint(lambda: mcp_routes.make_endpoint(settings, verifiers, settings.oauth_resource))
-    else:
-        endpoint = _LazyEndpoint(lambda: _make_mcp_endpoint(settings))
+        verifiers = add_oauth(app, application)
+
+    def make_endpoint() -> ASGIApp:
+        from wikiholt.interfaces.mcp.mcp_routes import McpEndpoint  # noqa: PLC0415 - see _LazyEndpoint
+
+        return McpEndpoint(settings, verifiers)
+
+    endpoint = _LazyEndpoint(make_endpoint)
     endpoint.route = Route(f"{prefix}/mcp", endpoint, methods=["POST"])
     app.router.routes.append(endpoint.route)
-
-
-def _make_mcp_endpoint(settings: Settings) -> ASGIApp:
-    from wikiholt.interfaces.mcp.mcp_routes import make_endpoint  # noqa: PLC0415 - see _LazyEndpoint
-
-    return make_endpoint(settings)
 
 
 class _LazyEndpoint:
@@ -166,9 +161,9 @@ def _create_base_app(
     app.state.has_pages = False
     app.state.context_class = context_class
     app.state.openapi_path = openapi_path
-    app.add_route(openapi_path, openapi.handle_openapi, include_in_schema=False)
+    app.add_route(openapi_path, service_routes.handle_openapi, include_in_schema=False)
     app.state.metrics = metrics or ServiceMetrics()
-    app.state.metrics.registry.register(SchedulerCollector(application.get_counters))
+    app.state.metrics.registry.register(make_scheduler_collector(application.get_counters))
     for collector in make_process_collectors(application.service):
         app.state.metrics.add_process_collector(collector)
     app.add_exception_handler(WikiholtError, on_error)
@@ -180,11 +175,8 @@ def _create_base_app(
 def _add_middleware(app: FastAPI, application: Application, *, allow_cross_origin: bool) -> None:
     app.add_middleware(
         RequestMiddleware,
-        limits=RequestLimits(
-            application.settings.limit_body_bytes,
-            application.settings.limit_waiting_requests,
-            allow_cross_origin=allow_cross_origin,
-        ),
+        settings=application.settings,
+        allow_cross_origin=allow_cross_origin,
         metrics=app.state.metrics,
         make_failure_response=_make_failure_response,
     )
@@ -200,9 +192,6 @@ def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     """Add the routes to one flat list, which 405 responses and metrics use."""
     for router in routers:
         app.router.routes.extend(router.routes)
-
-
-# Applications
 
 
 async def on_error(request: Request, error: Exception) -> Response:

@@ -21,7 +21,7 @@ from wikiholt.interfaces.http.page_routes import (
     delete_and_respond,
     make_page_response,
 )
-from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
+from wikiholt.interfaces.http.problem_details import Responses, describe_route
 from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, make_json_response
@@ -71,11 +71,7 @@ class AttachmentParams(NoParams):
 RawAttachFile = Annotated[LazyBody[AttachFile], read_body(AttachFile)]
 
 
-@router.get(
-    "/pages/{path:path}/attachments",
-    response_model=AttachmentsDocument | PageDocument,
-    responses=describe_error_responses(404),
-)
+@router.get("/pages/{path:path}/attachments", **describe_route(AttachmentsDocument | PageDocument, 404))
 def list_attachments(context: RequestContextDep, path: PagePath, _: NoQuery) -> Response:
     """List the files attached to a page."""
     wiki = context.open_wiki(Scope.READ)
@@ -87,11 +83,7 @@ def list_attachments(context: RequestContextDep, path: PagePath, _: NoQuery) -> 
     return _respond_or_page(respond, lambda: make_page_response(wiki, f"{path}/attachments"))
 
 
-@router.get(
-    _ATTACHMENT_PATH,
-    response_model=AttachmentContentDocument | PageDocument,
-    responses=describe_error_responses(404, 413),
-)
+@router.get(_ATTACHMENT_PATH, **describe_route(AttachmentContentDocument | PageDocument, 404, 413))
 def read_attachment(
     context: RequestContextDep,
     path: PagePath,
@@ -113,8 +105,7 @@ def read_attachment(
 @router.post(
     "/pages/{path:path}/attachments",
     operation_id="attach_api_v1_pages__path__attachments_post",
-    response_model=AttachmentAddDocument,
-    responses=describe_error_responses(404, 409, 412, 413) | _ATTACHED_RESPONSE,
+    **describe_route(AttachmentAddDocument, 404, 409, 412, 413, others=_ATTACHED_RESPONSE),
 )
 def add_attachment(
     context: RequestContextDep,
@@ -147,8 +138,7 @@ def add_attachment(
 @router.delete(
     _ATTACHMENT_PATH,
     operation_id="detach_api_v1_pages__path__attachments__filename__delete",
-    response_model=AttachmentRemoveDocument | PageDeleteDocument,
-    responses=describe_error_responses(404, 409, 412),
+    **describe_route(AttachmentRemoveDocument | PageDeleteDocument, 404, 409, 412),
 )
 def delete_attachment(
     context: RequestContextDep,

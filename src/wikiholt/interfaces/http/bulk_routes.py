@@ -1,14 +1,11 @@
 """The route that writes many pages from NDJSON."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
-from fastapi.exceptions import RequestValidationError
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -18,7 +15,7 @@ from wikiholt.interfaces.http.problem_details import describe_error_responses, g
 from wikiholt.interfaces.http.query_params import NoParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, encode_json
-from wikiholt.interfaces.http.write_request import AuthorHeader, WriteBody, get_author
+from wikiholt.interfaces.http.write_request import AuthorHeader, RawBody, WriteBody, get_author, receive_body
 from wikiholt.interfaces.schemas.bulk_schemas import BulkPage, BulkResultDocument, write_lines
 from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkLineResult
 
@@ -35,34 +32,23 @@ class BulkParams(NoParams):
     message: str = Field("", max_length=1000, pattern=r"^[^\x00]*$", description="The message of the commits.")
 
 
-@dataclass(frozen=True, slots=True)
-class _RawLines:
-    """A body that is not parsed yet: access is checked first."""
-
-    data: bytes
-    content_type: str
-
-    def read(self) -> list[bytes]:
-        """The lines. Raises RequestValidationError and InputTooLarge."""
-        if self.content_type.partition(";")[0].strip().lower() not in _MEDIA_TYPES:
-            message = f"it must have Content-Type: {NDJSON_MEDIA_TYPE}"
-            raise RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
-        lines = self.data.split(b"\n")
-        if len(lines) > MAX_LINES + 1:
-            raise InputTooLarge(
-                f"The body has more than {MAX_LINES:,} lines; nothing was written.",
-                hint="Send the lines in several requests.",
-            )
-        return lines
+async def _receive_ndjson(request: Request, context: RequestContextDep) -> RawBody:
+    return await receive_body(request, context)
 
 
-async def _read_ndjson(request: Request, context: RequestContextDep) -> _RawLines:
-    """Receive the body, after a check for a key."""
-    await run_in_threadpool(context.require_key)
-    return _RawLines(await request.body(), request.headers.get("content-type", ""))
+_receive_ndjson.body = (BulkPage, False, NDJSON_MEDIA_TYPE)  # type: ignore[attr-defined]
 
 
-_read_ndjson.body = (BulkPage, False, NDJSON_MEDIA_TYPE)  # type: ignore[attr-defined]
+def _split_lines(body: RawBody) -> list[bytes]:
+    """The lines of the body. Raises RequestValidationError and InputTooLarge."""
+    body.require_media_type(*_MEDIA_TYPES)
+    lines = body.data.split(b"\n")
+    if len(lines) > MAX_LINES + 1:
+        raise InputTooLarge(
+            f"The body has more than {MAX_LINES:,} lines; nothing was written.",
+            hint="Send the lines in several requests.",
+        )
+    return lines
 
 
 @router.post(
@@ -75,12 +61,12 @@ _read_ndjson.body = (BulkPage, False, NDJSON_MEDIA_TYPE)  # type: ignore[attr-de
 )
 def write_pages(
     context: RequestContextDep,
-    raw_lines: Annotated[_RawLines, Depends(_read_ndjson)],
+    body: Annotated[RawBody, Depends(_receive_ndjson)],
     params: Annotated[BulkParams, parse_query(BulkParams)],
     author_header: AuthorHeader = None,
 ) -> Response:
     """Write or delete many pages: a JSON object per line. Repeating a line changes nothing."""
-    wiki, lines = context.open_wiki(Scope.WRITE), raw_lines.read()
+    wiki, lines = context.open_wiki(Scope.WRITE), _split_lines(body)
     author = get_author(wiki, WriteBody(), author_header)
 
     def write(batch: Sequence[BulkLine]) -> Sequence[BulkLineResult]:
@@ -89,12 +75,6 @@ def write_pages(
         return results
 
     documents = write_lines(lines, write, wiki.path_style, get_public_message)
-    first = list(_take_first(documents))  # an error of the first batch becomes an error response
+    first = list(islice(documents, 1))  # an error of the first batch becomes an error response
     encoded = (encode_json(document) + b"\n" for document in chain(first, documents))
     return StreamingResponse(encoded, 200, {"Cache-Control": PRIVATE_CACHE_CONTROL}, NDJSON_MEDIA_TYPE)
-
-
-def _take_first(documents: Iterator[BulkResultDocument]) -> Iterator[BulkResultDocument]:
-    for document in documents:
-        yield document
-        return

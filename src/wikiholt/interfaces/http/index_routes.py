@@ -14,10 +14,10 @@ from typing_extensions import TypedDict
 
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import NothingIndexed, Unauthorized, WikiholtError
-from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
+from wikiholt.interfaces.http.problem_details import describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, Until, parse_query
 from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
-from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.responses import NO_STORE, make_json_response
 from wikiholt.interfaces.schemas.admin_schemas import (
     ActivityDocument,
     BackupDocument,
@@ -33,7 +33,6 @@ from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
 
-_NO_STORE = {"Cache-Control": "no-store"}
 _STATUS_BY_STATE: dict[ReindexState, Literal["idle", "in_progress", "complete", "error"]] = {
     ReindexState.NONE: "idle",
     ReindexState.QUEUED: "in_progress",
@@ -90,12 +89,7 @@ class ChangeAcceptedDocument(TypedDict):
     status: Literal["accepted"]
 
 
-@router.get(
-    "/status",
-    operation_id="status_api_v1_status_get",
-    response_model=IndexDocument,
-    responses=describe_error_responses(),
-)
+@router.get("/status", operation_id="status_api_v1_status_get", **describe_route(IndexDocument))
 def get_status(context: RequestContextDep, _: NoQuery) -> Response:
     """Show what is indexed, how fresh it is, which pages have problems, and the current activity."""
     return make_json_response(_build_index_document(context.open_index(Scope.READ)))
@@ -105,9 +99,11 @@ def get_status(context: RequestContextDep, _: NoQuery) -> Response:
     "/reindex",
     operation_id="reindex_api_v1_reindex_post",
     status_code=202,
-    response_model=ReindexStartedDocument,
-    responses=describe_error_responses(409)
-    | {200: {"model": ReindexEstimateDocument, "description": "The estimated cost (dry_run)."}},
+    **describe_route(
+        ReindexStartedDocument,
+        409,
+        others={200: {"model": ReindexEstimateDocument, "description": "The estimated cost (dry_run)."}},
+    ),
 )
 def start_reindex(
     request: Request, context: RequestContextDep, params: Annotated[ReindexParams, parse_query(ReindexParams)]
@@ -116,31 +112,22 @@ def start_reindex(
     index = context.open_index(Scope.ADMIN)
     if params.dry_run:
         estimate = index.session.handle.estimate_reindex(_ESTIMATE_TIME_LIMIT_S)
-        return make_json_response(build_estimate_document(estimate), headers=_NO_STORE)
+        return make_json_response(build_estimate_document(estimate), headers=NO_STORE)
     index.start_reindex()
     location = f"{request.scope.get('root_path', '')}/api/v1/reindex/status"
     return make_json_response({"status": "started"}, 202, {"Location": location})
 
 
 @router.get(
-    "/reindex/status",
-    operation_id="reindex_status_api_v1_reindex_status_get",
-    response_model=ReindexJobDocument,
-    responses=describe_error_responses(),
+    "/reindex/status", operation_id="reindex_status_api_v1_reindex_status_get", **describe_route(ReindexJobDocument)
 )
 def get_reindex_status(context: RequestContextDep, _: NoQuery) -> Response:
     """Show the progress of the last reindex; it survives a restart of the service."""
     job = context.open_index(Scope.READ).get_reindex_job()
-    return make_json_response(_build_job_document(job), headers=_NO_STORE)
+    return make_json_response(_build_job_document(job), headers=NO_STORE)
 
 
-@router.post(
-    "/wake",
-    operation_id="wake_api_v1_wake_post",
-    status_code=202,
-    response_model=ChangeAcceptedDocument,
-    responses=describe_error_responses(),
-)
+@router.post("/wake", operation_id="wake_api_v1_wake_post", status_code=202, **describe_route(ChangeAcceptedDocument))
 def notify_changed(context: RequestContextDep, _: NoQuery) -> Response:
     """Check the repository for changes now."""
     context.open_wiki(Scope.WRITE).notify_changed()
@@ -206,7 +193,7 @@ class BackupsDocument(TypedDict):
     error: ErrorDocument | None
 
 
-@backups_router.get("/backups", response_model=BackupsDocument, responses=describe_error_responses())
+@backups_router.get("/backups", **describe_route(BackupsDocument))
 def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
     """List the wiki's backups."""
     index = context.open_index(Scope.ADMIN)
@@ -217,29 +204,20 @@ def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
         "total": len(backups),
         "error": _build_public_error_document(error) if error else None,
     }
-    return make_json_response(document, headers=_NO_STORE)
+    return make_json_response(document, headers=NO_STORE)
 
 
 @backups_router.post(
-    "/backup",
-    operation_id="back_up_api_v1_backup_post",
-    status_code=201,
-    response_model=BackupDocument,
-    responses=describe_error_responses(409),
+    "/backup", operation_id="back_up_api_v1_backup_post", status_code=201, **describe_route(BackupDocument, 409)
 )
 def create_backup(context: RequestContextDep, _: NoQuery) -> Response:
     """Back up the index; searches and syncs continue meanwhile."""
     return make_json_response(
-        build_backup_document(context.open_wiki(Scope.ADMIN).handle.backups.create()), 201, _NO_STORE
+        build_backup_document(context.open_wiki(Scope.ADMIN).handle.backups.create()), 201, NO_STORE
     )
 
 
-@backups_router.post(
-    "/restore",
-    operation_id="restore_api_v1_restore_post",
-    response_model=BackupDocument,
-    responses=describe_error_responses(404, 409),
-)
+@backups_router.post("/restore", operation_id="restore_api_v1_restore_post", **describe_route(BackupDocument, 404, 409))
 def restore_backup(
     context: RequestContextDep, params: Annotated[RestoreParams, parse_query(RestoreParams)]
 ) -> Response:
@@ -247,7 +225,7 @@ def restore_backup(
     wiki = context.open_wiki(Scope.ADMIN)
     restored = wiki.handle.restore(params.at)
     wiki.notify_changed()
-    return make_json_response(build_backup_document(restored), headers=_NO_STORE)
+    return make_json_response(build_backup_document(restored), headers=NO_STORE)
 
 
 # Push webhooks of git hosts. An unknown wiki, a wiki without a webhook secret and a wrong signature get the same
@@ -265,9 +243,8 @@ _WEBHOOK_OPENAPI = {"security": [], "requestBody": {"content": {"application/jso
     "/webhook",
     operation_id="webhook_api_v1_webhook_post",
     status_code=202,
-    response_model=ChangeAcceptedDocument,
-    responses=describe_error_responses(413),
     openapi_extra=_WEBHOOK_OPENAPI,
+    **describe_route(ChangeAcceptedDocument, 413),
 )
 async def receive_webhook(request: Request, context: RequestContextDep, _: NoQuery) -> Response:
     """Accept a push webhook of GitHub, Gitea, Forgejo or GitLab, signed with the wiki's setting webhook_secret."""

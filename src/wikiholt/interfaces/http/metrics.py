@@ -1,10 +1,25 @@
-"""Prometheus metrics. Labels are routes, methods and statuses: no user input and no wiki name."""
+"""Prometheus metrics of one process, or of a service of several processes.
 
-from collections.abc import Callable, Iterator
-from typing import ClassVar
+Labels are routes, methods and statuses: no user input and no wiki name.
+"""
 
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    values,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from wikiholt.domain.protocols import VectorEngine
@@ -15,6 +30,27 @@ from wikiholt.wikis.service import WikiService
 
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SCHEDULER_GAUGES = {
+    "wikis": "Registered wikis",
+    "waiting": "Wikis that wait for a sync",
+    "running": "Wikis that are being synced",
+    "missing": "Wikis whose repository is missing",
+    "failing": "Wikis whose last sync failed",
+    "repairing": "Wikis whose index is damaged and is being repaired",
+    "broken": "Wikis whose index could not be repaired",
+}
+_SCHEDULER_COUNTERS = {
+    "head_checks": "HEAD checks",
+    "syncs": "Completed syncs",
+    "pauses": "Syncs paused for another wiki",
+    "failures": "Failed syncs",
+    "fetches": "Fetches from remote repositories",
+    "notifications": "Change notifications",
+    "reindexes": "Requested reindexes",
+    "backups": "Scheduled backups",
+    "backup_failures": "Failed scheduled backups",
+    "checks": "Complete checks of an index",
+}
 
 
 class ServiceMetrics:
@@ -62,99 +98,156 @@ def add_python_collectors(registry: CollectorRegistry) -> None:
     GCCollector(registry=registry)
 
 
+class _FunctionCollector(Collector):
+    """Metrics that a function reads on scrape."""
+
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterator[Metric]:
+        return self._collect()
+
+
 def make_process_collectors(service: WikiService) -> list[Collector]:
     """The collectors for the parts of a service in this process."""
     collectors: list[Collector] = []
-    if service.query_log_writer is not None:
-        collectors.append(QueryLogCollector(service.query_log_writer))
-    if service.vector_engine is not None:
-        collectors.append(VectorEngineCollector(service.vector_engine))
-    if service.databases is not None:
-        collectors.append(DatabaseCollector(service.databases))
+    if (writer := service.query_log_writer) is not None:
+        collectors.append(_FunctionCollector(lambda: _collect_query_log(writer)))
+    if (engine := service.vector_engine) is not None:
+        collectors.append(_FunctionCollector(lambda: _collect_vector_engine(engine)))
+    if (databases := service.databases) is not None:
+        collectors.append(_FunctionCollector(lambda: _collect_databases(databases)))
     return collectors
 
 
-class VectorEngineCollector(Collector):
-    """Metrics of the external vector engine, read on scrape."""
-
-    def __init__(self, engine: VectorEngine) -> None:
-        self._engine = engine
-
-    def collect(self) -> Iterator[Metric]:
-        name = f"wikiholt_{self._engine.name}"
-        yield GaugeMetricFamily(f"{name}_up", "Whether the last request to it succeeded", float(self._engine.is_up))
-        for counter, (about, count) in self._engine.get_metrics().items():
-            yield CounterMetricFamily(f"{name}_{counter}", f"{about} since the start", count)
-
-
-class DatabaseCollector(Collector):
-    """Metrics of the index databases by their configured names, read on scrape without a query."""
-
-    def __init__(self, databases: DatabaseAdmin) -> None:
-        self._databases = databases
-
-    def collect(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("wikiholt_database_up", "Whether the last request to it succeeded", labels=("database",))
-        for name, is_up in self._databases.get_availability().items():
-            up.add_metric((name,), float(is_up))
-        yield up
-        for name, count in self._databases.get_metrics().items():
-            yield GaugeMetricFamily(f"wikiholt_database_{name}", f"Current value in this process: {name}", count)
-        about = "Statements that exceeded the lock or statement timeout since the start"
-        timeouts = CounterMetricFamily("wikiholt_database_timeouts", about, labels=("kind",))
-        for kind, count in self._databases.get_timeout_counts().items():
-            timeouts.add_metric((kind,), count)
-        yield timeouts
-        about = "Connections that the server refused since the start: too many, or a login"
-        refusals = CounterMetricFamily("wikiholt_database_refusals", about, labels=("reason",))
-        for reason, count in self._databases.get_refusal_counts().items():
-            refusals.add_metric((reason,), count)
-        yield refusals
-
-
-class QueryLogCollector(Collector):
+def _collect_query_log(writer: QueryLogWriter) -> Iterator[Metric]:
     """Numbers of logged searches of all wikis; no queries."""
-
-    def __init__(self, writer: QueryLogWriter) -> None:
-        self._writer = writer
-
-    def collect(self) -> Iterator[Metric]:
-        for name, about in (("written", "Logged searches"), ("lost", "Searches that could not be logged")):
-            count = getattr(self._writer, name)
-            yield CounterMetricFamily(f"wikiholt_queries_{name}", f"{about} since the start", count)
+    for name, about in (("written", "Logged searches"), ("lost", "Searches that could not be logged")):
+        yield CounterMetricFamily(f"wikiholt_queries_{name}", f"{about} since the start", getattr(writer, name))
 
 
-class SchedulerCollector(Collector):
-    """Counters and gauges of the scheduler, read on scrape."""
+def _collect_vector_engine(engine: VectorEngine) -> Iterator[Metric]:
+    name = f"wikiholt_{engine.name}"
+    yield GaugeMetricFamily(f"{name}_up", "Whether the last request to it succeeded", float(engine.is_up))
+    for counter, (about, count) in engine.get_metrics().items():
+        yield CounterMetricFamily(f"{name}_{counter}", f"{about} since the start", count)
 
-    _GAUGES: ClassVar = {
-        "wikis": "Registered wikis",
-        "waiting": "Wikis that wait for a sync",
-        "running": "Wikis that are being synced",
-        "missing": "Wikis whose repository is missing",
-        "failing": "Wikis whose last sync failed",
-        "repairing": "Wikis whose index is damaged and is being repaired",
-        "broken": "Wikis whose index could not be repaired",
-    }
-    _COUNTERS: ClassVar = {
-        "head_checks": "HEAD checks",
-        "syncs": "Completed syncs",
-        "pauses": "Syncs paused for another wiki",
-        "failures": "Failed syncs",
-        "fetches": "Fetches from remote repositories",
-        "notifications": "Change notifications",
-        "reindexes": "Requested reindexes",
-        "backups": "Scheduled backups",
-        "backup_failures": "Failed scheduled backups",
-        "checks": "Complete checks of an index",
-    }
 
-    def __init__(self, get_counters: Callable[[], SchedulerCounters]) -> None:
-        self._get_counters = get_counters
+def _collect_databases(databases: DatabaseAdmin) -> Iterator[Metric]:
+    """The index databases by their configured names, without a query."""
+    up = GaugeMetricFamily("wikiholt_database_up", "Whether the last request to it succeeded", labels=("database",))
+    yield _add_samples(up, databases.get_availability())
+    for name, count in databases.get_metrics().items():
+        yield GaugeMetricFamily(f"wikiholt_database_{name}", f"Current value in this process: {name}", count)
+    about = "Statements that exceeded the lock or statement timeout since the start"
+    timeouts = CounterMetricFamily("wikiholt_database_timeouts", about, labels=("kind",))
+    yield _add_samples(timeouts, databases.get_timeout_counts())
+    about = "Connections that the server refused since the start: too many, or a login"
+    refusals = CounterMetricFamily("wikiholt_database_refusals", about, labels=("reason",))
+    yield _add_samples(refusals, databases.get_refusal_counts())
 
-    def collect(self) -> Iterator[Metric]:
-        counters = self._get_counters()
-        for name, about in self._GAUGES.items():
-            yield GaugeMetricFamily(f"wikiholt_scheduler_{name}", about, getattr(counters, name))
-        for name, about in self._COUNTERS.items():
-            yield CounterMetricFamily(f"wikiholt_scheduler_{name}", f"{about} since the start", getattr(counters, name))
+
+def _add_samples(family: GaugeMetricFamily | CounterMetricFamily, samples: Mapping[str, float]) -> Metric:
+    for label, value in samples.items():
+        family.add_metric((label,), float(value))
+    return family
+
+
+def make_scheduler_collector(get_counters: Callable[[], SchedulerCounters]) -> Collector:
+    """The collector for counters and gauges of the scheduler."""
+    return _FunctionCollector(lambda: _collect_scheduler(get_counters()))
+
+
+def _collect_scheduler(counters: SchedulerCounters) -> Iterator[Metric]:
+    for name, about in _SCHEDULER_GAUGES.items():
+        yield GaugeMetricFamily(f"wikiholt_scheduler_{name}", about, getattr(counters, name))
+    for name, about in _SCHEDULER_COUNTERS.items():
+        yield CounterMetricFamily(f"wikiholt_scheduler_{name}", f"{about} since the start", getattr(counters, name))
+
+
+# Metrics of a service of several processes: each writes its values into memory-mapped files of one directory. A process
+# has a name, which the next process may take over: it continues the counters of the last one, so they survive a crash.
+# Whichever process is asked adds up the files of all.
+
+
+_INTERVAL_S = 1.0
+"""Seconds between two copies of the counters that other parts of a process keep."""
+_LOWEST_VALUE_METRICS = ("process_start_time_seconds", "process_max_fds", "python_info")
+"""Gauges whose sum means nothing; so are those that end with `_up`."""
+
+
+class SharedMetrics(ServiceMetrics):
+    """The metrics of one worker process; its registry has the sums of all processes."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        use_shared_values(directory, name)
+        registry = CollectorRegistry()
+        super().__init__(registry)
+        MultiProcessCollector(self.registry, str(directory))  # type: ignore[no-untyped-call]
+        self.publisher = MetricsPublisher(registry)
+
+
+def make_publisher(directory: Path, name: str, collectors: list[Collector]) -> "MetricsPublisher":
+    """The publisher of a process that answers no requests."""
+    use_shared_values(directory, name)
+    registry = CollectorRegistry()
+    add_python_collectors(registry)
+    for collector in collectors:
+        registry.register(collector)
+    return MetricsPublisher(registry)
+
+
+def use_shared_values(directory: Path, name: str) -> None:
+    """Let all metrics that this process creates from now on have their values in files of the directory."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
+    values.ValueClass = values.MultiProcessValue(lambda: name)  # type: ignore[no-untyped-call]
+
+
+class MetricsPublisher:
+    """Copies the metrics of collectors to shared values, every second and on close. Other metrics are there at once."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._values: dict[tuple[str, str], tuple[Any, float]] = {}
+        self._lock = Lock()
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        self.publish()
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.publish()
+
+    def publish(self) -> None:
+        with self._lock:
+            for family in self._registry.collect():
+                if family.type in ("counter", "gauge"):
+                    self._publish_family(family)
+
+    def _run(self) -> None:
+        while not self._stop.wait(_INTERVAL_S):
+            self.publish()
+
+    def _publish_family(self, family: Metric) -> None:
+        for sample in family.samples:
+            if sample.name.endswith("_created"):
+                continue
+            key = sample.name, repr(sample.labels)
+            if key not in self._values:
+                value = _make_value(family, sample.name, sample.labels)
+                # A counter goes on from the value of the process that had this name before.
+                self._values[key] = value, value.get() if family.type == "counter" else 0.0
+            value, base = self._values[key]
+            value.set(base + sample.value)
+
+
+def _make_value(family: Metric, name: str, labels: dict[str, str]) -> Any:
+    lowest = family.name in _LOWEST_VALUE_METRICS or family.name.endswith("_up")
+    mode = "livemin" if lowest else "livesum"
+    return values.ValueClass(
+        family.type, family.name, name, tuple(labels), tuple(labels.values()), family.documentation, mode
+    )

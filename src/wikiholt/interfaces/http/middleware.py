@@ -1,26 +1,38 @@
-"""The ASGI middleware that every request passes.
+"""The ASGI middleware that every request passes, and the limit on searches that run at once.
 
 It removes /w/{slug} from the path, limits the body and the number of waiting requests, answers HEAD like GET, adds
 common headers, records metrics, and turns unexpected exceptions into a 500 response without details.
 """
 
+import asyncio
 import logging
 import math
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
+import anyio.to_thread
+from anyio.lowlevel import RunVar
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.embedding.idle_threads import count_available_cores
 from wikiholt.interfaces.http.metrics import ServiceMetrics
 from wikiholt.interfaces.http.problem_details import make_error_response
+from wikiholt.interfaces.http.query_params import SearchParams
 from wikiholt.interfaces.http.responses import limit_body
-from wikiholt.interfaces.http.search_threads import count_waiting_requests
 from wikiholt.wikis.rate_limit import Allowance
+
+if TYPE_CHECKING:
+    from wikiholt.interfaces.http.request_context import RequestContext
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -40,16 +52,6 @@ _FIXED_HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
-    """Maximum size of a body, how many requests may wait, and whether pages of other origins may read
-    responses."""
-
-    body_bytes: int
-    waiting_requests: int
-    allow_cross_origin: bool
-
-
 class RequestMiddleware:
     """The outermost middleware of the application, apart from CORS."""
 
@@ -57,12 +59,15 @@ class RequestMiddleware:
         self,
         app: ASGIApp,
         *,
-        limits: RequestLimits,
+        settings: Settings,
+        allow_cross_origin: bool,
         metrics: ServiceMetrics,
         make_failure_response: Callable[[Request], Response],
     ) -> None:
         self._app = app
-        self._limits = limits
+        self._max_body_bytes = settings.limit_body_bytes
+        self._max_waiting = settings.limit_waiting_requests
+        self._allow_cross_origin = allow_cross_origin
         self._make_failure_response = make_failure_response
         self._metrics = metrics
 
@@ -71,15 +76,14 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        response = _ResponseSender(scope["method"], send, allow_cross_origin=self._limits.allow_cross_origin)
-        # A copy: the server still needs the original method.
-        response.scope = scope = dict(scope)
+        scope = dict(scope)  # the server still needs the original method
+        response = _ResponseSender(scope, send, allow_cross_origin=self._allow_cross_origin)
         early_response = self._prepare_scope(scope) or self._refuse_if_overloaded(scope)
         try:
             if early_response is not None:
                 await early_response(scope, receive, response.send)
             else:
-                await self._app(scope, limit_body(scope, receive, self._limits.body_bytes), response.send)
+                await self._app(scope, limit_body(scope, receive, self._max_body_bytes), response.send)
         except ClientDisconnect:
             _log.debug("client disconnected before the request was complete")
         except Exception:  # noqa: BLE001 - the client gets a response without details, the log gets the traceback
@@ -105,7 +109,7 @@ class RequestMiddleware:
 
     def _refuse_if_overloaded(self, scope: Scope) -> Response | None:
         """The response to a request for which too many others wait; checks of the service are always answered."""
-        if count_waiting_requests() < self._limits.waiting_requests or scope["path"] in _NEVER_REFUSED_PATHS:
+        if _count_waiting_requests() < self._max_waiting or scope["path"] in _NEVER_REFUSED_PATHS:
             return None
         hint = f"Try again in {_OVERLOAD_RETRY_S} s."
         headers = {"Retry-After": str(_OVERLOAD_RETRY_S)}
@@ -119,10 +123,10 @@ def _get_route(scope: Scope) -> str:
 class _ResponseSender:
     """Sends a response with the common headers, and without its body for HEAD."""
 
-    def __init__(self, method: str, send: Send, *, allow_cross_origin: bool) -> None:
-        self.method = method
+    def __init__(self, scope: Scope, send: Send, *, allow_cross_origin: bool) -> None:
+        self.method = str(scope["method"])
         self.status = 0
-        self.scope: Scope = {}
+        self._scope = scope
         self._send = send
         self._allow_cross_origin = allow_cross_origin
 
@@ -140,7 +144,66 @@ class _ResponseSender:
         if self._allow_cross_origin:
             headers["Cross-Origin-Resource-Policy"] = "cross-origin"
         headers.add_vary_header("Authorization")
-        allowance: Allowance | None = self.scope.get(ALLOWANCE_KEY)
+        allowance: Allowance | None = self._scope.get(ALLOWANCE_KEY)
         if allowance is not None and allowance.limit:
             headers["RateLimit-Policy"] = f'"minute";q={allowance.limit};w=60'
             headers["RateLimit"] = f'"minute";r={allowance.remaining};t={math.ceil(allowance.reset_seconds)}'
+
+
+# Searches compute more than they wait. More of them than cores take longer each, because they wait for one another's
+# interpreter lock, and all together answer fewer requests.
+
+
+MAX_COUNTED_S = 1.0
+"""A search that takes longer no longer counts, so that a wiki whose disk does not answer delays no other for long."""
+_slots: RunVar[anyio.CapacityLimiter] = RunVar("search_slots")
+
+
+def limit_searches(endpoint: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    """Make an endpoint that searches asynchronous: it gets a thread when fewer than one per core run."""
+
+    @wraps(endpoint)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        call = partial(endpoint, *args, **kwargs)
+        context, params = cast("RequestContext", kwargs["context"]), kwargs["params"]
+        waits_for_index = isinstance(params, SearchParams) and bool(params.fresh or params.at_least)
+        if context.has_local_search and not waits_for_index:
+            with context.search_load.count_search():
+                return await _run_in_slot(call)
+        return await anyio.to_thread.run_sync(call)
+
+    return run
+
+
+def _count_waiting_requests() -> int:
+    """The number of requests that wait for a thread or for other searches."""
+    limiters = (anyio.to_thread.current_default_thread_limiter(), _get_slots())
+    return sum(limiter.statistics().tasks_waiting for limiter in limiters)
+
+
+async def _run_in_slot(call: Callable[[], T]) -> T:
+    slots, holder = _get_slots(), object()
+    try:
+        slots.acquire_on_behalf_of_nowait(holder)  # the other form lets the event loop run first
+    except anyio.WouldBlock:
+        await slots.acquire_on_behalf_of(holder)
+
+    def release() -> None:
+        if not timer.cancelled():
+            timer.cancel()
+            slots.release_on_behalf_of(holder)
+
+    timer = asyncio.get_running_loop().call_later(MAX_COUNTED_S, release)
+    try:
+        return await anyio.to_thread.run_sync(call)
+    finally:
+        release()
+
+
+def _get_slots() -> anyio.CapacityLimiter:
+    """The slots of the current event loop."""
+    try:
+        return _slots.get()
+    except LookupError:
+        _slots.set(anyio.CapacityLimiter(max(2, count_available_cores())))
+        return _slots.get()

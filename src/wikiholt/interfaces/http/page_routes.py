@@ -7,13 +7,21 @@ from fastapi import APIRouter, Header, Path
 from pydantic import Field
 from starlette.responses import Response
 
-from wikiholt.domain.page import PageContent
+from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
-from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
+from wikiholt.interfaces.http.problem_details import (
+    Responses,
+    describe_route,
+)
 from wikiholt.interfaces.http.query_params import Count, Flag, NoParams, NoQuery, PageListParams, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
+from wikiholt.interfaces.http.responses import (
+    IfNoneMatch,
+    make_cached_response,
+    make_json_response,
+    make_weak_etag,
+)
 from wikiholt.interfaces.http.write_request import (
     AuthorHeader,
     IfMatch,
@@ -28,8 +36,10 @@ from wikiholt.interfaces.http.write_request import (
     get_expected_revision,
     read_body,
 )
+from wikiholt.interfaces.schemas.common import build_document, build_documents
 from wikiholt.interfaces.schemas.page_schemas import (
     ChangelogDocument,
+    CommitDocument,
     GraphDocument,
     HistoryDocument,
     LinksDocument,
@@ -40,7 +50,6 @@ from wikiholt.interfaces.schemas.page_schemas import (
     PageRenameDocument,
     PageWriteDocument,
     build_changelog_document,
-    build_commit_document,
     build_delete_document,
     build_graph_document,
     build_links_document,
@@ -48,7 +57,6 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_page_document,
     build_page_list_document,
     build_rename_document,
-    build_write_document,
 )
 from wikiholt.wikis.session import WikiSession
 
@@ -78,7 +86,7 @@ class PageRevisionParams(NoParams):
     )
 
 
-@router.get("/pages", response_model=PageListDocument, responses=describe_error_responses(304))
+@router.get("/pages", **describe_route(PageListDocument, 304))
 def list_pages(
     context: RequestContextDep,
     params: Annotated[PageListParams, parse_query(PageListParams)],
@@ -95,12 +103,7 @@ def list_pages(
         )
 
 
-@router.get(
-    "/changelog",
-    operation_id="changelog_api_v1_changelog_get",
-    response_model=ChangelogDocument,
-    responses=describe_error_responses(),
-)
+@router.get("/changelog", operation_id="changelog_api_v1_changelog_get", **describe_route(ChangelogDocument))
 def list_changes(
     context: RequestContextDep, params: Annotated[ChangelogParams, parse_query(ChangelogParams)]
 ) -> Response:
@@ -113,8 +116,7 @@ def list_changes(
 @router.get(
     "/pages/{path:path}/history",
     operation_id="history_api_v1_pages__path__history_get",
-    response_model=HistoryDocument | PageDocument,
-    responses=describe_error_responses(404),
+    **describe_route(HistoryDocument | PageDocument, 404),
 )
 def list_page_history(
     context: RequestContextDep, path: PagePath, params: Annotated[CommitListParams, parse_query(CommitListParams)]
@@ -129,10 +131,10 @@ def list_page_history(
             return make_page_response(wiki, f"{path}/history")
         raise
     shown = wiki.path_style.to_display_path(wiki.path_style.to_git_path(path))
-    return make_json_response({"path": shown, "history": [build_commit_document(commit) for commit in commits]})
+    return make_json_response({"path": shown, "history": build_documents(CommitDocument, commits)})
 
 
-@router.get("/pages/{path:path}", response_model=PageDocument, responses=describe_error_responses(304, 404))
+@router.get("/pages/{path:path}", **describe_route(PageDocument, 304, 404))
 def read_page(
     context: RequestContextDep,
     path: PagePath,
@@ -160,9 +162,6 @@ def make_page_etag(page: PageContent) -> str:
 # Writes: each is a commit based on the revision that the writer has read, and schedules a sync
 
 
-write_router = APIRouter(prefix="/api/v1", tags=["pages"])
-
-_WRITE_RESPONSES = describe_error_responses(404, 409, 412, 413)
 _CREATED_RESPONSE: Responses = {201: {"model": PageWriteDocument, "description": "The page was created."}}
 IfNoneMatchAny = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only create.")]
 RawPutPage = Annotated[LazyBody[PutPage], read_body(PutPage)]
@@ -171,9 +170,7 @@ RawRenamePage = Annotated[LazyBody[RenamePage], read_body(RenamePage)]
 RawWriteBody = Annotated[LazyBody[WriteBody], read_body(WriteBody, optional=True)]
 
 
-@write_router.put(
-    "/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES | _CREATED_RESPONSE
-)
+@router.put("/pages/{path:path}", **describe_route(PageWriteDocument, 404, 409, 412, 413, others=_CREATED_RESPONSE))
 def put_page(
     context: RequestContextDep,
     path: PagePath,
@@ -196,11 +193,15 @@ def put_page(
         except PageExists:
             raise build_page_exists_error(wiki, path, by_header=by_header) from None
     wiki.report_write(written, author, message)
-    status = 201 if written.created else 200
-    return make_json_response(build_write_document(written, wiki.path_style), status, etag=f'"{written.revision}"')
+    return _make_write_response(wiki, written, 201 if written.created else 200)
 
 
-@write_router.patch("/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES)
+def _make_write_response(wiki: WikiSession, written: PageWriteResult, status: int) -> Response:
+    document = build_document(PageWriteDocument, written, wiki.path_style)
+    return make_json_response(document, status, etag=f'"{written.revision}"')
+
+
+@router.patch("/pages/{path:path}", **describe_route(PageWriteDocument, 404, 409, 412, 413))
 def patch_page(
     context: RequestContextDep,
     path: PagePath,
@@ -226,10 +227,10 @@ def patch_page(
             path, body.old_string, body.new_string, author, message, expected=expected
         )
     wiki.report_write(written, author, message)
-    return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
+    return _make_write_response(wiki, written, 200)
 
 
-@write_router.delete("/pages/{path:path}", response_model=PageDeleteDocument, responses=_WRITE_RESPONSES)
+@router.delete("/pages/{path:path}", **describe_route(PageDeleteDocument, 404, 409, 412, 413))
 def delete_page(
     context: RequestContextDep,
     path: PagePath,
@@ -255,7 +256,7 @@ def delete_and_respond(
     return make_json_response(build_delete_document(deleted, wiki.path_style))
 
 
-@write_router.post("/pages/{path:path}/rename", response_model=PageRenameDocument, responses=_WRITE_RESPONSES)
+@router.post("/pages/{path:path}/rename", **describe_route(PageRenameDocument, 404, 409, 412, 413))
 def rename_page(
     context: RequestContextDep,
     path: PagePath,
@@ -290,12 +291,7 @@ def rename_page(
 links_router = APIRouter(prefix="/api/v1", tags=["links"])
 
 
-@links_router.get(
-    "/links",
-    operation_id="graph_api_v1_links_get",
-    response_model=GraphDocument,
-    responses=describe_error_responses(304),
-)
+@links_router.get("/links", operation_id="graph_api_v1_links_get", **describe_route(GraphDocument, 304))
 def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNoneMatch = None) -> Response:
     """List all pages and the links between them."""
     wiki = context.open_wiki(Scope.READ)
@@ -308,10 +304,7 @@ def get_link_graph(context: RequestContextDep, _: NoQuery, if_none_match: IfNone
 
 
 @links_router.get(
-    "/links/{path:path}",
-    operation_id="links_api_v1_links__path__get",
-    response_model=LinksDocument,
-    responses=describe_error_responses(404),
+    "/links/{path:path}", operation_id="links_api_v1_links__path__get", **describe_route(LinksDocument, 404)
 )
 def get_page_links(context: RequestContextDep, path: PagePath, _: NoQuery) -> Response:
     """List the pages that a page links to and the pages that link to it."""
@@ -321,12 +314,7 @@ def get_page_links(context: RequestContextDep, path: PagePath, _: NoQuery) -> Re
     )
 
 
-@links_router.get(
-    "/orphans",
-    operation_id="orphans_api_v1_orphans_get",
-    response_model=OrphansDocument,
-    responses=describe_error_responses(),
-)
+@links_router.get("/orphans", operation_id="orphans_api_v1_orphans_get", **describe_route(OrphansDocument))
 def find_orphans(context: RequestContextDep, _: NoQuery) -> Response:
     """List the pages that no other page links to."""
     wiki = context.open_wiki(Scope.READ)

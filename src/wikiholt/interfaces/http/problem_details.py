@@ -184,6 +184,11 @@ _STATUS_DESCRIPTIONS = {
 }
 
 
+def describe_route(response_model: Any, *statuses: int, others: Responses | None = None) -> dict[str, Any]:
+    """Arguments of a route: its document, its error responses with these statuses, and its other documents."""
+    return {"response_model": response_model, "responses": describe_error_responses(*statuses) | (others or {})}
+
+
 def describe_error_responses(*statuses: int) -> Responses:
     """Describe the error responses of a route: those that every route has, and these."""
     return {status: _describe_response(status) for status in sorted({401, 403, 422, 429, 503, *statuses})}

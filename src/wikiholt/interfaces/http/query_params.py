@@ -54,11 +54,16 @@ def parse_query(model: type[M]) -> Any:
         try:
             return model.model_validate(values)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_context=False, include_input=False)
-            raise RequestValidationError([{**fault, "loc": ("query", *fault["loc"])} for fault in faults]) from None
+            raise build_validation_error(error, "query") from None
 
     read_query.model = model  # type: ignore[attr-defined]
     return Depends(read_query)
+
+
+def build_validation_error(error: ValidationError, where: str) -> RequestValidationError:
+    """The error of a request whose query or body does not match its model."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    return RequestValidationError([{**fault, "loc": (where, *fault["loc"])} for fault in faults])
 
 
 def describe_query_params(route: APIRoute) -> Iterator[dict[str, Any]]:

@@ -14,15 +14,13 @@ from starlette.types import Message, Receive, Scope
 PRIVATE_CACHE_CONTROL = "private, no-cache"
 """Responses are private to the client: only its own cache may store them, and must revalidate."""
 
+NO_STORE = {"Cache-Control": "no-store"}
+"""The headers of a response that no cache may store."""
 
-def encode_json(document: Mapping[str, Any]) -> bytes:
+
+def encode_json(document: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """Encode as compact JSON; a lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
-
-
-def encode_json_list(document: Sequence[Any]) -> bytes:
-    """Encode a list as `encode_json` does."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def make_json_response(

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from wikiholt.domain.search import SearchInterface
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidQuery
-from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
+from wikiholt.interfaces.http.middleware import limit_searches
+from wikiholt.interfaces.http.problem_details import describe_route, get_public_message
 from wikiholt.interfaces.http.query_params import (
     Count,
     FacetQueryParams,
@@ -22,8 +23,13 @@ from wikiholt.interfaces.http.query_params import (
     parse_query,
 )
 from wikiholt.interfaces.http.request_context import RequestContextDep
-from wikiholt.interfaces.http.responses import IfNoneMatch, make_cached_response, make_json_response, make_weak_etag
-from wikiholt.interfaces.http.search_threads import limit_searches
+from wikiholt.interfaces.http.responses import (
+    NO_STORE,
+    IfNoneMatch,
+    make_cached_response,
+    make_json_response,
+    make_weak_etag,
+)
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -39,7 +45,7 @@ from wikiholt.wikis.session import WikiSession
 router = APIRouter(prefix="/api/v1", tags=["search"])
 
 
-@router.get("/search", response_model=SearchResultDocument, responses=describe_error_responses(304))
+@router.get("/search", **describe_route(SearchResultDocument, 304))
 @limit_searches
 def search(
     context: RequestContextDep,
@@ -56,8 +62,7 @@ def search(
 @router.get(
     "/semantic-search",
     operation_id="semantic_search_api_v1_semantic_search_get",
-    response_model=SearchResultDocument,
-    responses=describe_error_responses(304),
+    **describe_route(SearchResultDocument, 304),
 )
 @limit_searches
 def search_semantic(
@@ -71,12 +76,7 @@ def search_semantic(
     return _run_search(wiki, params, if_none_match)
 
 
-@router.get(
-    "/similar",
-    operation_id="similar_api_v1_similar_get",
-    response_model=SearchResultDocument,
-    responses=describe_error_responses(304, 404),
-)
+@router.get("/similar", operation_id="similar_api_v1_similar_get", **describe_route(SearchResultDocument, 304, 404))
 @limit_searches
 def find_similar(
     context: RequestContextDep,
@@ -97,12 +97,7 @@ def find_similar(
         )
 
 
-@router.get(
-    "/facets",
-    operation_id="facets_api_v1_facets_get",
-    response_model=FacetsDocument,
-    responses=describe_error_responses(304),
-)
+@router.get("/facets", operation_id="facets_api_v1_facets_get", **describe_route(FacetsDocument, 304))
 @limit_searches
 def get_facets(
     context: RequestContextDep,
@@ -155,13 +150,10 @@ def _run_merged_search(opened: OpenedWikis, params: SearchParams) -> Response:
         failures=opened.failures,
         describe_error=lambda error: get_public_message(error)[0],
     )
-    return make_json_response(build_result_document(result), headers={"Cache-Control": "no-store"})
+    return make_json_response(build_result_document(result), headers=NO_STORE)
 
 
 # The query report; it requires an admin key, because it shows what others typed
-
-
-report_router = APIRouter(prefix="/api/v1", tags=["search"])
 
 
 class ReportParams(NoParams):
@@ -171,12 +163,7 @@ class ReportParams(NoParams):
     limit: Count = Field(10, ge=1, le=1000, description="Maximum number of rows of each list.")
 
 
-@report_router.get(
-    "/report",
-    operation_id="report_api_v1_report_get",
-    response_model=QueryReportDocument,
-    responses=describe_error_responses(404),
-)
+@router.get("/report", operation_id="report_api_v1_report_get", **describe_route(QueryReportDocument, 404))
 def get_query_report(
     context: RequestContextDep, params: Annotated[ReportParams, parse_query(ReportParams)]
 ) -> Response:
@@ -184,4 +171,4 @@ def get_query_report(
     wiki = context.open_wiki(Scope.ADMIN)
     report = wiki.handle.query_log.build_report(params.days, params.limit)
     document = build_query_report_document(wiki.wiki.slug, report, wiki.path_style)
-    return make_json_response(document, headers={"Cache-Control": "no-store"})
+    return make_json_response(document, headers=NO_STORE)

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from http.cookies import SimpleCookie
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wikiholt.app.bootstrap import Application
@@ -105,19 +105,13 @@ def require_same_origin(request: Request) -> None:
         )
 
 
-def make_cookie(name: str, value: str, path: str, *, max_age_s: int | None, secure: bool) -> str:
-    """A Set-Cookie header. Without `max_age_s` the browser removes the cookie when it is closed.
+def add_cookie(request: Request, response: Response, name: str, value: str, path: str, max_age_s: int | None) -> None:
+    """Add a Set-Cookie header to the response. Without `max_age_s` the browser removes the cookie when it is closed.
 
     SameSite is Lax, not Strict: links from other sites, and the way back from an OpenID provider, need the cookie.
     """
-    cookie: SimpleCookie = SimpleCookie({name: value})
-    morsel = cookie[name]
-    morsel["path"], morsel["httponly"], morsel["samesite"] = path, True, "Lax"
-    if secure:
-        morsel["secure"] = True
-    if max_age_s is not None:
-        morsel["max-age"] = max_age_s
-    return morsel.OutputString()
+    is_secure = request.scope["scheme"] == "https"
+    response.set_cookie(name, value, max_age_s, path=path, secure=is_secure, httponly=True, samesite="Lax")  # type: ignore[arg-type]
 
 
 # Headers of an authenticating proxy

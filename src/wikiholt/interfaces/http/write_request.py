@@ -6,6 +6,7 @@ A body is parsed only after the access check, and in a thread: FastAPI would par
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Header
@@ -16,8 +17,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from wikiholt.domain.git import Author
+from wikiholt.domain.people import make_author
+from wikiholt.domain.wiki import Key
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
-from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.interfaces.http.query_params import build_validation_error
+from wikiholt.interfaces.http.request_context import RequestContext, RequestContextDep
 from wikiholt.interfaces.http.sign_in import decode_header
 from wikiholt.wikis.session import WikiSession
 
@@ -30,38 +34,53 @@ class StrictBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class LazyBody(Generic[BodyT]):
+@dataclass(frozen=True, slots=True)
+class RawBody:
     """A body that is not parsed yet."""
 
-    def __init__(self, model: type[BodyT], data: bytes, content_type: str, *, optional: bool) -> None:
-        self._model = model
-        self._data = data
-        self._content_type = content_type
-        self._optional = optional
+    data: bytes
+    content_type: str
+
+    def require_media_type(self, media_type: str, *others: str) -> None:
+        """Raise RequestValidationError if the body has none of these types."""
+        if self.content_type.partition(";")[0].strip().lower() not in (media_type, *others):
+            message = f"it must have Content-Type: {media_type}"
+            raise RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
+
+
+async def receive_body(request: Request, context: RequestContext) -> RawBody:
+    """Receive the body, after a check for a key."""
+    await run_in_threadpool(context.require_key)
+    return RawBody(await request.body(), request.headers.get("content-type", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class LazyBody(Generic[BodyT]):
+    """A body that is parsed as JSON later."""
+
+    model: type[BodyT]
+    raw: RawBody
+    optional: bool
 
     def read(self) -> BodyT:
         """Parse the body. Raises RequestValidationError."""
-        if self._optional and not self._data:
-            return self._model()
-        if self._content_type.partition(";")[0].strip().lower() != "application/json":
-            raise _build_unreadable_error("it must have Content-Type: application/json")
+        if self.optional and not self.raw.data:
+            return self.model()
+        self.raw.require_media_type("application/json")
         try:
-            return self._model.model_validate_json(self._data)
+            return self.model.model_validate_json(self.raw.data)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_context=False, include_input=False)
-            raise RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults]) from None
+            raise build_validation_error(error, "body") from None
 
 
 def read_body(model: type[BodyT], *, optional: bool = False) -> Any:
     """Return a dependency that checks for a key and then receives the body, to be parsed as this model."""
 
-    async def receive_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
-        await run_in_threadpool(context.require_key)
-        content_type = request.headers.get("content-type", "")
-        return LazyBody(model, await request.body(), content_type, optional=optional)
+    async def receive_lazy_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
+        return LazyBody(model, await receive_body(request, context), optional)
 
-    receive_body.body = (model, optional, "application/json")  # type: ignore[attr-defined]
-    return Depends(receive_body)
+    receive_lazy_body.body = (model, optional, "application/json")  # type: ignore[attr-defined]
+    return Depends(receive_lazy_body)
 
 
 def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:
@@ -73,10 +92,6 @@ def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | 
             schemas |= schema.pop("$defs", {})
             return {"required": not optional, "content": {media_type: {"schema": schema}}}
     return None
-
-
-def _build_unreadable_error(message: str) -> RequestValidationError:
-    return RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])
 
 
 # Bodies of writes, with the author and the expected revision
@@ -169,10 +184,13 @@ def get_author(wiki: WikiSession, body: WriteBody, header: str | None) -> Author
         return Author(decode_header(name), decode_header(address))
     if wiki.author is not None:
         return wiki.author
-    key = wiki.grant.key
-    label = re.sub("[<>]", "", key.label).strip() if key else ""
-    usable = any(map(str.isalnum, label))  # git strips punctuation from the ends of a name and refuses an empty name
-    return Author(label if usable else "Wikiholt", f"{key.id if key else 'nobody'}@wikiholt.invalid")
+    return make_key_author(wiki.grant.key)
+
+
+def make_key_author(key: Key | None) -> Author:
+    """The author of commits with this key: its label, if git accepts it as a name."""
+    label, key_id = (key.label, key.id) if key else ("", "nobody")
+    return make_author(label, "", key_id, default_name="Wikiholt")
 
 
 def get_expected_revision(wiki: WikiSession, path: str, body: WriteBody, if_match: str | None) -> str | None:

@@ -4,7 +4,10 @@ A client registers itself, a person approves it on the consent page with a key, 
 in the resource it named. Every client is public and must use PKCE, so no client secret is stored.
 """
 
+import base64
+import hashlib
 import re
+from html import escape
 from urllib.parse import urlencode, urlsplit
 
 from mcp.server.auth.provider import (
@@ -19,29 +22,33 @@ from mcp.server.auth.provider import (
 )
 from mcp.server.auth.routes import build_metadata, cors_middleware, create_auth_routes
 from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
-from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
-from pydantic import AnyHttpUrl, AnyUrl
+from mcp.shared.auth import InvalidRedirectUriError, OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl, AnyUrl, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wikiholt.domain.git import Author
+from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.domain.wiki import Scope as KeyScope
-from wikiholt.errors import Unauthorized, WikiholtError, WikiNotFound
-from wikiholt.interfaces.http.problem_details import make_problem_response
+from wikiholt.errors import Forbidden, InvalidQuery, Unauthorized, WikiholtError, WikiNotFound
+from wikiholt.interfaces.http.problem_details import get_public_message, make_problem_response
 from wikiholt.interfaces.http.request_context import TokenIdentity, get_request_context
-from wikiholt.interfaces.http.responses import make_json_response
+from wikiholt.interfaces.http.responses import limit_body, make_json_response
+from wikiholt.interfaces.http.write_request import make_key_author
 from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME
 from wikiholt.wikis.oauth_grants import ACCESS_TOKEN_PREFIX, ACCESS_TOKEN_TTL_S, GrantKind, OAuthGrant
 from wikiholt.wikis.registry import Registry
 
-CONSENT_PATH = "/oauth/consent"
+_CONSENT_PATH = "/oauth/consent"
 _FOREVER = float("inf")
 _UNSAFE_SCHEMES = frozenset({"javascript", "data", "vbscript", "file", "blob", "about", "ftp", "ws", "wss"})
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 _MAX_REDIRECT_URIS = 10
 _MAX_CLIENT_CHARS = 8000
+_IMPLICIT_MARK = "implicit:"
+"""Prefix of a redirect URI that the request did not name, because the client has only one."""
 
 
 class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
@@ -60,7 +67,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         """Store a client as a public one, whatever it asked for. Raises RegistrationError."""
         for uri in client_info.redirect_uris or ():
-            if fault := find_redirect_fault(str(uri)):
+            if fault := _find_redirect_fault(str(uri)):
                 raise RegistrationError("invalid_redirect_uri", fault)
         if not 0 < len(client_info.redirect_uris or ()) <= _MAX_REDIRECT_URIS:
             raise RegistrationError("invalid_redirect_uri", f"register 1 to {_MAX_REDIRECT_URIS} redirect URIs")
@@ -90,7 +97,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
             "code_challenge": params.code_challenge,
             "resource": params.resource or "",
         }
-        return f"{self.base}{CONSENT_PATH}?{urlencode(fields)}"
+        return f"{self.base}{_CONSENT_PATH}?{urlencode(fields)}"
 
     def find_slug(self, resource: str) -> str | None:
         """The slug of the wiki whose endpoint this resource is; None if it is none."""
@@ -111,8 +118,8 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
             expires_at=_FOREVER,  # the registry finds no expired one
             client_id=grant.client_id,
             code_challenge=grant.code_challenge,
-            redirect_uri=AnyUrl(grant.redirect_uri.removeprefix(IMPLICIT_MARK)),
-            redirect_uri_provided_explicitly=not grant.redirect_uri.startswith(IMPLICIT_MARK),
+            redirect_uri=AnyUrl(grant.redirect_uri.removeprefix(_IMPLICIT_MARK)),
+            redirect_uri_provided_explicitly=not grant.redirect_uri.startswith(_IMPLICIT_MARK),
             resource=grant.resource,
         )
 
@@ -171,17 +178,10 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
             slug = self.registry.get_by_id(grant.wiki_id).slug
         except WikiNotFound:
             raise Unauthorized("This token is invalid or has expired.", hint="Authorize again.") from None
-        label = re.sub("[<>]", "", key.label).strip()
-        name = label if any(map(str.isalnum, label)) else "Wikiholt"
-        author = Author(name, f"{key.id}@wikiholt.invalid")
-        return TokenIdentity(slug, KeyScope(grant.scope), key.id, author)
+        return TokenIdentity(slug, KeyScope(grant.scope), key.id, make_key_author(key))
 
 
-IMPLICIT_MARK = "implicit:"
-"""Prefix of a redirect URI that the request did not name, because the client has only one."""
-
-
-def find_redirect_fault(uri: str) -> str:
+def _find_redirect_fault(uri: str) -> str:
     """Why codes must not be sent to this URI; empty if they may."""
     parts = urlsplit(uri)
     if parts.fragment or len(uri) > 2000:
@@ -197,19 +197,6 @@ def _to_scope_names(scope: str) -> list[str]:
     return [name for name, value in SCOPES_BY_NAME.items() if KeyScope(scope).allows(value)]
 
 
-def make_grant(client_id: str, key_id: str, wiki_id: str, scope: KeyScope, fields: dict[str, str]) -> OAuthGrant:
-    """What a person approved on the consent page, whose fields were checked."""
-    return OAuthGrant(
-        client_id,
-        key_id,
-        wiki_id,
-        str(scope),
-        fields["resource"],
-        fields["code_challenge"],
-        fields["redirect_uri"] if fields["explicit"] else IMPLICIT_MARK + fields["redirect_uri"],
-    )
-
-
 def create_routes(server: AuthorizationServer) -> list[Route]:
     """The endpoints of the authorization server, each within the rate limit of the client's address."""
     issuer, scopes = AnyHttpUrl(server.base), list(SCOPES_BY_NAME)
@@ -223,10 +210,11 @@ def create_routes(server: AuthorizationServer) -> list[Route]:
     handler = cors_middleware(lambda _: make_json_response(document), ["GET", "OPTIONS"])
     metadata_route = Route("/.well-known/oauth-authorization-server", handler, methods=["GET", "OPTIONS"])
     routes = create_auth_routes(server, issuer, client_registration_options=registration, revocation_options=revocation)
-    return [
+    limited_routes = [
         Route(route.path, _RateLimited(route.app), methods=list(route.methods or ()))
         for route in (metadata_route, *(route for route in routes if route.path != metadata_route.path))
     ]
+    return [*limited_routes, Route(_CONSENT_PATH, _ConsentPage(server).handle, methods=["GET", "POST"])]
 
 
 class _RateLimited:
@@ -242,3 +230,132 @@ class _RateLimited:
             await make_problem_response(error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+
+# The page on which a person approves an agent with a key. The fields of the request travel in the page and are checked
+# again when it is sent. A page elsewhere cannot approve anything in the person's name: it would have to know the key.
+
+
+_FIELDS = ("client_id", "redirect_uri", "explicit", "state", "scope", "code_challenge", "resource")
+_MAX_FIELD_CHARS = 4000
+_MAX_FORM_BYTES = 64 * 1024
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 34rem; margin: 3rem auto; padding: 0 1rem; }
+label, input[type=password] { display: block; width: 100%; box-sizing: border-box; font: inherit; }
+input[type=password], button { padding: .5rem; margin: .25rem 0 1rem; }
+button { font: inherit; margin-right: .5rem; } [role=alert] { border-left: .3rem solid #b00; padding-left: .8rem; }
+code { overflow-wrap: anywhere; }
+"""
+_STYLE_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+
+class _ConsentPage:
+    def __init__(self, server: AuthorizationServer) -> None:
+        self._server = server
+
+    async def handle(self, request: Request) -> Response:
+        limited = Request(request.scope, limit_body(request.scope, request.receive, _MAX_FORM_BYTES))
+        form = await limited.form() if request.method == "POST" else None
+        source = form if form is not None else request.query_params
+        fields = {name: str(source.get(name, ""))[:_MAX_FIELD_CHARS] for name in _FIELDS}
+        try:
+            await run_in_threadpool(get_request_context(request).count_request)
+            client = await self._check_request(fields)
+        except WikiholtError as error:
+            return make_problem_response(error)
+        if form is None:
+            return _render(client, fields, "", 200)
+        if form.get("action") != "approve":
+            return _redirect(fields, {"error": "access_denied"})
+        try:
+            code = await run_in_threadpool(self._approve, client, fields, str(form.get("key", "")))
+        except WikiholtError as error:
+            return _render(client, fields, " ".join(get_public_message(error)), error.status)
+        return _redirect(fields, {"code": code})
+
+    async def _check_request(self, fields: dict[str, str]) -> OAuthClientInformationFull:
+        """Check again what the authorization endpoint has checked. Raises InvalidQuery."""
+        client = await self._server.get_client(fields["client_id"])
+        try:
+            if client is None or not fields["code_challenge"]:
+                raise InvalidQuery("This request is not valid.", hint="Start again in the agent.")
+            client.validate_redirect_uri(AnyUrl(fields["redirect_uri"]))
+        except (ValidationError, InvalidRedirectUriError):
+            raise InvalidQuery("This request is not valid.", hint="Start again in the agent.") from None
+        return client
+
+    def _approve(self, client: OAuthClientInformationFull, fields: dict[str, str], token: str) -> str:
+        """The code for what the holder of this key approves. Raises Unauthorized and Forbidden."""
+        key = self._server.registry.keys.find_by_token(token.strip())
+        if key is None:
+            raise Unauthorized("This key is not valid.", hint="Check it; it may have been revoked.")
+        wiki = self._find_wiki(key, fields["resource"])
+        may_write = "write" in fields["scope"].split() and key.scope.allows(KeyScope.WRITE)
+        grant = OAuthGrant(
+            client.client_id,
+            key.id,
+            wiki.id,
+            str(KeyScope.WRITE if may_write else KeyScope.READ),
+            fields["resource"],
+            fields["code_challenge"],
+            fields["redirect_uri"] if fields["explicit"] else _IMPLICIT_MARK + fields["redirect_uri"],
+        )
+        return self._server.registry.oauth.approve(grant)
+
+    def _find_wiki(self, key: Key, resource: str) -> Wiki:
+        """The wiki that the request names, or else that of the key. Raises Forbidden."""
+        slug = self._server.find_slug(resource) if resource else None
+        try:
+            if resource and slug is not None:
+                wiki = self._server.registry.get(slug)
+            elif not resource and key.wiki_id is not None:
+                wiki = self._server.registry.get_by_id(key.wiki_id)
+            else:
+                raise Forbidden("The agent named no wiki.", hint="Use the address of one wiki, which ends in /mcp.")
+        except WikiNotFound:
+            raise _make_other_wiki_error() from None
+        if key.wiki_id not in (None, wiki.id):
+            raise _make_other_wiki_error()
+        return wiki
+
+
+def _make_other_wiki_error() -> Forbidden:
+    return Forbidden("This key is not for the wiki that the agent asks for.", hint="Use a key of that wiki.")
+
+
+def _redirect(fields: dict[str, str], answer: dict[str, str]) -> Response:
+    """Send the person back to the agent, to a URI that was registered exactly so."""
+    uri = fields["redirect_uri"]
+    parameters = answer | ({"state": fields["state"]} if fields["state"] else {})
+    location = f"{uri}{'&' if urlsplit(uri).query else '?'}{urlencode(parameters)}"
+    return RedirectResponse(location, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})
+
+
+def _render(client: OAuthClientInformationFull, fields: dict[str, str], problem: str, status: int) -> Response:
+    parts = urlsplit(fields["redirect_uri"])
+    origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:"
+    hidden = "".join(f'<input type="hidden" name="{name}" value="{escape(fields[name])}">' for name in _FIELDS)
+    may = "read and change pages" if "write" in fields["scope"].split() else "read pages"
+    wiki = f" of <code>{escape(fields['resource'])}</code>" if fields["resource"] else ""
+    name = escape((client.client_name or "An agent without a name")[:100])
+    alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
+    html = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Approve an agent</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body><main>"
+        f"<h1>Approve an agent?</h1>{alert}<p><strong>{name}</strong> (the name is its own) wants to {may}{wiki}. "
+        f"It gets the answer at <code>{escape(origin)}</code>.</p>"
+        "<p>Approve it only if you started this just now. Revoking the key ends its access.</p>"
+        f'<form method="post" autocomplete="off">{hidden}<label for="key">Your key</label>'
+        '<input id="key" name="key" type="password" autocomplete="off" spellcheck="false">'
+        '<button name="action" value="approve">Approve</button><button name="action" value="deny">Deny</button>'
+        "</form></main></body></html>"
+    )
+    # Browsers apply form-action also to the redirect that follows the form.
+    target = origin if origin.isascii() and not set(origin) & set(" ;,'\"") else "'self'"
+    csp = (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_DIGEST}'; form-action 'self' {target}; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(html, status, {"Content-Security-Policy": csp, "Cache-Control": "no-store"})

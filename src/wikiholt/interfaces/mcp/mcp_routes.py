@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Environment
 
 from wikiholt.app.bootstrap import Application
@@ -26,9 +26,8 @@ from wikiholt.interfaces.http.problem_details import make_problem_response
 from wikiholt.interfaces.http.request_context import get_request_context, parse_bearer_token
 from wikiholt.interfaces.http.responses import limit_body, make_json_response
 from wikiholt.interfaces.mcp.authorization_server import AuthorizationServer, create_routes
-from wikiholt.interfaces.mcp.consent_page import create_consent_route
 from wikiholt.interfaces.mcp.mcp_server import McpContext, ServerOptions, ToolContext, make_server
-from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier, build_resource_metadata
+from wikiholt.interfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
 
@@ -41,12 +40,6 @@ _MAX_READ_BODY_BYTES = 256 * 1024
 _SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-def make_endpoint(settings: Settings, verifiers: Sequence[AnyTokenVerifier] = (), base: str = "") -> ASGIApp:
-    """Make the endpoint for MCP messages. Keys are verified without a verifier."""
-    options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
-    return _McpEndpoint(options, base, verifiers, settings.limit_body_bytes, settings.serve_cors_origins)
-
-
 def add_oauth(app: FastAPI, application: Application) -> Sequence[AnyTokenVerifier]:
     """Add the OAuth metadata and the routes of our own authorization server; return the verifiers of tokens."""
     settings = application.settings
@@ -57,7 +50,7 @@ def add_oauth(app: FastAPI, application: Application) -> Sequence[AnyTokenVerifi
     if settings.mcp_oauth:
         server = AuthorizationServer(application.service.registry, base)
         verifiers.append(server)
-        app.router.routes += [*create_routes(server), create_consent_route(server)]
+        app.router.routes += create_routes(server)
     issuers = (*((base,) if settings.mcp_oauth else ()), *settings.oauth_issuers)
     handler = _make_metadata_handler(base, issuers)
     app.router.routes.append(Route(f"{METADATA_PATH}/w/{{slug}}/mcp", handler, methods=["GET"]))
@@ -76,22 +69,15 @@ def _get_tool_context(ctx: McpContext) -> ToolContext:
     return tool_context
 
 
-class _McpEndpoint:
-    """The ASGI endpoint for MCP messages."""
+class McpEndpoint:
+    """The ASGI endpoint for MCP messages. Keys are verified without a verifier."""
 
-    def __init__(
-        self,
-        options: ServerOptions,
-        base: str,
-        verifiers: Sequence[AnyTokenVerifier],
-        body_bytes: int,
-        origins: tuple[str, ...],
-    ) -> None:
-        self._options = options
-        self._base = base
+    def __init__(self, settings: Settings, verifiers: Sequence[AnyTokenVerifier] = ()) -> None:
+        self._options = ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)
+        self._base = settings.oauth_resource
         self._verifiers = tuple(verifiers)
-        self._body_bytes = body_bytes
-        self._origins = frozenset(origins)
+        self._body_bytes = settings.limit_body_bytes
+        self._origins = frozenset(settings.serve_cors_origins)
 
     async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
         try:
@@ -164,6 +150,13 @@ def _make_metadata_handler(base: str, issuers: Sequence[str]) -> Any:
         await run_in_threadpool(get_request_context(request).count_request)
         if not _SLUG_PATTERN.fullmatch(slug):
             return make_json_response({"error": "there is no such resource"}, 404)
-        return make_json_response(build_resource_metadata(base, issuers, slug))
+        document = {
+            "resource": f"{base}/w/{slug}/mcp",
+            "authorization_servers": list(issuers),
+            "scopes_supported": list(SCOPES_BY_NAME),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Wikiholt",
+        }
+        return make_json_response(document)
 
     return metadata

@@ -48,9 +48,9 @@ from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
 from wikiholt.interfaces.mcp import prompts, resources, text_output
-from wikiholt.interfaces.mcp.lenient_arguments import adapt_arguments
-from wikiholt.interfaces.mcp.subscriptions import Listeners, SessionSubscriptions
+from wikiholt.interfaces.mcp.resources import Listeners, SessionSubscriptions
 from wikiholt.interfaces.mcp.tool_registry import SEVERAL_WIKIS_TOOLS, McpTool, get_tool_definitions, get_tools
+from wikiholt.interfaces.mcp.tool_schemas import adapt_arguments
 from wikiholt.wikis.multi_search import OpenedWikis
 from wikiholt.wikis.session import WikiSession
 

@@ -1,4 +1,4 @@
-"""OAuth 2.1 access tokens of other issuers, and the metadata of this service as a protected resource.
+"""OAuth 2.1 access tokens of other issuers.
 
 A token gives access to the one wiki in its audience, with its scope, if a configured issuer signed it.
 """
@@ -15,7 +15,6 @@ from threading import Lock
 from typing import Any
 
 import jwt
-from typing_extensions import TypedDict
 
 from wikiholt.domain.git import Author
 from wikiholt.domain.people import make_author
@@ -100,27 +99,6 @@ SCOPES_BY_NAME: Mapping[str, Scope] = {"read": Scope.READ, "write": Scope.WRITE}
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Asymmetric algorithms only: the verifier must not be able to sign."""
 _LEEWAY_S = 30.0
-
-
-class ResourceMetadata(TypedDict):
-    """A protected resource (RFC 9728)."""
-
-    resource: str
-    authorization_servers: list[str]
-    scopes_supported: list[str]
-    bearer_methods_supported: list[str]
-    resource_name: str
-
-
-def build_resource_metadata(base: str, issuers: Sequence[str], slug: str) -> ResourceMetadata:
-    """The metadata of a wiki's endpoint (RFC 9728)."""
-    return {
-        "resource": f"{base}/w/{slug}/mcp",
-        "authorization_servers": list(issuers),
-        "scopes_supported": list(SCOPES_BY_NAME),
-        "bearer_methods_supported": ["header"],
-        "resource_name": "Wikiholt",
-    }
 
 
 class TokenVerifier:

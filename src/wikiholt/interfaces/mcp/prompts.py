@@ -82,16 +82,14 @@ def render_prompt(name: str, arguments: Mapping[str, str]) -> GetPromptResult:
         raise InvalidQuery(
             f"There is no argument {min(unknown)[:80]!r}.", hint=f"Arguments: {', '.join(template.arguments)}."
         )
-    text = template.text
+    values: dict[str, str] = {}
     for argument, (_, required) in template.arguments.items():
         value = arguments.get(argument, "").strip()
         if required and not value:
             raise InvalidQuery(f"{argument} is missing.", hint=f"Arguments: {', '.join(template.arguments)}.")
         if len(value) > _MAX_ARGUMENT_CHARS:
             raise InvalidQuery(f"{argument} has {len(value)} characters.", hint=f"Use at most {_MAX_ARGUMENT_CHARS}.")
-    for argument in template.arguments:
-        text = text.replace(f"{{{argument}}}", f"\0{argument}\0")  # because values may contain braces
-    for argument in template.arguments:
-        text = text.replace(f"\0{argument}\0", arguments.get(argument, "").strip().replace("\0", ""))
+        values[argument] = value.replace("\0", "")
+    text = template.text.format_map(values)
     message = PromptMessage(role="user", content=TextContent(type="text", text=text.replace("\n\n\n\n", "\n\n")))
     return GetPromptResult(description=template.description, messages=[message])

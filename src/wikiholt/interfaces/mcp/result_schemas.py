@@ -198,3 +198,20 @@ class OrphansResult(OrphansDocument):
     offset: int
     stale: bool
     continuation: Continuation | None
+
+
+class AttachmentEntry(TypedDict):
+    """A file; `uri` is its resource, `size` is in bytes."""
+
+    filename: str
+    size: int
+    mime_type: str
+    uri: str
+
+
+class ListAttachmentsResult(TypedDict):
+    """The files attached to a page."""
+
+    attachments: list[AttachmentEntry]
+    total: int
+    continuation: Continuation | None

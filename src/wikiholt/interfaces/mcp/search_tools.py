@@ -1,8 +1,6 @@
 """The tools search and similar_pages, with results cut to the token budget."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wikiholt.domain.search import Hit, SearchInterface, SearchResult
 from wikiholt.errors import Forbidden
@@ -17,6 +15,7 @@ from wikiholt.interfaces.mcp.text_output import (
     truncate_text,
 )
 from wikiholt.interfaces.mcp.tool_schemas import (
+    FilterArguments,
     SearchArguments,
     SearchWikisArguments,
     SemanticSearchArguments,
@@ -58,7 +57,7 @@ def _search(wiki: WikiSession, params: SearchArguments, budget: int, tool: str) 
         wiki.wait_until_fresh()
     with wiki.use_handle() as handle:
         result = handle.search(request, interface=SearchInterface.MCP)
-    return _build_result(wiki.path_style, result, budget, lambda: (tool, params.model_dump(exclude_defaults=True)))
+    return _build_result(wiki.path_style, result, budget, tool, params)
 
 
 def run_search_wikis(wikis: OpenedWikis, params: SearchWikisArguments, budget: int) -> SearchToolResult:
@@ -75,21 +74,18 @@ def run_search_wikis(wikis: OpenedWikis, params: SearchWikisArguments, budget: i
         failures={slug: error for slug, error in wikis.failures.items() if not names or slug in names},
         describe_error=lambda error: get_public_message(error)[0],
     )
-    call = ("search_wikis", params.model_dump(exclude_defaults=True))
-    return _build_result(STORED_PATHS, result, budget, lambda: call)
+    return _build_result(STORED_PATHS, result, budget, "search_wikis", params)
 
 
 def run_similar(wiki: WikiSession, params: SimilarArguments, budget: int) -> SearchToolResult:
     path, where = wiki.path_style.to_git_path(params.path), wiki.to_git_filter(params.to_filter())
     with wiki.use_handle() as handle:
         result = handle.find_similar(path, params.n, where)
-    return _build_result(
-        wiki.path_style, result, budget, lambda: ("similar_pages", params.model_dump(exclude_defaults=True))
-    )
+    return _build_result(wiki.path_style, result, budget, "similar_pages", params)
 
 
 def _build_result(
-    path_style: PathStyle, result: SearchResult, budget: int, get_call: Callable[[], tuple[str, dict[str, Any]]]
+    path_style: PathStyle, result: SearchResult, budget: int, tool: str, params: FilterArguments
 ) -> SearchToolResult:
     notes = list(result.notes)
     if result.nothing_relevant or not result.hits:
@@ -111,22 +107,20 @@ def _build_result(
             nothing_relevant=result.nothing_relevant or not result.hits,
             notes=notes,
             notice=DATA_NOTICE,
-            continuation=_build_continuation(fitted, budget, get_call) if is_cut else None,
+            continuation=_build_continuation(fitted, budget, tool, params) if is_cut else None,
         )
         return shorten_fields(document, ("query", "did_you_mean"), share // 4)
 
     return fit_to_budget(build, format_search_result, budget)
 
 
-def _build_continuation(
-    fitted: _FittedHits, budget: int, get_call: Callable[[], tuple[str, dict[str, Any]]]
-) -> Continuation:
-    tool, arguments = get_call()
+def _build_continuation(fitted: _FittedHits, budget: int, tool: str, params: FilterArguments) -> Continuation:
     if fitted.omitted:
         text = f"{fitted.omitted} more results did not fit; use more max_tokens, or narrow the search."
     else:
         text = "Some passages did not fit; read them with read_page, or use more max_tokens."
-    return {"message": text, "tool": tool, "arguments": {**arguments, "max_tokens": min(50_000, budget * 3)}}
+    arguments = params.model_dump(exclude_defaults=True) | {"max_tokens": min(50_000, budget * 3)}
+    return {"message": text, "tool": tool, "arguments": arguments}
 
 
 def _fit_hits(path_style: PathStyle, hits: tuple[Hit, ...], budget: int) -> _FittedHits:

@@ -26,9 +26,9 @@ from wikiholt.interfaces.mcp.result_schemas import (
     ChangesResult,
     Continuation,
     DiffPageResult,
-    FetchResult,
     HistoryResult,
     LinksResult,
+    ListAttachmentsResult,
     ListPagesResult,
     ListTagsResult,
     OrphansResult,
@@ -38,6 +38,9 @@ from wikiholt.interfaces.mcp.result_schemas import (
     SearchToolResult,
 )
 from wikiholt.interfaces.schemas.page_schemas import (
+    AttachmentAddDocument,
+    AttachmentContentDocument,
+    AttachmentRemoveDocument,
     ChangeDocument,
     CommitDocument,
     ListedPageDocument,
@@ -48,11 +51,11 @@ from wikiholt.text.segmentation import estimate_token_spans
 
 T = TypeVar("T")
 
+COMMIT_TEXTS = ("author", "email", "message")
+"""The fields of a commit that may be long."""
 _MAX_SHOWN_MOVES = 20
 _MAX_COUNTED_CHARS = 20_000
 """Tokens are counted in at most this number of characters, because a page may have millions."""
-
-
 _JSON_SYNTAX = re.compile(r'[\[\]{}",:]+')
 _MAX_FIT_TRIES = 16
 
@@ -180,7 +183,7 @@ _NEXT_STEPS: Mapping[type[WikiholtError], str] = {
 }
 
 
-def format_compact_json(document: Any) -> str:
+def format_compact_json(document: object) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -200,18 +203,11 @@ def format_search_result(result: SearchToolResult) -> str:
     return format_compact_json(document)
 
 
-def format_fetch_result(result: FetchResult) -> str:
-    return format_compact_json(result)
-
-
 def format_page(page: ReadPageResult) -> str:
     first, last = page["lines"]
-    head = [
-        f"{page['title']} ({page['path']}), lines {first}-{last} of {page['total_lines']}, revision {page['revision']}",
-        page["notice"],
-        *page["warnings"],
-    ]
-    return "\n".join([*head, *_quote_text(page["content"]), *_format_continuation(page["continuation"])])
+    head = f"{page['title']} ({page['path']}), lines {first}-{last} of {page['total_lines']}"
+    lines = [f"{head}, revision {page['revision']}", page["notice"], *page["warnings"], *_quote_text(page["content"])]
+    return _join_lines(lines, page["continuation"])
 
 
 def _quote_text(text: str) -> list[str]:
@@ -228,13 +224,13 @@ def format_pages(result: ReadPagesResult) -> str:
             continue
         lines.append(f"{page['title']} ({page['path']}), revision {page['revision']}")
         lines += [*_quote_text(page["content"]), *_format_continuation(page["continuation"])]
-    return "\n".join([*lines, *_format_continuation(result["continuation"])])
+    return _join_lines(lines, result["continuation"])
 
 
 def format_diff(result: DiffPageResult) -> str:
     head = f"{result['path']}, from {result['from_revision'] or 'nothing'} to {result['to_revision']}"
     body = _quote_text(result["diff"]) if result["diff"] else ["No line differs."]
-    return "\n".join([head, result["notice"], *body, *_format_continuation(result["continuation"])])
+    return _join_lines([head, result["notice"], *body], result["continuation"])
 
 
 def format_tags(result: ListTagsResult) -> str:
@@ -242,7 +238,7 @@ def format_tags(result: ListTagsResult) -> str:
     for label in ("tags", "categories", "folders"):
         values = ", ".join(f"{value} ({count})" for value, count in result[label].items())
         lines.append(f"{label}: {values or 'none'}")
-    return "\n".join([*lines, *_format_continuation(result["continuation"])])
+    return _join_lines(lines, result["continuation"])
 
 
 def format_page_list(result: ListPagesResult | OrphansResult) -> str:
@@ -250,14 +246,8 @@ def format_page_list(result: ListPagesResult | OrphansResult) -> str:
         return f"No pages here (of {result['total']})." if result["total"] else "No pages match."
     last = result["offset"] + len(result["pages"])
     head = f"Pages {result['offset'] + 1}-{last} of {result['total']}:"
-    return "\n".join(
-        [
-            head,
-            *map(_format_listed_page, result["pages"]),
-            *_format_stale(stale=result["stale"]),
-            *_format_continuation(result["continuation"]),
-        ]
-    )
+    lines = [head, *map(_format_listed_page, result["pages"])]
+    return _join_lines(lines, result["continuation"], stale=result["stale"])
 
 
 def _format_listed_page(page: ListedPageDocument) -> str:
@@ -273,7 +263,7 @@ def format_links(links: LinksResult) -> str:
         *_format_paths(f"is linked from ({totals['linked_from']})", links["linked_from"]),
         *_format_paths(f"broken links ({totals['missing']})", links["missing"]),
     ]
-    return "\n".join([*lines, *_format_stale(stale=links["stale"]), *_format_continuation(links["continuation"])])
+    return _join_lines(lines, links["continuation"], stale=links["stale"])
 
 
 def _format_paths(label: str, paths: Iterable[str]) -> list[str]:
@@ -282,17 +272,11 @@ def _format_paths(label: str, paths: Iterable[str]) -> list[str]:
 
 def format_changes(changes: ChangesResult) -> str:
     lines = [f"{_format_commit(entry)} [{', '.join(entry['pages_affected'])}]" for entry in changes["entries"]]
-    return "\n".join([*(lines or ["No commits here."]), *_format_continuation(changes["continuation"])])
+    return _join_lines(lines or ["No commits here."], changes["continuation"])
 
 
 def format_history(history: HistoryResult) -> str:
-    return "\n".join(
-        [
-            f"{history['path']}:",
-            *map(_format_commit, history["history"]),
-            *_format_continuation(history["continuation"]),
-        ]
-    )
+    return _join_lines([f"{history['path']}:", *map(_format_commit, history["history"])], history["continuation"])
 
 
 def _format_commit(commit: CommitDocument | ChangeDocument) -> str:
@@ -320,8 +304,30 @@ def format_delete_result(result: PageDeleteDocument) -> str:
     return f"Deleted {result['path']}; commit {result['revision']}. Its history is kept."
 
 
-def _format_stale(*, stale: bool) -> list[str]:
-    return ["The index is behind the newest commit."] if stale else []
+def format_attachments(result: ListAttachmentsResult) -> str:
+    files = result["attachments"]
+    lines = [f"{file['filename']} ({file['mime_type']}, {file['size']} bytes): {file['uri']}" for file in files]
+    if result["continuation"] is not None:
+        lines.append(result["continuation"]["message"])
+    return "\n".join(lines) or "The page has no attachments."
+
+
+def format_attachment(result: AttachmentContentDocument) -> str:
+    return f"{result['filename']} ({result['mime_type']}, {result['size']} bytes), in base64:\n{result['content']}"
+
+
+def format_attachment_added(result: AttachmentAddDocument) -> str:
+    verb = "Attached" if result["created"] else "Replaced"
+    return f"{verb} {result['filename']} of {result['path']}; revision {result['revision']}."
+
+
+def format_attachment_removed(result: AttachmentRemoveDocument) -> str:
+    return f"Deleted {result['filename']} of {result['path']}; revision {result['revision']}."
+
+
+def _join_lines(lines: Sequence[str], continuation: Continuation | None, *, stale: bool = False) -> str:
+    note = ["The index is behind the newest commit."] if stale else []
+    return "\n".join([*lines, *note, *_format_continuation(continuation)])
 
 
 def _format_continuation(continuation: Continuation | None) -> list[str]:

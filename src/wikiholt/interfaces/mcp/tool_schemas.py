@@ -1,8 +1,12 @@
-"""The arguments of the MCP tools. Unknown arguments and values of another type are rejected."""
+"""The arguments of the MCP tools, and other names and types of them that agents often send.
 
-from collections.abc import Iterator
+Unknown arguments and values of another type are rejected.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
@@ -85,8 +89,6 @@ class FilterArguments(_FilterFields):
 
 
 class SearchArguments(FilterArguments):
-    """Arguments of search."""
-
     query: str = Field(
         min_length=1,
         max_length=MAX_QUERY_CHARS,
@@ -125,8 +127,6 @@ class SemanticSearchArguments(SearchArguments):
 
 
 class SearchWikisArguments(FilterArguments):
-    """Arguments of search_wikis."""
-
     query: str = Field(
         min_length=1, max_length=MAX_QUERY_CHARS, description='A question or words; "a phrase" and -word work too.'
     )
@@ -148,8 +148,6 @@ class SimilarArguments(FilterArguments):
 
 
 class ReadPageArguments(BudgetedArguments):
-    """Arguments of read_page."""
-
     path: PagePathArgument
     section: str = Field("", max_length=500, description="Only the section under this heading (its text or anchor).")
     from_line: int | None = Field(None, ge=1, description="The first line to read.")
@@ -159,8 +157,6 @@ class ReadPageArguments(BudgetedArguments):
 
 
 class FetchArguments(BudgetedArguments):
-    """Arguments of fetch."""
-
     id: str = Field(
         min_length=1,
         max_length=1100,
@@ -177,14 +173,10 @@ class PagedArguments(BudgetedArguments):
 
 
 class ReadPagesArguments(BudgetedArguments):
-    """Arguments of read_pages."""
-
     paths: ArgumentValues = Field(min_length=1, max_length=MAX_PAGES_PER_READ, description="The paths of the pages.")
 
 
 class ListTagsArguments(PagedArguments):
-    """Arguments of list_tags."""
-
     prefix: str = Field(
         "", max_length=MAX_FILTER_VALUE_CHARS, pattern=TEXT_PATTERN, description="Only below this folder."
     )
@@ -194,8 +186,6 @@ class ListTagsArguments(PagedArguments):
 
 
 class DiffPageArguments(BudgetedArguments):
-    """Arguments of diff_page."""
-
     path: PagePathArgument
     from_revision: RevisionArgument = Field(None, description="The older commit; default: the one before.")
     to_revision: RevisionArgument = Field(None, description="The newer commit; default: the newest.")
@@ -204,8 +194,6 @@ class DiffPageArguments(BudgetedArguments):
 
 
 class ListPagesArguments(FilterArguments):
-    """Arguments of list_pages."""
-
     limit: int = Field(100, ge=1, le=1000, description="Maximum number of entries.")
     offset: int = Field(0, ge=0, le=10_000_000, description="Number of entries to skip.")
 
@@ -235,10 +223,6 @@ class HistoryArguments(BudgetedArguments):
     offset: int = Field(0, ge=0, le=10_000, description="Number of entries to skip.")
 
 
-class OrphansArguments(PagedArguments):
-    """Arguments of find_orphans."""
-
-
 class WriteArguments(ToolArguments):
     """Arguments of all tools that write."""
 
@@ -252,14 +236,10 @@ class WriteArguments(ToolArguments):
 
 
 class WritePageArguments(WriteArguments):
-    """Arguments of write_page."""
-
     content: str = Field(pattern=TEXT_PATTERN, description="The entire page, in Markdown; frontmatter first, if any.")
 
 
 class EditPageArguments(WriteArguments):
-    """Arguments of edit_page."""
-
     old_string: str = Field(
         "",
         pattern=TEXT_PATTERN,
@@ -277,22 +257,16 @@ class EditPageArguments(WriteArguments):
 
 
 class AppendToPageArguments(WriteArguments):
-    """Arguments of append_to_page."""
-
     text: str = Field(min_length=1, pattern=TEXT_PATTERN, description="The text to add at the end, on a new line.")
 
 
 class RenamePageArguments(WriteArguments, BudgetedArguments):
-    """Arguments of rename_page."""
-
     new_path: str = Field(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="The new path.")
     update_links: bool = Field(True, description="Whether links to the page are updated, in the same commit.")
     move_subpages: bool = Field(True, description="Whether its sub-pages and attachments move with it.")
 
 
 class ListAttachmentsArguments(BudgetedArguments):
-    """Arguments of list_attachments."""
-
     path: PagePathArgument
     offset: int = Field(0, ge=0, description="Number of files to skip.")
 
@@ -313,18 +287,62 @@ class AttachmentArguments(BudgetedArguments):
 
 
 class DeleteAttachmentArguments(ToolArguments):
-    """Arguments of delete_attachment."""
-
     path: PagePathArgument
     filename: FileNameArgument
     commit_message: MessageArgument = ""
 
 
 class UploadAttachmentArguments(DeleteAttachmentArguments):
-    """Arguments of upload_attachment."""
-
     content: str = Field(description="The content of the file in base64.")
 
 
-class DeletePageArguments(WriteArguments):
-    """Arguments of delete_page."""
+# Other names and types of arguments
+
+
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "path": ("page", "page_path", "page_name", "file", "filename"),
+    "paths": ("pages", "path"),
+    "id": ("path", "page"),
+    "query": ("q", "question", "search_query"),
+    "n": ("limit", "k", "top_k", "max_results"),
+    "limit": ("n", "max_results"),
+    "tag": ("tags",),
+    "category": ("categories",),
+    "prefix": ("folder", "directory", "path_prefix"),
+    "updated_since": ("since",),
+    "since": ("updated_since",),
+    "section": ("heading",),
+    "from_line": ("start_line",),
+    "to_line": ("end_line",),
+    "from_revision": ("old_revision",),
+    "to_revision": ("new_revision",),
+    "content": ("text", "body", "content_b64", "content_base64"),
+    "filename": ("file", "name"),
+    "text": ("content", "body"),
+    "old_string": ("old_text", "old_str"),
+    "new_string": ("new_text", "new_str", "content"),
+    "commit_message": ("message",),
+}
+_INTEGER_PATTERN = re.compile(r"[0-9]{1,9}")
+_BOOLEANS = {"true": True, "false": False}
+
+
+def adapt_arguments(arguments_type: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by their own names, with numbers and booleans in place of text. Unknown names stay as they are.
+
+    Another name counts only if it is no argument of the tool, and the argument itself is not given.
+    """
+    fields = arguments_type.model_fields
+    adapted = {name: value for name, value in arguments.items() if name in fields}
+    unknown = {name: value for name, value in arguments.items() if name not in fields}
+    for name in fields:
+        others = [other for other in _OTHER_NAMES.get(name, ()) if other in unknown]
+        if others and name not in adapted:
+            adapted[name] = unknown.pop(others[0])
+    for name, value in adapted.items():
+        annotation = fields[name].annotation
+        if isinstance(value, str) and (annotation is int or int in get_args(annotation)):
+            adapted[name] = int(value) if _INTEGER_PATTERN.fullmatch(value) else value
+        elif isinstance(value, str) and annotation is bool:
+            adapted[name] = _BOOLEANS.get(value.lower(), value)
+    return {**adapted, **unknown}

@@ -1,12 +1,14 @@
-"""The tools that write pages. Each write is a commit and triggers a sync."""
+"""The tools that write pages and their attachments. Each write is a commit and triggers a sync."""
 
 import re
+from base64 import b64decode
+from binascii import Error as NotBase64
 
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
 from wikiholt.interfaces.http.write_request import WriteBody, get_author
-from wikiholt.interfaces.mcp.page_tools import find_section
+from wikiholt.interfaces.mcp.read_tools import find_section
 from wikiholt.interfaces.mcp.result_schemas import RenamePageResult
 from wikiholt.interfaces.mcp.text_output import (
     estimate_json_tokens,
@@ -16,18 +18,23 @@ from wikiholt.interfaces.mcp.text_output import (
 )
 from wikiholt.interfaces.mcp.tool_schemas import (
     AppendToPageArguments,
-    DeletePageArguments,
+    DeleteAttachmentArguments,
     EditPageArguments,
     RenamePageArguments,
+    UploadAttachmentArguments,
     WriteArguments,
     WritePageArguments,
 )
+from wikiholt.interfaces.schemas.common import build_document
 from wikiholt.interfaces.schemas.page_schemas import (
+    AttachmentAddDocument,
+    AttachmentRemoveDocument,
     PageDeleteDocument,
     PageWriteDocument,
+    build_attachment_add_document,
+    build_attachment_remove_document,
     build_delete_document,
     build_rename_document,
-    build_write_document,
 )
 from wikiholt.wikis.session import WikiSession
 
@@ -141,7 +148,7 @@ def rename_page(wiki: WikiSession, params: RenamePageArguments, budget: int) -> 
     return fit_to_budget(build, format_rename_result, budget)
 
 
-def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageDeleteDocument:
+def delete_page(wiki: WikiSession, params: WriteArguments, _: int) -> PageDeleteDocument:
     path, author = _resolve_page_and_author(wiki, params)
     try:
         deleted = wiki.handle.pages.delete(path, author, params.commit_message, expected=_get_expected_revision(params))
@@ -153,7 +160,27 @@ def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageD
     return build_delete_document(deleted, wiki.path_style)
 
 
-def _resolve_page_and_author(wiki: WikiSession, params: WriteArguments) -> tuple[str, Author]:
+def upload_attachment(wiki: WikiSession, params: UploadAttachmentArguments, _: int) -> AttachmentAddDocument:
+    try:
+        data = b64decode("".join(params.content.split()), validate=True)
+    except (NotBase64, ValueError):
+        raise InvalidPage("content is not base64.", hint="Encode the content of the file in base64.") from None
+    path, author = _resolve_page_and_author(wiki, params)
+    added = wiki.handle.pages.add_attachment(path, params.filename, data, author, params.commit_message)
+    wiki.report_write(added, author, params.commit_message)
+    return build_attachment_add_document(added, wiki.path_style)
+
+
+def delete_attachment(wiki: WikiSession, params: DeleteAttachmentArguments, _: int) -> AttachmentRemoveDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    removed = wiki.handle.pages.remove_attachment(path, params.filename, author, params.commit_message)
+    wiki.report_write(removed, author, params.commit_message)
+    return build_attachment_remove_document(removed, wiki.path_style)
+
+
+def _resolve_page_and_author(
+    wiki: WikiSession, params: WriteArguments | DeleteAttachmentArguments
+) -> tuple[str, Author]:
     """The path in git, and the author of the commit: that of the key, the token or the command line."""
     return wiki.path_style.to_git_path(params.path), get_author(wiki, WriteBody(), None)
 
@@ -164,4 +191,4 @@ def _get_expected_revision(params: WriteArguments) -> str | None:
 
 def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
     wiki.report_write(result, author, message)
-    return build_write_document(result, wiki.path_style)
+    return build_document(PageWriteDocument, result, wiki.path_style)

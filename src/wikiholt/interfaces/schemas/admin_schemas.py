@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a command that lists wikis needs none of these, and they ne
     from wikiholt.app.importer.document_importer import DocumentImportReport
     from wikiholt.app.importer.import_report import ImportReport, UnclearOwnership
     from wikiholt.app.settings.setting import Setting
-    from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
+    from wikiholt.domain.index import ReindexEstimate, SyncReport
     from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
     from wikiholt.wikis.status import WikiStatus
 
@@ -45,10 +45,6 @@ class ReindexEstimateDocument(TypedDict):
     disk_bytes: int
     disk_free: int
     exact: bool
-
-
-def build_health_document(health: "IndexHealth") -> IndexHealthDocument:
-    return build_document(IndexHealthDocument, health, reason=health.reason or None)
 
 
 def build_estimate_document(estimate: "ReindexEstimate") -> ReindexEstimateDocument:
@@ -201,7 +197,7 @@ def build_index_status(status: "WikiStatus", error: ErrorDocument | None) -> Ind
         model=state.recipe.fingerprint if state else None,
         dialect=status.dialect or None,
         error=error,
-        health=build_health_document(status.health),
+        health=build_document(IndexHealthDocument, status.health, reason=status.health.reason or None),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from wikiholt.domain.git import Commit, LogEntry
+from wikiholt.domain.git import LogEntry
 from wikiholt.domain.page import (
     AttachmentList,
     AttachmentResult,
@@ -22,7 +22,6 @@ from wikiholt.domain.page import (
     PageLinks,
     PageList,
     PageRenameResult,
-    PageWriteResult,
 )
 from wikiholt.domain.search import PropertyFacets, StoredPage
 from wikiholt.interfaces.schemas.common import build_document, build_documents
@@ -60,15 +59,11 @@ class ChangelogDocument(TypedDict):
     total: int
 
 
-def build_commit_document(commit: Commit) -> CommitDocument:
-    return build_document(CommitDocument, commit)
-
-
 def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle = STORED_PATHS) -> ChangelogDocument:
     return {
         "entries": [
             {
-                **build_commit_document(entry.commit),
+                **build_document(CommitDocument, entry.commit),
                 "pages_affected": [path_style.to_display_path(get_page_path(file)) for file in entry.files],
             }
             for entry in entries
@@ -179,12 +174,8 @@ def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS)
         last_updated=page.metadata.last_updated,
         content_length=page.words,
         **_build_link_lists(page, path_style),
-        last_commit=build_commit_document(page.last_commit) if page.last_commit else None,
+        last_commit=build_document(CommitDocument, page.last_commit) if page.last_commit else None,
     )
-
-
-def build_write_document(result: PageWriteResult, path_style: PathStyle = STORED_PATHS) -> PageWriteDocument:
-    return build_document(PageWriteDocument, result, path_style)
 
 
 def build_delete_document(result: PageDeleteResult, path_style: PathStyle = STORED_PATHS) -> PageDeleteDocument:

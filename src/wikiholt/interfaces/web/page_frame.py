@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from wikiholt.errors import PageNotFound, Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.http.request_context import get_request_context
 from wikiholt.interfaces.http.sign_in import SignInMethod
 from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
 
@@ -73,7 +73,7 @@ class Account:
         """The account of the request. Errors are left to the page itself."""
         settings = request.app.state.application.settings
         try:
-            signed_in = RequestContext(request.app.state.application, request).signed_in
+            signed_in = get_request_context(request).signed_in
         except WikiholtError:
             signed_in = None
         if signed_in is not None:

@@ -1,7 +1,10 @@
-"""The page view: one page to read at its own address, with contents, backlinks and similar pages. Needs no script."""
+"""Pages at their own addresses: the page with contents, backlinks and similar pages; its source, history and files.
+
+They need no script.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from html import escape
 from urllib.parse import quote, urlencode
@@ -9,13 +12,15 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wikiholt.domain.git import Commit
 from wikiholt.domain.wiki import Scope
-from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.http.request_context import RequestContext
-from wikiholt.interfaces.web.file_view import SANDBOX_CSP
+from wikiholt.errors import PageNotFound, WikiholtError
+from wikiholt.interfaces.http.request_context import get_request_context
+from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, matches_etag
 from wikiholt.interfaces.web.page_frame import PageContext, render_page, render_view_error
 from wikiholt.interfaces.web.preview import PreviewDocument, build_preview_document
-from wikiholt.interfaces.web.result_view import render_form
+from wikiholt.interfaces.web.renderer import render_changes
+from wikiholt.interfaces.web.search_view import render_form
 from wikiholt.wikis.session import WikiSession
 
 _FIRST_TITLE = re.compile(r'\s*<h1(?: id="([^"]*)")?>(.*?)</h1>\s*', re.DOTALL)
@@ -23,6 +28,13 @@ _MIN_HEADINGS = 3
 """Pages with fewer headings have no table of contents."""
 _MAX_SIMILAR = 5
 _MAX_BACKLINKS = 50
+_MAX_COMMITS = 100
+_SHOWN_MEDIA_TYPES = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml"}
+)
+"""Media types that a browser may show. All other files are downloads."""
+_SANDBOX_CSP = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
+"""Nothing runs and nothing is loaded if a file, such as an SVG image, is opened by itself."""
 
 
 def handle_page(request: Request) -> Response:
@@ -30,10 +42,9 @@ def handle_page(request: Request) -> Response:
     query = request.query_params.get("q", "")
     form = render_form(query)
     try:
-        wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
+        wiki = get_request_context(request).open_wiki(Scope.READ)
         content = wiki.handle.pages.read(request.query_params.get("page", ""))
-        settings, pipeline = request.app.state.application.settings, wiki.handle.pages.get_pipeline()
-        page = build_preview_document(content, wiki.wiki, settings, pipeline, query)
+        page = build_preview_document(request, wiki, content, query)
         related = "".join(_render_related(wiki, page))
     except WikiholtError as error:
         return render_view_error(request, error, form)
@@ -49,21 +60,37 @@ def handle_page(request: Request) -> Response:
 def handle_source(request: Request) -> Response:
     """Return the Markdown of a page as plain text."""
     try:
-        wiki = RequestContext(request.app.state.application, request).open_wiki(Scope.READ)
+        wiki = get_request_context(request).open_wiki(Scope.READ)
         content = wiki.handle.pages.read(request.query_params.get("page", ""))
     except WikiholtError as error:
         return render_view_error(request, error, render_form())
-    headers = {"Content-Security-Policy": SANDBOX_CSP, "Cache-Control": "no-cache"}
+    headers = {"Content-Security-Policy": _SANDBOX_CSP, "Cache-Control": "no-cache"}
     return Response(content.content, 200, headers, media_type="text/plain")
 
 
-def render_page_link(view: str, path: str, text: str, css_class: str = "") -> str:
+def handle_file(request: Request) -> Response:
+    """Return a file of the wiki: an image to show, or a download."""
+    wiki = get_request_context(request).open_wiki(Scope.READ)
+    file = wiki.handle.pages.read_file(request.path_params["path"])
+    is_shown = file.media_type in _SHOWN_MEDIA_TYPES
+    headers = {
+        "Cache-Control": PRIVATE_CACHE_CONTROL,
+        "Content-Security-Policy": _SANDBOX_CSP,
+        "ETag": f'"{file.blob}"',
+    }
+    if matches_etag(request.headers.get("if-none-match", ""), headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    disposition = "inline" if is_shown else "attachment"
+    headers["Content-Disposition"] = f"{disposition}; filename*=UTF-8''{quote(file.name, safe='')}"
+    return Response(file.data, 200, headers, media_type=file.media_type if is_shown else "application/octet-stream")
+
+
+def _render_page_link(view: str, path: str, text: str) -> str:
     """Render a link to a view of a page."""
-    attributes = f' class="{css_class}"' if css_class else ""
-    return f'<a{attributes} href="{view}?page={quote(path)}">{escape(text)}</a>'
+    return f'<a href="{view}?page={quote(path)}">{escape(text)}</a>'
 
 
-def render_crumbs(path: str) -> str:
+def _render_crumbs(path: str) -> str:
     """Render the folders of a page, each with a link to its pages."""
     folders = path.split("/")[:-1]
     links = (
@@ -83,7 +110,7 @@ def _render_text(page: PreviewDocument, contents: str) -> str:
         '<p class="note">This page is long; it is truncated here. The source has all of it.</p>' if page["cut"] else ""
     )
     return (
-        f"<header>{render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
+        f"<header>{_render_crumbs(page['path'])}{heading}{_render_facts(page)}{_render_actions(page)}</header>{contents}"
         f'<div class="page">{body}</div>{cut}'
     )
 
@@ -98,7 +125,7 @@ def _render_facts(page: PreviewDocument) -> str:
 
 
 def _render_actions(page: PreviewDocument) -> str:
-    links = [render_page_link("history", page["path"], "History"), render_page_link("source", page["path"], "Source")]
+    links = [_render_page_link("history", page["path"], "History"), _render_page_link("source", page["path"], "Source")]
     for address, text in ((page["edit_url"], "Edit"), (page["url"], "Open in the wiki")):
         if address.startswith(("http://", "https://")):
             links.append(f'<a href="{escape(address)}" rel="noopener">{text}</a>')
@@ -126,11 +153,11 @@ def _render_related(wiki: WikiSession, page: PreviewDocument) -> Iterator[str]:
     links = (
         f'<a href="files/{quote(attachment.file)}">{escape(attachment.filename)}</a>' for attachment in attachments
     )
-    backlinks = (render_page_link("read", ref["path"], ref["name"]) for ref in page["linked_from"][:_MAX_BACKLINKS])
+    backlinks = (_render_page_link("read", ref["path"], ref["name"]) for ref in page["linked_from"][:_MAX_BACKLINKS])
     similar: list[str] = []
     with suppress(WikiholtError):
         hits = wiki.handle.find_similar(path, _MAX_SIMILAR).hits
-        similar = [render_page_link("read", hit.path, hit.name) for hit in hits]
+        similar = [_render_page_link("read", hit.path, hit.name) for hit in hits]
     yield '<footer class="related">'
     yield _render_list("Attachments", links)
     yield _render_list("Linked from", backlinks)
@@ -141,3 +168,68 @@ def _render_related(wiki: WikiSession, page: PreviewDocument) -> Iterator[str]:
 def _render_list(title: str, links: Iterable[str]) -> str:
     items = "".join(f"<li>{link}</li>" for link in links)
     return f"<section><h2>{title}</h2><ul>{items}</ul></section>" if items else ""
+
+
+# The history of a page and the changes of one commit
+
+
+def handle_history(request: Request) -> Response:
+    """Render the commits that changed a page, newest first."""
+    try:
+        wiki = get_request_context(request).open_wiki(Scope.READ)
+        path = request.query_params.get("page", "")
+        commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
+    except WikiholtError as error:
+        return render_view_error(request, error, render_form())
+    items = "".join(f"<li>{_render_commit(path, commit)}</li>" for commit in commits)
+    more = '<p class="hint">These are the latest 100 changes.</p>' if len(commits) == _MAX_COMMITS else ""
+    return _render_history_page(request, path, "History", f'<ol class="commits">{items}</ol>{more}')
+
+
+def handle_diff(request: Request) -> Response:
+    """Render what one commit changed on a page; by default the latest."""
+    path, revision = request.query_params.get("page", ""), request.query_params.get("revision", "")
+    try:
+        wiki = get_request_context(request).open_wiki(Scope.READ)
+        commits = wiki.handle.pages.read_history(path, _MAX_COMMITS)
+        position = _find_commit(commits, revision)
+        new, old = (_read_version(wiki, path, commits[index : index + 1]) for index in (position, position + 1))
+    except WikiholtError as error:
+        return render_view_error(request, error, render_form())
+    main = f"<p>{_render_commit(path, commits[position])}</p>{render_changes(old, new)}"
+    return _render_history_page(request, path, "Changes", main)
+
+
+def _find_commit(commits: Sequence[Commit], revision: str) -> int:
+    for position, commit in enumerate(commits):
+        if commit.revision.startswith(revision):
+            return position
+    raise PageNotFound("This commit did not change the page.", hint="The history lists the commits that did.")
+
+
+def _read_version(wiki: WikiSession, path: str, commits: Sequence[Commit]) -> str:
+    """The page at the first commit; empty if the page did not exist. Raises PageNotFound for a former name."""
+    try:
+        return wiki.handle.pages.read(path, commits[0].revision).content if commits else ""
+    except PageNotFound as error:
+        if error.current_path:
+            raise
+        return ""
+
+
+def _render_history_page(request: Request, path: str, title: str, content: str) -> Response:
+    name = path.rpartition("/")[2]
+    heading = f"<h1>{title}: {_render_page_link('read', path, name)}</h1>"
+    main = f'<main id="app.main" class="plain">{render_form()}{_render_crumbs(path)}{heading}{content}</main>'
+    return render_page("plain", PageContext.from_request(request), main, current="search", title=f"{title}: {name}")
+
+
+def _render_commit(path: str, commit: Commit) -> str:
+    date = f'<time datetime="{commit.date.isoformat()}">{commit.date.date().isoformat()}</time>'
+    subject = commit.message.partition("\n")[0] or "No message"
+    href = "diff?" + urlencode({"page": path, "revision": commit.revision[:12]})
+    return (
+        f'<a class="message-line" href="{escape(href)}">{escape(subject)}</a>'
+        f'<span class="facts"><span>{escape(commit.author)}</span>{date}'
+        f"<code>{commit.revision[:10]}</code></span>"
+    )

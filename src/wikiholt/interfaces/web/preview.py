@@ -14,25 +14,23 @@ from typing_extensions import TypedDict
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import PageContent, PageProblem
 from wikiholt.domain.search import Confidence, Hit
-from wikiholt.domain.wiki import Scope, Wiki
+from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageNotFound, WikiholtError
-from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.interfaces.http.page_routes import PagePath
-from wikiholt.interfaces.http.problem_details import describe_error_responses
+from wikiholt.interfaces.http.problem_details import describe_route
 from wikiholt.interfaces.http.query_params import NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.http.write_request import DraftBody, LazyBody, read_body
 from wikiholt.interfaces.schemas.common import build_document, build_documents
-from wikiholt.interfaces.web.highlights import highlight_words
-from wikiholt.interfaces.web.line_diff import render_changes
-from wikiholt.interfaces.web.renderer import render_markdown
+from wikiholt.interfaces.web.renderer import highlight_words, render_changes, render_markdown
 from wikiholt.interfaces.web.sanitizer import LinkResolver
 from wikiholt.search.request import MAX_QUERY_CHARS, SearchRequest
 from wikiholt.text.dialect import GFM, Dialect
 from wikiholt.text.frontmatter import split_frontmatter
 from wikiholt.text.links import PageNameIndex, get_folder, resolve_link_paths
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.session import WikiSession
 
 _MAX_SIMILAR = 5
 _SIMILAR_TEXT_CHARS = 300
@@ -81,10 +79,7 @@ class PreviewParams(NoParams):
 
 
 @router.get(
-    "/preview/{path:path}",
-    operation_id="preview_api_v1_preview__path__get",
-    response_model=PreviewDocument,
-    responses=describe_error_responses(404),
+    "/preview/{path:path}", operation_id="preview_api_v1_preview__path__get", **describe_route(PreviewDocument, 404)
 )
 def preview_page(
     request: Request,
@@ -94,10 +89,7 @@ def preview_page(
 ) -> Response:
     """Return a page as sanitized HTML, with its headings and the pages that link to it."""
     session = context.open_wiki(Scope.READ)
-    content = session.handle.pages.read(path)
-    settings = request.app.state.application.settings
-    pipeline = session.handle.pages.get_pipeline()
-    return make_json_response(build_preview_document(content, session.wiki, settings, pipeline, params.q))
+    return make_json_response(build_preview_document(request, session, session.handle.pages.read(path), params.q))
 
 
 class DraftDocument(PreviewDocument):
@@ -110,7 +102,7 @@ class DraftDocument(PreviewDocument):
     similar: list[PageRefDocument]
 
 
-@router.post("/preview/{path:path}", response_model=DraftDocument, responses=describe_error_responses(409, 413))
+@router.post("/preview/{path:path}", **describe_route(DraftDocument, 409, 413))
 def preview_draft(
     request: Request,
     path: PagePath,
@@ -126,8 +118,7 @@ def preview_draft(
         saved = pages.read(path).content
     except (PageNotFound, InvalidPage):
         saved = ""
-    settings = request.app.state.application.settings
-    document = build_preview_document(draft, session.wiki, settings, pages.get_pipeline())
+    document = build_preview_document(request, session, draft)
     similar = [] if draft.revision else _find_similar_pages(session.handle, draft)
     return make_json_response({**document, "changes": render_changes(saved, body.content), "similar": similar})
 
@@ -149,13 +140,16 @@ def _find_similar_pages(handle: WikiHandle, draft: PageContent) -> list[PageRefD
 
 
 def build_preview_document(
-    content: PageContent, wiki: Wiki, settings: Settings, pipeline: TextPipeline, query: str = ""
+    request: Request, session: WikiSession, content: PageContent, query: str = ""
 ) -> PreviewDocument:
     """Build the document, with the words of `query` marked. Raises InvalidPage if the page cannot be parsed."""
-    own = WikiSettings.parse(wiki.settings)
+    settings: Settings = request.app.state.application.settings
+    pipeline = session.handle.pages.get_pipeline()
+    own = WikiSettings.parse(session.wiki.settings)
     page = pipeline.parse(content.file, content.blob, content.content.encode("utf-8", "replace"), None)
     if isinstance(page, PageProblem):
         raise InvalidPage(f"{content.path} cannot be displayed: {page.detail}", hint="read it with git")
+    linking_pages = {link.path: link.name for link in content.linked_from if link.path != content.path}
     rendered = render_markdown(page, make_link_resolver(content, pipeline.dialect), pipeline.dialect)
     return build_document(
         PreviewDocument,
@@ -168,7 +162,7 @@ def build_preview_document(
         category=content.metadata.category,
         tags=content.metadata.tags,
         last_updated=content.metadata.last_updated,
-        linked_from=[{"path": path, "name": name} for path, name in _get_linking_pages(content).items()],
+        linked_from=[{"path": path, "name": name} for path, name in linking_pages.items()],
     )
 
 
@@ -187,8 +181,3 @@ def make_link_resolver(content: PageContent, dialect: Dialect = GFM) -> LinkReso
         return page or (paths[0] if content.notes and paths and not wiki else None)
 
     return resolve
-
-
-def _get_linking_pages(content: PageContent) -> dict[str, str]:
-    """Return the name of each page that links here, by path."""
-    return {link.path: link.name for link in content.linked_from if link.path != content.path}

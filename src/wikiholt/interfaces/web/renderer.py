@@ -1,14 +1,15 @@
-"""Renders a page's Markdown as sanitized HTML for the browser.
+"""Renders a page's Markdown as sanitized HTML for the browser, marks the words of a query in it, and compares versions.
 
 Headings get the anchors that search hits use, links between pages lead to their preview, and images are files of the
 wiki or are replaced by their description.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import cache
-from html import escape
+from html import escape, unescape
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +25,9 @@ from wikiholt.text.dialect import GFM, Dialect, LinkOrder
 from wikiholt.text.dialect_blocks import convert_to_markdown
 from wikiholt.text.dialect_markup import get_link_text
 from wikiholt.text.inline import WIKI_LINK_PATTERN, parse_wiki_link
+from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.markdown import make_github_slug
+from wikiholt.text.snippets import QueryMatcher
 
 MAX_PAGE_CHARS = 120_000
 """Maximum length of the rendered text, about forty printed pages; bounds the work for any content."""
@@ -167,3 +170,67 @@ def _set_anchors(state: StateCore) -> None:
             anchor = anchors.get(token.map[0])
             if anchor:
                 token.attrSet("id", anchor)
+
+
+# Words of a query in rendered HTML
+
+
+_MAX_MARKS = 500
+_TEXT_PATTERN = re.compile(r"(<[^>]*+>)|([^<]++)")
+
+
+def highlight_words(html: str, query: str, language: str) -> str:
+    """Return sanitized HTML with the words of the query in `<mark>`. Function words of the language are not marked."""
+    # The query is complete: its last word is no prefix of longer words.
+    words = replace(parse_query(query, language), prefix="")
+    if not words:
+        return html
+    matcher = QueryMatcher(words, language)
+    parts: list[str] = []
+    count = 0
+    for tag, text in _TEXT_PATTERN.findall(html):
+        if tag or count >= _MAX_MARKS or not text.strip():
+            parts.append(tag or text)
+            continue
+        plain = unescape(text)
+        position = 0
+        for start, end, _ in matcher.find(plain):
+            if start >= position:
+                parts += (
+                    escape(plain[position:start], quote=False),
+                    f"<mark>{escape(plain[start:end], quote=False)}</mark>",
+                )
+                position, count = end, count + 1
+        parts.append(escape(plain[position:], quote=False))
+    return "".join(parts)
+
+
+# Changes between two versions of a page
+
+
+_MAX_COMPARED_LINES = 3_000
+"""Maximum number of lines that are compared; comparing takes quadratic time."""
+_CONTEXT_LINES = 3
+
+
+def render_changes(old: str, new: str) -> str:
+    """Render removed and added lines with some lines around them."""
+    before, after = old.splitlines(), new.splitlines()
+    if max(len(before), len(after)) > _MAX_COMPARED_LINES:
+        return '<p class="note">This page is too long to compare its versions here. Use git diff.</p>'
+    lines = "".join(_render_diff(before, after))
+    if not lines:
+        return '<p class="hint">The text of the page did not change.</p>'
+    return f'<div class="diff" tabindex="0" role="region" aria-label="Changes">{lines}</div>'
+
+
+def _render_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for group in matcher.get_grouped_opcodes(_CONTEXT_LINES):
+        yield f'<p class="place">From line {group[0][3] + 1}</p>'
+        for kind, old_start, old_end, new_start, new_end in group:
+            if kind == "equal":
+                yield from (f"<div>{escape(line) or '&nbsp;'}</div>" for line in after[new_start:new_end])
+                continue
+            yield from (f"<del>{escape(line) or '&nbsp;'}</del>" for line in before[old_start:old_end])
+            yield from (f"<ins>{escape(line) or '&nbsp;'}</ins>" for line in after[new_start:new_end])

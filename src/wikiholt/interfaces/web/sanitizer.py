@@ -7,8 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import nh3
 
-from wikiholt.interfaces.web.code_colors import CODE_CLASSES
-from wikiholt.interfaces.web.markdown_rules import CALLOUT_KINDS
+from wikiholt.interfaces.web.markdown_rules import CALLOUT_KINDS, CODE_CLASSES
 from wikiholt.text.links import is_attachment, resolve_link_paths
 
 WIKI_SCHEME = "wiki:"

@@ -17,12 +17,13 @@ from wikiholt.domain.wiki import Key
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.middleware import SLUG_KEY
 from wikiholt.interfaces.http.problem_details import get_public_message
-from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.http.request_context import get_request_context
+from wikiholt.interfaces.http.responses import NO_STORE
 from wikiholt.interfaces.http.sign_in import (
     COOKIE_NAME,
     SignInMethod,
+    add_cookie,
     get_cookie_tokens,
-    make_cookie,
     require_same_origin,
 )
 from wikiholt.interfaces.web.page_frame import PageContext, render_message, render_page
@@ -35,7 +36,6 @@ _MAX_NEXT_CHARS = 2000
 """It is part of a cookie, which browsers limit to 4096 bytes."""
 _OIDC_COOKIE_NAME = "wikiholt_oidc"
 _OIDC_TIMEOUT_S = 600
-_NO_STORE = {"Cache-Control": "no-store"}
 
 
 def add_sign_in_pages(app: FastAPI, settings: Settings) -> None:
@@ -70,7 +70,7 @@ def _sign_in_with_key(request: Request, form: dict[str, str]) -> Response:
     settings: Settings = request.app.state.application.settings
     next_url = _get_next(request, form.get("next", ""))
     try:
-        key = RequestContext(request.app.state.application, request).check_key(form.get("key", "").strip())
+        key = get_request_context(request).check_key(form.get("key", "").strip())
     except Unauthorized as error:
         return _render_form(request, next_url, error)
     # A key of one wiki is used for the pages below which it was entered, so that each wiki can have another key.
@@ -86,8 +86,8 @@ def _sign_in(request: Request, client: Key | Person, path: str, next_url: str, d
     lifetime = timedelta(days=days) if days else timedelta(hours=application.settings.people_sign_in_hours)
     _, token = application.service.registry.sign_ins.create(client, lifetime)
     max_age_s = int(lifetime.total_seconds()) if days or isinstance(client, Person) else None
-    response = RedirectResponse(next_url, 303, _NO_STORE)
-    response.headers.append("Set-Cookie", _make_cookie(request, COOKIE_NAME, token, path, max_age_s))
+    response = RedirectResponse(next_url, 303, NO_STORE)
+    add_cookie(request, response, COOKIE_NAME, token, path, max_age_s)
     return response
 
 
@@ -95,7 +95,7 @@ def handle_sign_out(request: Request) -> Response:
     """End the sign-in on the server and remove its cookies."""
     require_same_origin(request)
     application = request.app.state.application
-    signed_in = RequestContext(application, request).signed_in
+    signed_in = get_request_context(request).signed_in
     end_sign_ins(request)
     settings: Settings = application.settings
     url = settings.people_proxy_sign_out_url if signed_in and signed_in.method is SignInMethod.PROXY else ""
@@ -103,7 +103,7 @@ def handle_sign_out(request: Request) -> Response:
         url = request.app.state.oidc.make_sign_out_url(_make_url(request, ""))
     response = _render_signed_out(request, url)
     for path in {_get_service_path(request), f"{request.scope.get('root_path', '')}/"}:
-        response.headers.append("Set-Cookie", _make_cookie(request, COOKIE_NAME, "", path, 0))
+        add_cookie(request, response, COOKIE_NAME, "", path, 0)
     return response
 
 
@@ -125,24 +125,24 @@ def _make_oidc_client(settings: Settings) -> "OidcClient":
 
 def handle_oidc_start(request: Request) -> Response:
     """Send the browser to the OpenID provider, with a cookie that the way back needs."""
-    RequestContext(request.app.state.application, request).count_request()
+    get_request_context(request).count_request()
     next_url = _get_next(request, request.query_params.get("next", ""))
     url, pending = request.app.state.oidc.start(_make_url(request, "oidc-callback"), next_url)
-    response = RedirectResponse(url, 302, _NO_STORE)
+    response = RedirectResponse(url, 302, NO_STORE)
     path = _get_service_path(request)
-    response.headers.append("Set-Cookie", _make_cookie(request, _OIDC_COOKIE_NAME, pending, path, _OIDC_TIMEOUT_S))
+    add_cookie(request, response, _OIDC_COOKIE_NAME, pending, path, _OIDC_TIMEOUT_S)
     return response
 
 
 def handle_oidc_callback(request: Request) -> Response:
     """Sign in the person that the OpenID provider sends back."""
-    RequestContext(request.app.state.application, request).count_request()
+    get_request_context(request).count_request()
     person, next_url = request.app.state.oidc.finish(
         _make_url(request, "oidc-callback"), dict(request.query_params), request.cookies.get(_OIDC_COOKIE_NAME, "")
     )
     path = _get_service_path(request)
     response = _sign_in(request, person, path, _get_next(request, next_url), None)
-    response.headers.append("Set-Cookie", _make_cookie(request, _OIDC_COOKIE_NAME, "", path, 0))
+    add_cookie(request, response, _OIDC_COOKIE_NAME, "", path, 0)
     return response
 
 
@@ -174,7 +174,7 @@ def _render_form(request: Request, next_url: str, error: WikiholtError | None = 
     main = f'<main id="app.main" class="plain narrow"><h1>Sign in</h1>{"".join(parts)}</main>'
     status = error.status if error else 200
     return render_page(
-        "plain", PageContext.from_request(request), main, title="Sign in", status=status, headers=_NO_STORE
+        "plain", PageContext.from_request(request), main, title="Sign in", status=status, headers=NO_STORE
     )
 
 
@@ -186,7 +186,7 @@ def _render_signed_out(request: Request, url: str) -> Response:
         f'<p class="actions left">{more}<a class="button primary" href="./">Go to the start page</a></p></main>'
     )
     page = PageContext.signed_out(request)
-    return render_page("plain", page, main, title="Signed out", headers=_NO_STORE)
+    return render_page("plain", page, main, title="Signed out", headers=NO_STORE)
 
 
 async def _read_form(request: Request) -> dict[str, str]:
@@ -224,7 +224,3 @@ def _get_next(request: Request, url: str) -> str:
         and url.isprintable()
     )
     return url if is_local and not parts.scheme and not parts.netloc else f"{request.scope.get('root_path', '')}/"
-
-
-def _make_cookie(request: Request, name: str, value: str, path: str, max_age_s: int | None) -> str:
-    return make_cookie(name, value, path, max_age_s=max_age_s, secure=request.scope["scheme"] == "https")

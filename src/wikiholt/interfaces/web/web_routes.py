@@ -8,8 +8,8 @@ from wikiholt.app.bootstrap import Application
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.problem_details import make_error_response
-from wikiholt.interfaces.http.request_context import RequestContext
-from wikiholt.interfaces.web import file_view, history_view, opensearch, page_view, preview, result_view
+from wikiholt.interfaces.http.request_context import get_request_context
+from wikiholt.interfaces.web import page_view, preview, search_view
 from wikiholt.interfaces.web.page_frame import PageContext, load_static_files, render_view
 from wikiholt.interfaces.web.sign_in_view import add_sign_in_pages
 
@@ -21,14 +21,14 @@ def add_pages(app: FastAPI, application: Application) -> None:
 
     def handle_start(request: Request) -> Response:
         page = PageContext.from_request(request)
-        if page.slug is None and not _can_read_default_wiki(RequestContext(application, request)):
+        if page.slug is None and not _can_read_default_wiki(request):
             return render_view("wikis", page, title="Wikis")
         # The layout is that of an open preview from the start, so that nothing moves when the script opens it.
         return render_view("search", page, body_class="reading" if request.query_params.get("page") else "")
 
     def handle_status(request: Request) -> Response:
         page = PageContext.from_request(request)
-        if page.slug is None and not _can_read_default_wiki(RequestContext(application, request)):
+        if page.slug is None and not _can_read_default_wiki(request):
             return render_view("statuses", page, title="Status")
         return render_view("status", page, title="Status", heading=f"Index of {page.slug}" if page.slug else "Index")
 
@@ -46,14 +46,14 @@ def add_pages(app: FastAPI, application: Application) -> None:
         ("/status", handle_status),
         ("/edit", handle_edit),
         ("/manage", handle_manage),
-        ("/find", result_view.handle_search),
+        ("/find", search_view.handle_search),
         ("/read", page_view.handle_page),
         ("/source", page_view.handle_source),
-        ("/history", history_view.handle_history),
-        ("/diff", history_view.handle_diff),
-        ("/files/{path:path}", file_view.handle_file),
-        ("/opensearch.xml", opensearch.handle_description),
-        ("/suggest", opensearch.handle_suggestions),
+        ("/history", page_view.handle_history),
+        ("/diff", page_view.handle_diff),
+        ("/files/{path:path}", page_view.handle_file),
+        ("/opensearch.xml", search_view.handle_description),
+        ("/suggest", search_view.handle_suggestions),
         ("/favicon.ico", _handle_favicon),
         ("/box.js", _handle_box),
         ("/static/{version}/{name}", _handle_static_file),
@@ -61,10 +61,10 @@ def add_pages(app: FastAPI, application: Application) -> None:
         app.add_route(path, handler, methods=["GET"], include_in_schema=False)
 
 
-def _can_read_default_wiki(context: RequestContext) -> bool:
+def _can_read_default_wiki(request: Request) -> bool:
     """Return whether the client may read the default wiki: the one of the host name, or the only one."""
     try:
-        context.open_wiki(Scope.READ)
+        get_request_context(request).open_wiki(Scope.READ)
     except WikiholtError:
         return False
     return True
