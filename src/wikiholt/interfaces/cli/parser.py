@@ -58,7 +58,7 @@ COMMANDS = {
     "status": Summary(_FIRST, "index_commands", "show the state of wikis: pages, problems, freshness"),
     "serve": Summary(_FIRST, "serve_command", "serve all wikis over HTTP and keep their indexes at HEAD"),
     "read": Summary(_PAGES, "page_commands", "show a page, or the section below one of its headings"),
-    "open": Summary(_PAGES, "open_command", "open a page in your editor, or in the browser"),
+    "open": Summary(_PAGES, "page_commands", "open a page in your editor, or in the browser"),
     "similar": Summary(_PAGES, "page_commands", "find pages similar to a page"),
     "links": Summary(_PAGES, "page_commands", "show the links of a page, the links to it, and its broken links"),
     "recent": Summary(_PAGES, "page_commands", "list the pages that changed last, newest first"),
