@@ -22,7 +22,7 @@ from wikiholt.wikis.pages.bulk_writer import BulkLine, BulkOutcome, iter_batches
 from wikiholt.wikis.service import WikiService
 from wikiholt.wikis.slugs import validate_slug
 
-_AUTHOR = Author("Wikiholt", "import@wikiholt.invalid")
+IMPORT_AUTHOR = Author("Wikiholt", "import@wikiholt.invalid")
 _READ_ROWS = 1000
 
 
@@ -112,7 +112,7 @@ class DocumentImporter:
             for batch in iter_batches(spool.iter_pages(slug), lambda page: sum(map(len, page[1]))):
                 faults = {page: reason for page, texts in batch if (reason := self._find_fault(texts))}
                 lines = [BulkLine(0, page, "\n\n".join(texts)) for page, texts in batch if page not in faults]
-                results = handle.pages.write_many(lines, _AUTHOR)
+                results = handle.pages.write_many(lines, IMPORT_AUTHOR)
                 outcomes.update(result.outcome for result in results)
                 outcomes[BulkOutcome.FAILED] += len(faults)
                 faults |= {result.path: result.error.message for result in results if result.error is not None}

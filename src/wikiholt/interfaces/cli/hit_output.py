@@ -18,7 +18,7 @@ from wikiholt.errors import InvalidQuery, InvalidSetting
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext
 from wikiholt.interfaces.cli.output import TerminalStyle, find_best_line, to_safe_line
-from wikiholt.interfaces.cli.wiki_selection import get_current_directory, get_root
+from wikiholt.interfaces.cli.selection import get_current_directory, get_root
 
 if TYPE_CHECKING:
     from wikiholt.interfaces.schemas.search_schemas import SearchResultDocument

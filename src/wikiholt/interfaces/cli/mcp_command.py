@@ -11,7 +11,7 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError, make_extra_hint
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command
-from wikiholt.interfaces.cli.wiki_selection import choose_folder_wikis, make_several_error
+from wikiholt.interfaces.cli.selection import choose_folder_wikis, make_several_error
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
 

@@ -21,8 +21,7 @@ from wikiholt.errors import IndexUnavailable, InvalidQuery, InvalidSetting, NoCo
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext, Subparsers, add_command
 from wikiholt.interfaces.cli.hit_output import FilePlaces, add_hit_options, print_hits
 from wikiholt.interfaces.cli.output import get_text_width, to_safe_line, to_safe_text
-from wikiholt.interfaces.cli.page_argument import PageArgument, find_page
-from wikiholt.interfaces.cli.wiki_selection import add_wiki_option, resolve_wiki
+from wikiholt.interfaces.cli.selection import PageArgument, add_wiki_option, find_page, resolve_wiki
 from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.interfaces.schemas.page_schemas import build_links_document, build_page_document
 from wikiholt.text.dialect_blocks import convert_blocks, convert_to_markdown
