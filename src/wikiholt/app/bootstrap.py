@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from wikiholt import embedding
 from wikiholt.app.backends import Backend, get_repositories_directory, open_backend
-from wikiholt.app.model_setup import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
+from wikiholt.app.models import load_embedder, make_embedder_loader, make_identity_getter, make_scale_getter
 from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache

@@ -18,13 +18,14 @@ from wikiholt.directory.directory_files import (
     FileStamp,
     find_directory_stamps,
     find_stamp,
+    is_ignored,
     iter_below,
     list_files,
+    list_ignored_files,
     read_file,
     read_link,
     wait_until_quiet,
 )
-from wikiholt.directory.ignored_files import is_ignored, list_ignored_files
 from wikiholt.directory.snapshot import SNAPSHOT_AUTHOR, FileRow, FileTable, SnapshotWriter, load_table, open_snapshot
 from wikiholt.domain.git import Author, EntryKind
 from wikiholt.domain.protocols import never_stop

@@ -15,10 +15,16 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
-from wikiholt.directory.directory_files import FileStamp, find_stamp, list_names, make_root_error, read_file
+from wikiholt.directory.directory_files import (
+    FileStamp,
+    find_stamp,
+    list_ignored_files,
+    list_names,
+    make_root_error,
+    read_file,
+)
 from wikiholt.directory.directory_mirror import SHA1_SAMPLE, DirectoryMirror, parse_placeholder
 from wikiholt.directory.directory_writer import DirectoryWriter
-from wikiholt.directory.ignored_files import list_ignored_files
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
 from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
 from wikiholt.git.filenames import validate_page_file

@@ -1,14 +1,13 @@
 """`wikiholt doctor`, `verify-isolation`, `settings` and `model`: the installation."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wikiholt.app.doctor import CheckResult, check_sign_in, fix_logins, run_checks
 from wikiholt.app.isolation_check import check_isolation
+from wikiholt.app.models import KnownModel, find_removable_model, get_models_directory, list_models, remove_model
 from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.errors import Conflict
 from wikiholt.interfaces.cli.command import (
@@ -20,9 +19,6 @@ from wikiholt.interfaces.cli.command import (
     add_slug,
 )
 from wikiholt.interfaces.cli.output import to_safe_line
-
-if TYPE_CHECKING:
-    from wikiholt.app.models import KnownModel
 
 
 def add_arguments(commands: Subparsers) -> None:
@@ -97,7 +93,6 @@ _MIB = 1024**2
 
 
 def run_fetch(context: CommandContext) -> int:
-    from wikiholt.app.model_setup import get_models_directory
     from wikiholt.embedding.model_fetch import fetch_model
     from wikiholt.embedding.repository_config import FetchOptions
 
@@ -126,15 +121,11 @@ def run_fetch(context: CommandContext) -> int:
 
 
 def run_list(context: CommandContext) -> int:
-    from wikiholt.app.models import list_models
-
     models = list_models(context.settings, context.service)
     return context.print_result({"models": [_build_document(model) for model in models]}, _format_table(models))
 
 
 def run_remove(context: CommandContext) -> int:
-    from wikiholt.app.models import find_removable_model, remove_model
-
     name, force = context.arguments.model, context.arguments.force
     model = find_removable_model(context.settings, context.service, name)
     if model.used_by and not force:

@@ -43,7 +43,7 @@ from wikiholt.interfaces.http.metrics import ServiceMetrics, make_process_collec
 from wikiholt.interfaces.http.request_context import is_loopback
 from wikiholt.interfaces.http.shared_metrics import SharedMetrics, make_publisher
 from wikiholt.interfaces.http.sign_in import PeerMiddleware
-from wikiholt.scheduler.worker_link import SchedulerLink, WorkerRequests
+from wikiholt.scheduler.nodes import SchedulerLink, WorkerRequests
 from wikiholt.wikis.shared_buckets import BucketTable
 
 REQUEST_TIMEOUT_S = 60.0

@@ -20,14 +20,14 @@ from types import FrameType
 from typing import Any
 
 import click
-from flask import Flask, g, request
+from flask import Flask, g, has_request_context, request
 
 from wikiholt.app.bootstrap import Application, open_application, raise_file_limit
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.free_memory import use_one_arena
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
-from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver, is_in_request
+from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
 
@@ -282,7 +282,7 @@ class PluginRuntime:
     def notify_changed(self) -> None:
         """Schedule a sync after a commit. Takes microseconds."""
         self._debouncer.notify(
-            [self._resolver.resolve_request()] if is_in_request() else self._resolver.find_outside_request()
+            [self._resolver.resolve_request()] if has_request_context() else self._resolver.find_outside_request()
         )
 
     def _notify_scheduler(self, location: WikiLocation) -> None:
