@@ -1,5 +1,6 @@
 """The report of an import."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,22 +11,31 @@ MAX_EXAMPLES = 10
 class DroppedRows:
     """Rows that were not imported, by reason, with examples of their pages."""
 
-    counts: Mapping[str, int] = field(default_factory=dict)
-    examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
 
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
+    def add(self, reason: str, page: str, tenant: str | None) -> None:
+        self.counts[reason] += 1
+        examples = self.examples.setdefault(reason, [])
+        name = page if tenant is None else f"{tenant}: {page}"
+        if len(examples) < MAX_EXAMPLES and name not in examples:
+            examples.append(name)
 
 
 @dataclass(frozen=True, slots=True)
 class UnclearOwnership:
     """Rows whose owner the operator must specify before anything is imported."""
 
-    pages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pages: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Pages that several wikis have, with their wikis."""
-    tenants: Mapping[str, int] = field(default_factory=dict)
+    tenants: Counter[str] = field(default_factory=Counter)
     """Tenants that are not wikis here, with their number of rows."""
+
+    def add(self, page: str, tenant: str | None, wikis: tuple[str, ...] = ()) -> None:
+        if tenant is None:
+            self.pages[page] = wikis
+        else:
+            self.tenants[tenant] += 1
 
     def __bool__(self) -> bool:
         return bool(self.pages or self.tenants)

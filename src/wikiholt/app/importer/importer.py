@@ -21,7 +21,7 @@ from wikiholt.app.importer.shared_index import (
     SharedIndex,
     read_shared_index,
 )
-from wikiholt.app.importer.vector_spool import ReusingEmbedder, VectorSpool, WikiVectors, open_work_directory
+from wikiholt.app.importer.spool import ReusingEmbedder, VectorSpool, WikiVectors, open_work_directory
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
@@ -281,7 +281,7 @@ class Importer:
             survey = surveys[wiki.slug]
             if survey is None:
                 continue
-            rows = summary.rows_by_wiki.get(wiki.slug, 0)
+            rows = summary.rows_by_wiki[wiki.slug]
             result = _plan_import(wiki.slug, survey, rows, trusted, agreements, seconds_per_text)
             try:
                 if not report.dry_run:

@@ -1,4 +1,4 @@
-"""Temporary storage for the vectors of a shared index during an import, by wiki and text hash.
+"""Temporary storage for the rows of a shared index during an import, and the embedder that reuses their vectors.
 
 Only one import at a time can run in a data directory. The next import deletes the files of a killed one.
 """
@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from threading import Lock
 from typing import cast
@@ -54,29 +55,66 @@ def _clear_directory(directory: Path) -> None:
             path.unlink()
 
 
-class VectorSpool:
-    """Safe to use from many threads. Its data is temporary, so nothing is synced to disk."""
+class _Spool:
+    """One table in a temporary file. Safe to use from many threads. Nothing is synced to disk."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *definitions: str) -> None:
         self._lock = Lock()
         self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = OFF")
-        self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.execute("CREATE TABLE vectors (wiki TEXT, hash BLOB, model TEXT, vector BLOB)")
-        self._connection.execute("CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)")
+        for statement in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", *definitions):
+            self._connection.execute(statement)
 
-    def add(self, rows: Iterable[tuple[str, bytes, str, FloatArray]]) -> None:
-        """Add rows of wiki, hash, model and vector. The first vector of a text in a wiki is kept."""
+    def _insert(self, statement: str, rows: Iterable[tuple[object, ...]], content: str) -> None:
+        """Add rows in one transaction. Raises StorageError."""
         try:
             with self._lock:
                 self._connection.execute("BEGIN")
-                self._connection.executemany(
-                    "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)",
-                    ((wiki, digest, model, vector.tobytes()) for wiki, digest, model, vector in rows),
-                )
+                self._connection.executemany(statement, rows)
                 self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise StorageError(f"the vectors cannot be stored ({error})", hint="check free disk space") from error
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise StorageError(f"the {content} cannot be stored ({error})", hint="check free disk space") from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
+class DocumentSpool(_Spool):
+    """The texts of a shared index, by wiki and page."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, "CREATE TABLE rows (wiki TEXT, page TEXT, number INTEGER, text TEXT)")
+
+    def add(self, rows: Iterable[tuple[str, str, int | None, str]]) -> None:
+        self._insert("INSERT INTO rows VALUES (?, ?, ?, ?)", rows, "documents")
+
+    def count_rows(self) -> Mapping[str, int]:
+        """The number of rows of each wiki, by slug."""
+        return dict(self._connection.execute("SELECT wiki, count(*) FROM rows GROUP BY wiki ORDER BY wiki"))
+
+    def iter_pages(self, slug: str) -> Iterator[tuple[str, list[str]]]:
+        """The pages of one wiki with the texts of their rows, in order."""
+        rows = self._connection.execute(
+            "SELECT page, text FROM rows WHERE wiki = ? ORDER BY page, number, rowid", (slug,)
+        )
+        for page, group in groupby(rows, key=lambda row: str(row[0])):
+            yield page, [text for _, text in group]
+
+
+class VectorSpool(_Spool):
+    """The vectors of a shared index, by wiki and text hash."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            file,
+            "CREATE TABLE vectors (wiki TEXT, hash BLOB, model TEXT, vector BLOB)",
+            "CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)",
+        )
+
+    def add(self, rows: Iterable[tuple[str, bytes, str, FloatArray]]) -> None:
+        """Add rows of wiki, hash, model and vector. The first vector of a text in a wiki is kept."""
+        values = ((wiki, digest, model, vector.tobytes()) for wiki, digest, model, vector in rows)
+        self._insert("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)", values, "vectors")
 
     def get_wiki_vectors(self, slug: str) -> "WikiVectors":
         return WikiVectors(self, slug)
@@ -92,10 +130,6 @@ class VectorSpool:
             "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
         )
         return cast(tuple[bytes, str, bytes] | None, cursor.fetchone())
-
-    def close(self) -> None:
-        with self._lock:
-            self._connection.close()
 
 
 class WikiVectors:
