@@ -138,10 +138,6 @@ class DirectoryMirror:
             rows |= {path: table.rows[path] for path in unsettled if path in table.rows}
             return self._commit(writer, table, rows, author, message)
 
-    def read_table(self) -> FileTable:
-        """The table of the last snapshot."""
-        return load_table(self.mirror)
-
     def prepare(self) -> None:
         """Create the mirror if there is none or it is damaged."""
         if not is_usable(self.mirror, self.timeout):

@@ -25,6 +25,7 @@ from wikiholt.directory.directory_files import (
 )
 from wikiholt.directory.directory_mirror import SHA1_SAMPLE, DirectoryMirror, parse_placeholder
 from wikiholt.directory.directory_writer import DirectoryWriter
+from wikiholt.directory.snapshot import load_table
 from wikiholt.domain.git import AttachedFile, Author, Blob, EntryKind, FileEdit, TreeChange, TreeEntry
 from wikiholt.errors import Busy, InvalidSource, NoCommits, PageNotFound, SourceMissing
 from wikiholt.git.filenames import validate_page_file
@@ -173,7 +174,7 @@ class DirectorySource(MirrorSource):
 
     def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """The modification time that each file had when its content was first seen."""
-        rows = {decode_file_name(os.fsencode(path)): row for path, row in self._mirror.read_table().rows.items()}
+        rows = {decode_file_name(os.fsencode(path)): row for path, row in load_table(self._path).rows.items()}
         dates = {file: _to_datetime(rows[file].changed_ns) for file in files if file in rows and rows[file].changed_ns}
         for file in files:
             with suppress(OSError):  # in a directory that cannot be read any more

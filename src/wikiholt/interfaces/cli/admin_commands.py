@@ -32,15 +32,15 @@ def add_arguments(commands: Subparsers) -> None:
 def _add_model_commands(commands: Subparsers) -> None:
     actions = add_group(commands, "model", "action")
     text = "download an embedding model with an ONNX graph, verify and test it"
-    fetch = add_command(actions, "fetch", run_fetch, text=text)
+    fetch = add_command(actions, "fetch", run_model_fetch, text=text)
     fetch.add_argument("model", metavar="hf:ORG/NAME[@REVISION]", help="a repository of the Hugging Face hub")
     fetch.add_argument("--pooling", choices=("mean", "cls"), default="", help="if the repository does not say it")
     fetch.add_argument("--query-prefix", metavar="TEXT", help="text before queries, if the repository has no prompts")
     fetch.add_argument("--passage-prefix", metavar="TEXT", help="text before passages")
     fetch.add_argument("--graph", default="", metavar="FILE", help="the ONNX file (default: onnx/model.onnx)")
-    add_command(actions, "list", run_list, text="list built-in, fetched and remote models")
+    add_command(actions, "list", run_model_list, text="list built-in, fetched and remote models")
     text = "delete a fetched model, or the stored vectors of a remote one"
-    remove = add_command(actions, "remove", run_remove, text=text)
+    remove = add_command(actions, "remove", run_model_remove, text=text)
     remove.add_argument("model", metavar="MODEL", help="a name that `model list` shows")
     remove.add_argument("--force", action="store_true", help="also if it is in use")
 
@@ -92,7 +92,7 @@ def run_settings(context: CommandContext) -> int:
 _MIB = 1024**2
 
 
-def run_fetch(context: CommandContext) -> int:
+def run_model_fetch(context: CommandContext) -> int:
     from wikiholt.embedding.model_fetch import fetch_model
     from wikiholt.embedding.repository_config import FetchOptions
 
@@ -120,12 +120,12 @@ def run_fetch(context: CommandContext) -> int:
     return context.print_result(document, lines)
 
 
-def run_list(context: CommandContext) -> int:
+def run_model_list(context: CommandContext) -> int:
     models = list_models(context.settings, context.service)
     return context.print_result({"models": [_build_document(model) for model in models]}, _format_table(models))
 
 
-def run_remove(context: CommandContext) -> int:
+def run_model_remove(context: CommandContext) -> int:
     name, force = context.arguments.model, context.arguments.force
     model = find_removable_model(context.settings, context.service, name)
     if model.used_by and not force:

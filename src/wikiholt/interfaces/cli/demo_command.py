@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -34,7 +34,7 @@ def add_arguments(commands: Subparsers) -> None:
 def run_demo(context: CommandContext) -> int:
     """Create the example wikis, index them, run the searches, and show the next steps."""
     directory, as_json, style = context.arguments.directory or Path("demo-data"), context.arguments.json, context.style
-    print_text = output.print_lines if not as_json else _print_nothing
+    print_text = output.print_lines if not as_json else lambda _: None
     repositories = write_demo_wikis(directory / "repositories")
     data = directory / "data"
     service = context.build_service(replace(context.settings, data=data, store=""))
@@ -42,7 +42,8 @@ def run_demo(context: CommandContext) -> int:
         print_text([f"Two example wikis, as git repositories in {directory / 'repositories'}:"])
         reports = []
         for slug, repository in repositories.items():
-            _add_wiki(service, slug, repository)
+            with suppress(WikiExists):  # the demo was run before
+                service.add(slug, str(repository.resolve()), {})
             with show_sync_progress(slug, visible=not as_json) as progress:
                 report = service.get_handle(slug).sync(progress)
             print_text(output.format_sync(slug, report, {}, style))
@@ -55,22 +56,8 @@ def run_demo(context: CommandContext) -> int:
         print_text(["", style.format_bold(command), style.format_dim(comment), ""])
         print_text(output.format_result(result, style))
     print_text(_format_next_steps(data, style))
-    if as_json:
-        searches = [build_result_document(result) for result in results]
-        sys.stdout.write(json.dumps({"wikis": reports, "searches": searches}, ensure_ascii=False, indent=2) + "\n")
-    return 0
-
-
-def _print_nothing(_: object) -> None:
-    pass
-
-
-def _add_wiki(service: WikiService, slug: str, repository: Path) -> None:
-    try:
-        service.add(slug, str(repository.resolve()), {})
-    except WikiExists:
-        # The demo was run before.
-        return
+    searches = [build_result_document(result) for result in results]
+    return context.print_result({"wikis": reports, "searches": searches}, [])
 
 
 def _run_query(service: WikiService, query: DemoQuery) -> SearchResult:

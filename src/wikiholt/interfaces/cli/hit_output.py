@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from wikiholt.domain.search import Hit, SearchResult
@@ -19,10 +19,6 @@ from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, CommandContext
 from wikiholt.interfaces.cli.output import TerminalStyle, find_best_line, to_safe_line
 from wikiholt.interfaces.cli.selection import get_current_directory, get_root
-
-if TYPE_CHECKING:
-    from wikiholt.interfaces.schemas.search_schemas import SearchResultDocument
-
 
 _FORMATS = ("text", "json", "jsonl", "csv", "paths")
 _CSV_COLUMNS = ("score", "confidence", "file", "line", "title", "heading", "snippet")
@@ -101,21 +97,24 @@ def print_hits(
     arguments = context.arguments
     if arguments.min_score:
         result, document = _drop_low_scores(result, arguments.min_score), None
-    places = HitPlaces(wikis)
-    match choose_format(arguments):
+    places, chosen = HitPlaces(wikis), choose_format(arguments)
+    if document is None and chosen in ("json", "jsonl"):
+        from wikiholt.interfaces.schemas.search_schemas import build_result_document
+
+        document = build_result_document(result)
+    match chosen:
         case "text":
             lines = output.format_result(result, context.style, places.format_hit, full=arguments.full)
             output.print_lines([*lines, *hints])
         case "json":
-            sys.stdout.write(output.format_json(document or _build_result_document(result)) + "\n")
+            sys.stdout.write(output.format_json(document) + "\n")
         case "jsonl":
-            hits = (document or _build_result_document(result))["results"]
-            _write_lines(output.format_json(hit, indent=None) for hit in hits)
+            _write_lines(output.format_json(hit, indent=None) for hit in (document["results"] if document else ()))
         case "csv":
             sys.stdout.write(_format_csv(result.hits, places, full=arguments.full))
         case "paths":
             _write_lines(dict.fromkeys(to_safe_line(places.to_shown_path(hit)) for hit in result.hits))
-    if choose_format(arguments) not in ("text", "json"):
+    if chosen not in ("text", "json"):
         _print_notes(result)
     return 0 if result.hits else NOTHING_FOUND_EXIT_CODE
 
@@ -128,12 +127,6 @@ def choose_format(arguments: argparse.Namespace) -> str:
             f"Two formats are specified: {' and '.join(sorted(chosen))}.", hint="Use one of --format, --json, --files."
         )
     return str(chosen.pop()) if chosen else "text"
-
-
-def _build_result_document(result: SearchResult) -> "SearchResultDocument":
-    from wikiholt.interfaces.schemas.search_schemas import build_result_document
-
-    return build_result_document(result)
 
 
 def _drop_low_scores(result: SearchResult, min_score: float) -> SearchResult:

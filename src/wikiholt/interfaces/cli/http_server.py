@@ -148,10 +148,14 @@ def _run_server(application: Application, listener: socket.socket, on_ready: Cal
     try:
         server.run(sockets=[listener])
     finally:
-        if not application.scheduler.stop(STOP_TIMEOUT_S):
-            _log.warning("a sync or fetch was interrupted; committed batches are kept")
+        _stop_scheduler(application)
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _stop_scheduler(application: Application) -> None:
+    if not application.scheduler.stop(STOP_TIMEOUT_S):
+        _log.warning("a sync or fetch was interrupted; committed batches are kept")
 
 
 class Server(uvicorn.Server):
@@ -275,7 +279,9 @@ def _run_worker(settings: Settings, roots: Sequence[Path], spec: ChildSpec, cont
 
     # A worker accepts one connection at a time, so that others get their share of many.
     server = Server(build_config(application, metrics, accept_at_once=1), on_ready)
-    _watch_supervisor(control, directory, lambda: server.drain(DRAIN_LIMIT_S), _send_sigterm)
+    _watch_supervisor(
+        control, directory, lambda: server.drain(DRAIN_LIMIT_S), lambda: os.kill(os.getpid(), signal.SIGTERM)
+    )
     metrics.publisher.start()
     try:
         with serve_local_searches(application, local_listener) if local_listener is not None else nullcontext():
@@ -308,8 +314,7 @@ def _run_scheduler(
             while not stop.wait(_SIGNAL_POLL_S):
                 pass
         requests.close()
-        if not scheduler.stop(STOP_TIMEOUT_S):
-            _log.warning("a sync or fetch was interrupted; committed batches are kept")
+        _stop_scheduler(application)
         publisher.close()
     finally:
         application.service.close()
@@ -329,7 +334,3 @@ def _watch_supervisor(
         end()
 
     Thread(target=watch, name="supervisor", daemon=True).start()
-
-
-def _send_sigterm() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)

@@ -92,7 +92,11 @@ def select_section(page: PageContent, target: PageArgument) -> tuple[str, bool]:
     if not target.heading and target.line is None:
         return page.content, True
     lines = _LINE.findall(page.content)
-    heading = find_heading(page, target.heading) if target.heading else _find_heading_above(page, target.line or 1)
+    if target.heading:
+        heading: Heading | None = find_heading(page, target.heading)
+    else:
+        above = [heading for heading in page.headings if heading.line <= (target.line or 1)]
+        heading = above[-1] if above else None
     if target.line is not None and target.line > len(lines):
         raise PageNotFound(
             f"{page.file} has {len(lines)} lines, not {target.line}.", hint="Omit the line to read the entire page."
@@ -116,11 +120,6 @@ def find_heading(page: PageContent, text: str) -> Heading:
         f"There is no heading {text[:200]!r} on {page.path}.",
         hint=f"Did you mean {' or '.join(near)}?" if near else "The page has no headings; read it without one.",
     )
-
-
-def _find_heading_above(page: PageContent, line: int) -> Heading | None:
-    above = [heading for heading in page.headings if heading.line <= line]
-    return above[-1] if above else None
 
 
 def run_similar(context: CommandContext) -> int:

@@ -130,7 +130,9 @@ def register_folder(context: CommandContext, folder: Path) -> Wiki | None:
     state = " at HEAD"
     if not pages:
         settings["kind"], state = "directory", ""
-        pages = count_files(root, _list_roots(service.list_wikis()))
+        pages = count_files(
+            root, {str(other) for wiki in service.list_wikis() if (other := get_root(wiki)) is not None}
+        )
     if not pages:
         return None
     if pages > MAX_AUTOMATIC_PAGES:
@@ -160,10 +162,6 @@ def _count_committed_pages(context: CommandContext, root: Path) -> int:
         return len(source.read_tree(source.get_head()))
     except NoCommits:
         return 0
-
-
-def _list_roots(wikis: Sequence[Wiki]) -> frozenset[str]:
-    return frozenset(str(root) for wiki in wikis if (root := get_root(wiki)) is not None)
 
 
 def count_files(root: Path, left_out: Collection[str] = ()) -> int:
