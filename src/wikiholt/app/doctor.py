@@ -88,7 +88,7 @@ def run_checks(service: WikiService, data: Path, backup_interval: float) -> Iter
         yield CheckResult("registry", False, error.message, error.hint)
     else:
         yield from _check_registry(service, data / "registry.sqlite", len(wikis), backup_interval)
-        yield from _check_orphans(service, {wiki.id for wiki in wikis})
+        yield from _check_orphans(service)
     for wiki in wikis:
         try:
             yield from _check_wiki(service.get_handle(wiki.slug), backup_interval)
@@ -141,15 +141,14 @@ def _format_wikis(count: int) -> str:
     return "1 wiki" if count == 1 else f"{count} wikis"
 
 
-def _check_orphans(service: WikiService, known: set[str]) -> Iterator[CheckResult]:
-    store = service.components.store
+def _check_orphans(service: WikiService) -> Iterator[CheckResult]:
     try:
-        orphans = [wiki_id for wiki_id in store.list_wiki_ids() if wiki_id not in known]
+        orphans = service.list_unregistered_indexes()
     except WikiholtError:
         return  # _check_databases has reported an unavailable database
     if service.components.databases is None:
         for wiki_id in orphans:
-            detail = f"{store.get_directory(wiki_id)} belongs to no wiki"
+            detail = f"{service.components.store.get_directory(wiki_id)} belongs to no wiki"
             yield CheckResult("orphans", False, detail, "delete it, unless another program created it")
     elif orphans:
         names = ", ".join(orphans[:_MAX_SHOWN]) + (" …" if len(orphans) > _MAX_SHOWN else "")

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
@@ -135,14 +134,14 @@ class WikiTasks:
         if not self.is_up_to_date(entry, result.head):
             self._refresh_entry(entry, handle)
         if not self.is_up_to_date(entry, result.head):
-            with self._lock_activity(entry) as reporter:
+            with lock_activity(self._service.components.store, entry.wiki.id) as reporter:
                 self._sync_once(entry, handle, result.head, reporter)
         entry.in_progress = False
         entry.clear_failures()
         entry.reindexing = self._has_reindex_job(entry)
         if entry.reindexing:
             result.reindexing = True
-            with self._lock_activity(entry) as reporter:
+            with lock_activity(self._service.components.store, entry.wiki.id) as reporter:
                 self._make_reindex_runner(entry, reporter).run_slice(
                     handle, self._make_pause_check(entry, reindexing=True)
                 )
@@ -162,9 +161,6 @@ class WikiTasks:
         )
         self._state.counts["syncs"] += 1
         self._refresh_entry(entry, handle)
-
-    def _lock_activity(self, entry: WikiEntry) -> AbstractContextManager[ActivityReporter]:
-        return lock_activity(self._service.components.store, entry.wiki.id)
 
     def fetch(self, entry: WikiEntry) -> None:
         """Fetch from the wiki's remote and enqueue the wiki if HEAD has changed."""

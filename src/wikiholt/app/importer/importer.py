@@ -285,7 +285,7 @@ class Importer:
             result = _plan_import(wiki.slug, survey, rows, trusted, agreements, seconds_per_text)
             try:
                 if not report.dry_run:
-                    reusing = ReusingEmbedder(embedder, spool.get_wiki_vectors(wiki.slug), trusted)
+                    reusing = ReusingEmbedder(embedder, WikiVectors(spool, wiki.slug), trusted)
                     result = self._import_wiki(wiki, result, survey, reusing)
                 results.append(result)
             except WikiholtError as error:
@@ -298,9 +298,7 @@ class Importer:
         index: WikiIndex | None = None
         try:
             index = self._open_vector_source(wiki, embedder)
-            return build_survey(
-                self._service.get_config(wiki), embedder, index, spool.get_wiki_vectors(wiki.slug), samples
-            )
+            return build_survey(self._service.get_config(wiki), embedder, index, WikiVectors(spool, wiki.slug), samples)
         except WikiholtError as error:
             self._failed[wiki.slug] = (error.code, error.message)
             return None

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import cast
 
 import numpy as np
 
@@ -116,20 +115,11 @@ class VectorSpool(_Spool):
         values = ((wiki, digest, model, vector.tobytes()) for wiki, digest, model, vector in rows)
         self._insert("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)", values, "vectors")
 
-    def get_wiki_vectors(self, slug: str) -> "WikiVectors":
-        return WikiVectors(self, slug)
-
     def select(self, wiki: str, hashes: Sequence[bytes]) -> list[tuple[bytes, str, bytes]]:
         """Hash, model and vector of the hashes that exist."""
+        statement = "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?"
         with self._lock:
-            rows = (self._select_one(wiki, digest) for digest in hashes)
-            return [row for row in rows if row is not None]
-
-    def _select_one(self, wiki: str, digest: bytes) -> tuple[bytes, str, bytes] | None:
-        cursor = self._connection.execute(
-            "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
-        )
-        return cast(tuple[bytes, str, bytes] | None, cursor.fetchone())
+            return [row for digest in hashes for row in self._connection.execute(statement, (wiki, digest))]
 
 
 class WikiVectors:

@@ -135,9 +135,8 @@ class ChildSpawner:
                 self._local_listener.fileno() if self._local_listener is not None else None,
             )
             files = [spec.control, spec.pipe, spec.listener, spec.local_listener]
-            command = self._command
             process = subprocess.Popen(
-                command,
+                [*self._command],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, CHILD_VARIABLE: json.dumps(asdict(spec))},
                 pass_fds=[file for file in files if file is not None],

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Condition, Lock, RLock, Thread
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from flask import Flask, g, has_request_context, request
@@ -26,7 +26,7 @@ from wikiholt.app.bootstrap import Application, open_application, raise_file_lim
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.free_memory import use_one_arena
-from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig, PluginOptions
+from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver
 from wikiholt.wikis.access import Grant
 from wikiholt.wikis.session import WikiSession
@@ -214,12 +214,11 @@ class CurrentWiki:
         return WikiSession(grant, handle, self.application.settings.search_fresh_timeout, self.application.scheduler)
 
 
-class _RunningApplication:
+class _RunningApplication(NamedTuple):
     """The open application of one process."""
 
-    def __init__(self, application: Application, options: PluginOptions) -> None:
-        self.application = application
-        self.registrar = WikiRegistrar(application.service, options)
+    application: Application
+    registrar: WikiRegistrar
 
 
 class PluginRuntime:
@@ -305,7 +304,7 @@ class PluginRuntime:
         application = open_application(self.config.load_settings())
         application.service.list_wikis()  # fail now if the registry cannot be read
         application.scheduler.start()
-        self._running = _RunningApplication(application, self.options)
+        self._running = _RunningApplication(application, WikiRegistrar(application.service, self.options))
         # A save creates many objects and so starts collections, which must not walk through Wikiholt's modules.
         gc.freeze()
         return self._running
