@@ -57,18 +57,19 @@ def _clear_directory(directory: Path) -> None:
 class _Spool:
     """One table in a temporary file. Safe to use from many threads. Nothing is synced to disk."""
 
-    def __init__(self, file: Path, *definitions: str) -> None:
+    def __init__(self, file: Path) -> None:
         self._lock = Lock()
         self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
-        for statement in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", *definitions):
-            self._connection.execute(statement)
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("PRAGMA synchronous = OFF")
 
-    def _insert(self, statement: str, rows: Iterable[tuple[object, ...]], content: str) -> None:
-        """Add rows in one transaction. Raises StorageError."""
+    @contextmanager
+    def _begin(self, content: str) -> Iterator[sqlite3.Connection]:
+        """The connection in a transaction, which is committed at the end of the block. Raises StorageError."""
         try:
             with self._lock:
                 self._connection.execute("BEGIN")
-                self._connection.executemany(statement, rows)
+                yield self._connection
                 self._connection.execute("COMMIT")
         except (sqlite3.Error, UnicodeEncodeError) as error:
             raise StorageError(f"the {content} cannot be stored ({error})", hint="check free disk space") from error
@@ -82,10 +83,12 @@ class DocumentSpool(_Spool):
     """The texts of a shared index, by wiki and page."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(file, "CREATE TABLE rows (wiki TEXT, page TEXT, number INTEGER, text TEXT)")
+        super().__init__(file)
+        self._connection.execute("CREATE TABLE rows (wiki TEXT, page TEXT, number INTEGER, text TEXT)")
 
     def add(self, rows: Iterable[tuple[str, str, int | None, str]]) -> None:
-        self._insert("INSERT INTO rows VALUES (?, ?, ?, ?)", rows, "documents")
+        with self._begin("documents") as connection:
+            connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
 
     def count_rows(self) -> Mapping[str, int]:
         """The number of rows of each wiki, by slug."""
@@ -104,22 +107,26 @@ class VectorSpool(_Spool):
     """The vectors of a shared index, by wiki and text hash."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(
-            file,
-            "CREATE TABLE vectors (wiki TEXT, hash BLOB, model TEXT, vector BLOB)",
-            "CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)",
-        )
+        super().__init__(file)
+        self._connection.execute("CREATE TABLE vectors (wiki TEXT, hash BLOB, model TEXT, vector BLOB)")
+        self._connection.execute("CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)")
 
     def add(self, rows: Iterable[tuple[str, bytes, str, FloatArray]]) -> None:
         """Add rows of wiki, hash, model and vector. The first vector of a text in a wiki is kept."""
         values = ((wiki, digest, model, vector.tobytes()) for wiki, digest, model, vector in rows)
-        self._insert("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)", values, "vectors")
+        with self._begin("vectors") as connection:
+            connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)", values)
 
     def select(self, wiki: str, hashes: Sequence[bytes]) -> list[tuple[bytes, str, bytes]]:
         """Hash, model and vector of the hashes that exist."""
-        statement = "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?"
         with self._lock:
-            return [row for digest in hashes for row in self._connection.execute(statement, (wiki, digest))]
+            return [
+                row
+                for digest in hashes
+                for row in self._connection.execute(
+                    "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
+                )
+            ]
 
 
 class WikiVectors:
