@@ -11,9 +11,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from wikiholt.app.importer.import_report import MAX_EXAMPLES, ImportProof, UnclearOwnership
-from wikiholt.app.importer.importer import ProgressOpener, count_chunks, ignore_progress, verify_index
-from wikiholt.app.importer.shared_index import IGNORE, OwnershipRules, SharedIndex, SharedRow
+from wikiholt.app.importer.importer import ImportProof, ProgressOpener, count_chunks, ignore_progress, verify_index
+from wikiholt.app.importer.shared_index import (
+    IGNORE,
+    MAX_EXAMPLES,
+    OwnershipRules,
+    SharedIndex,
+    SharedRow,
+    UnclearOwnership,
+)
 from wikiholt.app.importer.spool import DocumentSpool, open_work_directory
 from wikiholt.domain.git import Author
 from wikiholt.errors import InvalidImport, InvalidSlug, WikiholtError

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import numpy as np
 
-from wikiholt.app.importer.import_report import DroppedRows, UnclearOwnership
 from wikiholt.app.importer.spool import VectorSpool
 from wikiholt.domain.index import FloatArray
 from wikiholt.indexing.pipeline import hash_text
@@ -139,9 +138,44 @@ class OwnershipResolver:
 # Reading rows into the spool.
 
 
+MAX_EXAMPLES = 10
 _BATCH_ROWS = 1000
 _WRONG_DIMENSIONS = "wrong-dimensions"
 _UNUSABLE_VECTOR = "unusable-vector"
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRows:
+    """Rows that were not imported, by reason, with examples of their pages."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: str, page: str, tenant: str | None) -> None:
+        self.counts[reason] += 1
+        examples = self.examples.setdefault(reason, [])
+        name = page if tenant is None else f"{tenant}: {page}"
+        if len(examples) < MAX_EXAMPLES and name not in examples:
+            examples.append(name)
+
+
+@dataclass(frozen=True, slots=True)
+class UnclearOwnership:
+    """Rows whose owner the operator must specify before anything is imported."""
+
+    pages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Pages that several wikis have, with their wikis."""
+    tenants: Counter[str] = field(default_factory=Counter)
+    """Tenants that are not wikis here, with their number of rows."""
+
+    def add(self, page: str, tenant: str | None, wikis: tuple[str, ...] = ()) -> None:
+        if tenant is None:
+            self.pages[page] = wikis
+        else:
+            self.tenants[tenant] += 1
+
+    def __bool__(self) -> bool:
+        return bool(self.pages or self.tenants)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Temporary storage for the rows of a shared index during an import, and the embedder that reuses their vectors.
+"""Temporary storage for the rows of a shared index during an import, and whether and how their vectors are reused.
 
 Only one import at a time can run in a data directory. The next import deletes the files of a killed one.
 """
@@ -9,8 +9,10 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from random import SystemRandom
 from threading import Lock
 
 import numpy as np
@@ -147,6 +149,65 @@ class WikiVectors:
             for digest, model, vector in self._spool.select(self._slug, hashes)
             if model in models
         }
+
+
+@dataclass(slots=True)
+class VectorSamples:
+    """A uniform random sample (reservoir sampling) of the matched texts and vectors of each model."""
+
+    size: int
+    samples: dict[str, list[tuple[str, FloatArray]]] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    new_texts: list[str] = field(default_factory=list)
+    """Some of the texts to embed."""
+    _random: SystemRandom = field(default_factory=SystemRandom)
+
+    def pick_slot(self, model: str) -> int | None:
+        """The slot of the next matched text in the sample of its model; None if it is not drawn."""
+        self.seen[model] = self.seen.get(model, 0) + 1
+        slot = self._random.randrange(self.seen[model])
+        return slot if slot < self.size else None
+
+    def add(self, model: str, slot: int, text: str, vector: FloatArray) -> None:
+        sample = self.samples.setdefault(model, [])
+        if len(sample) < self.size:
+            sample.append((text, vector))
+        else:
+            sample[slot] = (text, vector)
+
+
+MIN_SAME_COSINE = 0.9999
+"""The lowest cosine of equal vectors. Between int8 and fp32 of one model it was as low as 0.9959."""
+_MIN_NEAR_COSINE = 0.98
+"""Above this it is probably the same model at another precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAgreement:
+    """Whether the vectors of one model equal ours, by embedding a random sample again."""
+
+    model: str
+    sampled: int
+    least: float | None
+    """The lowest cosine between a vector of the sample and our own."""
+    agrees: bool
+    reason: str = ""
+
+
+def check_agreement(model: str, sample: Sequence[tuple[str, FloatArray]], embedder: Embedder) -> ModelAgreement:
+    """Embed the sample again. One different vector is enough to reuse none."""
+    if not sample:
+        return ModelAgreement(model, 0, None, agrees=False, reason="no text matches a text that Wikiholt would embed")
+    ours = embedder.embed_passages([text for text, _ in sample])
+    theirs = np.stack([vector for _, vector in sample])
+    lowest = float(np.min(np.sum(ours * theirs, axis=1)))
+    if lowest >= MIN_SAME_COSINE:
+        return ModelAgreement(model, len(sample), lowest, agrees=True)
+    if lowest >= _MIN_NEAR_COSINE:
+        reason = f"they are close but not equal: probably another precision than {embedder.precision or 'this'}"
+    else:
+        reason = "they are from another model, or damaged"
+    return ModelAgreement(model, len(sample), lowest, agrees=False, reason=reason)
 
 
 class ReusingEmbedder:

@@ -16,10 +16,10 @@ from wikiholt.app.importer.document_importer import (
     DocumentImportReport,
 )
 from wikiholt.app.importer.faiss_source import FaissDirectory
-from wikiholt.app.importer.import_report import ImportReport, ModelAgreement, UnclearOwnership, WikiImport
-from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.importer import Importer, ImportOptions, ImportReport, WikiImport
 from wikiholt.app.importer.postgres_source import PostgresTable
-from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
+from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex, UnclearOwnership
+from wikiholt.app.importer.spool import ModelAgreement
 from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import InvalidImport, InvalidPage, InvalidSetting, SyncFailed
 from wikiholt.interfaces.cli.command import (
