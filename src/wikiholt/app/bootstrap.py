@@ -67,15 +67,9 @@ _FILES_PER_WIKI = 16
 _MAX_OPEN_FILES = 8192
 
 
-def open_service(
-    data: Path | None = None,
-    *,
-    config: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    overrides: Mapping[str, object] | None = None,
-) -> WikiService:
-    """Load the settings and build the service of a data directory."""
-    return build_service(load_settings(data, config, environ or {}, overrides or {}))
+def open_service(data: Path | None = None, *, overrides: Mapping[str, object] | None = None) -> WikiService:
+    """Load the settings and build the service of a data directory, without the environment."""
+    return build_service(load_settings(data, overrides=overrides))
 
 
 def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backend | None = None) -> WikiService:
